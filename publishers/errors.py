@@ -1,0 +1,226 @@
+"""Everything that a change log raises, in one tree.
+
+::
+
+    PenstockError
+    |-- InvalidOption          an option of a log is out of its bounds          (parameter, value)
+    |-- InvalidCriteria        a criterion cannot be understood                 (path, value)
+    |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
+    |-- LogError
+    |   |-- NotALog            the directory holds no change log                (path)
+    |   |-- LogBusy            another process writes to this log               (path, pid)
+    |   |-- LogReadOnly        this opening of the log cannot write
+    |   |-- LogClosed          the log was closed                               (position)  retryable
+    |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
+    |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
+    |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
+    |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
+    `-- PositionError
+        |-- PositionMalformed  not the text of a position                       (text)
+        |-- PositionForeign    a position of another log                        (log_id, expected)
+        |-- PositionForked     beyond what survived of an older epoch           (epoch, end)
+        |-- PositionAhead      beyond the end of the log                        (head)  retryable
+        `-- HistoryPruned      older than the oldest kept segment               (oldest)
+
+Errors carry data; the text is made from it and says what was wrong, what value it had, and what would be right.
+``retryable`` says whether the same call may succeed later without anything being changed by the caller.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from uuid import UUID
+
+    from publishers.position import Position
+
+__all__ = [
+    "HistoryPruned",
+    "InvalidChange",
+    "InvalidCriteria",
+    "InvalidOption",
+    "LogBusy",
+    "LogClosed",
+    "LogError",
+    "LogFailed",
+    "LogFull",
+    "LogReadOnly",
+    "NotALog",
+    "PenstockError",
+    "PositionAhead",
+    "PositionError",
+    "PositionForeign",
+    "PositionForked",
+    "PositionMalformed",
+    "TransactionTooLarge",
+    "WalCorrupted",
+]
+
+
+class PenstockError(Exception):
+    """The root of everything that a change log raises on purpose."""
+
+    retryable: bool = False
+
+
+class InvalidOption(PenstockError, ValueError):
+    """An option is of the wrong type or out of its bounds."""
+
+    def __init__(self, parameter: str, value: object, right: str) -> None:
+        super().__init__(f"{parameter} is {value!r}, but must be {right}")
+        self.parameter = parameter
+        self.value = value
+
+
+class InvalidCriteria(PenstockError, ValueError):
+    """A criterion names an unknown field, or holds a value that the field does not take."""
+
+    def __init__(self, path: str, value: object, right: str) -> None:
+        super().__init__(f"{path} is {value!r:.200}, but must be {right}")
+        self.path = path
+        self.value = value
+        self.right = right
+
+    def at(self, place: str) -> "InvalidCriteria":
+        """The same error, seen from where the criterion stands."""
+        return InvalidCriteria(f"{place}.{self.path}", self.value, self.right)
+
+
+class InvalidChange(PenstockError, ValueError):
+    """A change cannot be stored as it is given."""
+
+    def __init__(self, parameter: str, value: object, right: str) -> None:
+        super().__init__(f"{parameter} is {value!r:.200}, but must be {right}")
+        self.parameter = parameter
+        self.value = value
+
+
+class LogError(PenstockError):
+    """Something about the log itself, not about a position in it."""
+
+
+class NotALog(LogError):
+    """The directory holds no change log."""
+
+    def __init__(self, path: "Path", why: str) -> None:
+        super().__init__(f"{path} is not a change log: {why}")
+        self.path = path
+
+
+class LogBusy(LogError):
+    """Another process, or another opening in this one, writes to the log."""
+
+    def __init__(self, path: "Path", pid: int | None) -> None:
+        owner = f"process {pid}" if pid else "another process"
+        super().__init__(f"{path} is being written by {owner}; open it with read_only=True to follow it")
+        self.path = path
+        self.pid = pid
+
+
+class LogReadOnly(LogError):
+    """The log was opened to be followed, not to be written."""
+
+    def __init__(self, path: "Path") -> None:
+        super().__init__(f"{path} was opened with read_only=True and cannot be written")
+        self.path = path
+
+
+class LogClosed(LogError):
+    """The log was closed before everything was delivered; resume from ``position``."""
+
+    retryable = True
+
+    def __init__(self, position: "Position | None" = None) -> None:
+        super().__init__("the change log is closed" + (f"; resume from {position}" if position else ""))
+        self.position = position
+
+
+class LogFull(LogError):
+    """The disk has no room for the commit. Nothing of it was kept, and the log stays good."""
+
+    retryable = True
+
+    def __init__(self, free: int | None, needed: int) -> None:
+        left = "an unknown number of" if free is None else str(free)
+        super().__init__(f"the disk has {left} bytes free, the commit needs {needed}; free some space and commit again")
+        self.free = free
+        self.needed = needed
+
+
+class LogFailed(LogError):
+    """The disk failed under the log, which takes no more commits until it is opened again.
+
+    ``outcome`` is ``"unknown"`` for the commits in progress: they may or may not be there after reopening (a retry
+    with the same producer and sequence is safe), and ``"refused"`` for later ones, of which nothing was written.
+    """
+
+    def __init__(self, outcome: Literal["unknown", "refused"], why: str) -> None:
+        super().__init__(f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover")
+        self.outcome = outcome
+
+
+class TransactionTooLarge(LogError):
+    """A transaction is above one of the bounds of the log."""
+
+    def __init__(self, option: str, value: int, limit: int) -> None:
+        super().__init__(f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option")
+        self.option = option
+        self.value = value
+        self.limit = limit
+
+
+class WalCorrupted(LogError):
+    """Acknowledged data are damaged. They are never skipped, cut or delivered."""
+
+    def __init__(self, segment: int, offset: int, why: str) -> None:
+        super().__init__(f"segment {segment} is damaged at byte {offset}: {why}")
+        self.segment = segment
+        self.offset = offset
+
+
+class PositionError(PenstockError):
+    """A position cannot be read from."""
+
+
+class PositionMalformed(PositionError, ValueError):
+    """A text is not a position."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(f"{text!r:.120} is not a position; it must look like log_id:epoch:version:index")
+        self.text = text
+
+
+class PositionForeign(PositionError):
+    """A position of another log."""
+
+    def __init__(self, log_id: "UUID", expected: "UUID") -> None:
+        super().__init__(f"the position belongs to log {log_id}, but this is log {expected}")
+        self.log_id = log_id
+        self.expected = expected
+
+
+class PositionForked(PositionError):
+    """A position beyond what survived of an older epoch: what was read there has been lost since."""
+
+    def __init__(self, epoch: int, end: "Position") -> None:
+        super().__init__(f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost")
+        self.epoch = epoch
+        self.end = end
+
+
+class PositionAhead(PositionError):
+    """A position beyond the end of the log."""
+
+    retryable = True
+
+    def __init__(self, head: "Position") -> None:
+        super().__init__(f"the position is beyond the end of the log, which is {head}")
+        self.head = head
+
+
+class HistoryPruned(PositionError):
+    """A position older than the oldest kept segment. Start at ``oldest``, knowing of the gap, or take a snapshot."""
+
+    def __init__(self, oldest: "Position") -> None:
+        super().__init__(f"the history before {oldest} is no longer kept; start there, or take a snapshot first")
+        self.oldest = oldest

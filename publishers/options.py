@@ -1,0 +1,120 @@
+"""The options of a change log: every bound has a name, a default and a check."""
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+from publishers.errors import InvalidOption
+
+__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy"]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+SyncPolicy = Literal["always", "interval", "os"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Bounds and policies of one change log; sizes in bytes, times in seconds.
+
+    Attributes:
+        sync: When a commit returns: ``always`` after its sync, ``interval`` after the write (synced, and only then
+            delivered, each ``sync_interval``), ``os`` after the write, which the operating system writes back when it
+            likes.
+        sync_interval: Longest time between two syncs under ``sync="interval"``.
+        segment_bytes: Size at which a segment is closed and the next one begun, at least 64 KiB.
+        segment_age: Age at which a segment is closed, or None.
+        frame_bytes: Payload above which a transaction continues in a further frame.
+        max_change_bytes: Largest single change.
+        max_transaction_bytes: Largest transaction.
+        max_transaction_changes: Most changes of a transaction.
+        spool_bytes: A transaction above it is spooled to a file before it is committed, and resynced from the log
+            instead of being held in rings.
+        fill_step: Zeros written ahead of the end of the log, so that a commit does not change the file's size.
+        group_bytes: Most bytes that one group commit writes.
+        group_transactions: Most transactions in one group commit.
+        group_wait: How long a leader waits for more transactions before it writes.
+        queue_bytes: Bytes of commits that may wait for their turn; then callers wait.
+        head_sync: Longest time after a commit until HEAD tells of it.
+        compress: Whether payloads from 4 KiB are compressed.
+        retain_bytes: Size above which old segments may go, or None.
+        retain_age: Age above which old segments may go, or None.
+        producers: Most producers whose last sequence is remembered.
+        producer_ttl: How long an idle producer is remembered.
+        ring_events: Most changes in one ring.
+        ring_bytes: Most bytes in one ring.
+        replay_bytes: Bytes of verified frames kept for subscribers that read from the WAL.
+        replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
+        replay_threads: Threads that serve subscribers from the WAL.
+        dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
+        batch_events: Most changes that one poll pulls for a subscriber.
+        batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
+        tail_poll: How often a read-only opening looks for new commits.
+    """
+
+    sync: SyncPolicy = "always"
+    sync_interval: float = 0.05
+    segment_bytes: int = 64 * MIB
+    segment_age: float | None = None
+    frame_bytes: int = MIB
+    max_change_bytes: int = 16 * MIB
+    max_transaction_bytes: int = 1024 * MIB
+    max_transaction_changes: int = 2**31 - 1
+    spool_bytes: int = 32 * MIB
+    fill_step: int = 8 * MIB
+    group_bytes: int = 8 * MIB
+    group_transactions: int = 1024
+    group_wait: float = 0.0
+    queue_bytes: int = 64 * MIB
+    head_sync: float = 1.0
+    compress: bool = False
+    retain_bytes: int | None = 1024 * MIB
+    retain_age: float | None = 7 * 86400.0
+    producers: int = 10_000
+    producer_ttl: float = 30 * 86400.0
+    ring_events: int = 16_384
+    ring_bytes: int = 8 * MIB
+    replay_bytes: int = 64 * MIB
+    replay_slice_bytes: int = 64 * KIB
+    replay_threads: int = 2
+    dispatch_threads: int = 4
+    batch_events: int = 1024
+    batch_bytes: int = 256 * KIB
+    tail_poll: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.sync not in ("always", "interval", "os"):
+            raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("sync", "compress"):
+                continue
+            low, high = _BOUNDS.get(field.name, (1, 2**62))
+            if value is None and field.name in _OPTIONAL:
+                continue
+            whole = "int" in str(field.type) and "float" not in str(field.type)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise InvalidOption(field.name, value, "a whole number" if whole else "a number")
+            if not low <= value <= high:
+                raise InvalidOption(field.name, value, f"between {low} and {high}")
+
+
+_OPTIONAL: Final = frozenset({"segment_age", "retain_bytes", "retain_age"})
+_BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "sync_interval": (0.001, 60.0),
+    "segment_bytes": (64 * KIB, 2**40),
+    "segment_age": (0.001, 2**40),
+    "frame_bytes": (KIB, 256 * MIB),
+    "max_change_bytes": (KIB, 1024 * MIB),
+    "max_transaction_bytes": (KIB, 4 * 1024 * MIB - 1),
+    "max_transaction_changes": (1, 2**31 - 1),
+    "fill_step": (0, 1024 * MIB),
+    "group_wait": (0.0, 0.002),
+    "head_sync": (0.0, 3600.0),
+    "retain_bytes": (0, 2**62),
+    "retain_age": (0.0, 2**40),
+    "producer_ttl": (0.0, 2**40),
+    "replay_threads": (1, 64),
+    "dispatch_threads": (1, 256),
+    "tail_poll": (0.0005, 60.0),
+}
