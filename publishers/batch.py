@@ -1,0 +1,65 @@
+"""What one pull brings to one subscriber."""
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from publishers.block import Slice
+from publishers.change import Change, View
+from publishers.position import Position
+
+__all__ = ["Batch"]
+
+
+class Batch(Sequence[Change]):
+    """Consecutive matching changes, as references into the log's blocks.
+
+    It is a sequence of ``Change`` objects, which are made only if somebody asks for them; a transport takes the slices
+    and never does.
+
+    Attributes:
+        slices: The changes.
+        end: The position after them: resume there to go on behind this batch.
+        view: How the subscriber sees them.
+    """
+
+    __slots__ = ("_size", "end", "slices", "view")
+
+    def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
+        self.slices = slices
+        self.end = end
+        self.view = view
+        self._size = sum(map(len, slices))
+
+    @property
+    def boundary(self) -> bool:
+        """Whether the last transaction in the batch is finished."""
+        return self.end.index == 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Change]:
+        view = self.view
+        for part in self.slices:
+            change = part.block.change
+            for index in part.indices:
+                yield change(index, view)
+
+    @overload
+    def __getitem__(self, place: int) -> Change: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Change]: ...
+    def __getitem__(self, place: int | slice) -> Change | Sequence[Change]:
+        if isinstance(place, slice):
+            return list(self)[place]
+        if place < 0:
+            place += self._size
+        if place >= 0:
+            for part in self.slices:
+                if place < len(part):
+                    return part.block.change(part.indices[place], self.view)
+                place -= len(part)
+        raise IndexError("batch index out of range")
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self._size} to {self.end}>"

@@ -1,0 +1,269 @@
+"""One frame of the log in memory, and what is made from it once for everybody.
+
+A block is the unit from commit through ring to socket: columns as they lie in the log. ``Change`` objects, encoded
+events and the rows that a predicate selects are made from it lazily, and shared by all who need them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from publishers.change import Area, Change, Content, Operation, View, time_of
+from publishers.position import Position
+from publishers.wal.columns import Column, Columns
+
+__all__ = ["Block", "Slice"]
+
+_TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
+_CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
+
+
+class _Attached(msgspec.Struct):
+    """The ``meta`` column of one change."""
+
+    schema_version: int | None = None
+    entry_version: int | None = None
+    origin: str | None = None
+    meta: msgspec.Raw | None = None
+
+
+class _Annotations(msgspec.Struct):
+    """The annotations of a transaction."""
+
+    id: str = ""
+    meta: msgspec.Raw | None = None
+
+
+_attached: Final = msgspec.json.Decoder(_Attached)
+_annotations: Final = msgspec.json.Decoder(_Annotations)
+_names: Final = msgspec.json.Decoder(tuple[str, ...])
+
+
+class Block:
+    """The changes of one frame; immutable but for what is made lazily.
+
+    Rows are addressed by their ``index`` in the transaction. Index 0, the TRANSACTION event, belongs to the first block
+    of a transaction; the stored rows begin at ``first_index``.
+
+    Attributes:
+        version: Version of the transaction.
+        first_index: Index of the first stored row.
+        count: Number of stored rows.
+        leads: Whether the TRANSACTION event belongs to this block.
+        ends: Whether this block is the last of its transaction.
+        transaction_count: Changes of the whole transaction, TRANSACTION event included.
+        transaction_bytes: Stored bytes of the whole transaction.
+        committed_at: Commit time in microseconds since the Unix epoch.
+        columns: The stored rows.
+        annotations: JSON of the annotations, or empty.
+        memo: What others made from this block, by their own keys; gone with the block.
+        memo_bytes: Weight of what is in ``memo``, roughly.
+    """
+
+    __slots__ = (
+        "annotations",
+        "columns",
+        "committed_at",
+        "count",
+        "ends",
+        "first_index",
+        "leads",
+        "memo",
+        "memo_bytes",
+        "transaction_bytes",
+        "transaction_count",
+        "version",
+    )
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        version: int,
+        first_index: int,
+        leads: bool,
+        ends: bool,
+        transaction_count: int,
+        transaction_bytes: int,
+        committed_at: int,
+        annotations: bytes = b"",
+    ) -> None:
+        self.columns = columns
+        self.version = version
+        self.first_index = first_index
+        self.count = columns.count
+        self.leads = leads
+        self.ends = ends
+        self.transaction_count = transaction_count
+        self.transaction_bytes = transaction_bytes
+        self.committed_at = committed_at
+        self.annotations = annotations
+        self.memo: dict[Any, Any] = {}
+        self.memo_bytes = 0
+
+    @property
+    def indices(self) -> range:
+        """Every index in this block."""
+        return range(0 if self.leads else self.first_index, self.first_index + self.count)
+
+    @property
+    def end(self) -> Position:
+        """The position after this block."""
+        return Position(self.version + 1, 0) if self.ends else Position(self.version, self.first_index + self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """Weight of the block with all that was made from it, roughly."""
+        return self.columns.nbytes + len(self.annotations) + self.memo_bytes
+
+    def kind(self, index: int) -> int:
+        """Area and operation as stored: ``area * 16 + operation``."""
+        return self.columns.kinds[index - self.first_index] if index else _TRANSACTION_KIND
+
+    def area(self, index: int) -> Area:
+        """Area of a change."""
+        return Area(self.kind(index) >> 4)
+
+    def operation(self, index: int) -> Operation:
+        """Operation of a change."""
+        return Operation(self.kind(index) & 15)
+
+    def entity_type(self, index: int) -> str | None:
+        """Entity type of a change; None for the TRANSACTION event."""
+        if not index:
+            return None
+        columns = self.columns
+        return columns.entity_types[columns.type_ids[index - self.first_index] if columns.type_ids is not None else 0]
+
+    def key(self, index: int) -> bytes | None:
+        """Key of a change; None for the TRANSACTION event."""
+        return self.columns.key[index - self.first_index] if index else None
+
+    def body(self, index: int) -> bytes | None:
+        """JSON after the change; for the TRANSACTION event its id and stored bytes."""
+        if index:
+            return self._stored(self.columns.body, index)
+        body = {"id": self._annotated().id, "bytes": self.transaction_bytes}
+        return msgspec.json.encode(body)
+
+    def before(self, index: int) -> bytes | None:
+        """JSON before the change."""
+        return self._stored(self.columns.before, index)
+
+    def changed(self, index: int) -> bytes | None:
+        """JSON list of the names of changed fields."""
+        return self._stored(self.columns.changed, index)
+
+    def attached(self, index: int) -> _Attached | None:
+        """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
+        if not index:
+            meta = self._annotated().meta
+            return None if meta is None else _Attached(meta=meta)
+        stored = self._stored(self.columns.meta, index)
+        return None if stored is None else _attached.decode(stored)
+
+    def size(self, index: int) -> int:
+        """Stored bytes of one change, roughly: what a batch bound in bytes counts."""
+        if not index:
+            return 64 + len(self.annotations)
+        row = index - self.first_index
+        columns = self.columns
+        size = 64 + columns.key.size(row)
+        for column in (columns.body, columns.before):
+            if column is not None:
+                size += column.size(row)
+        return size
+
+    def change(self, index: int, view: View) -> Change:
+        """The change at an index, made at most once per content."""
+        made: list[Change | None] | None = self.memo.get(view)
+        if made is None:
+            made = self.memo.setdefault(view, [None] * (self.first_index + self.count - self.indices.start))
+        place = index - self.indices.start
+        change = made[place]
+        if change is None:
+            change = made[place] = self._make(index, view)
+            self.memo_bytes += _CHANGE_BYTES + self.size(index)
+        return change
+
+    def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
+        """The indices that a predicate selects, found once per block and predicate."""
+        found: Sequence[int] | None = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = select(self)
+            self.memo_bytes += 64 if isinstance(found, range) else 64 + 8 * len(found)
+        return found
+
+    def _stored(self, column: Column | None, index: int) -> bytes | None:
+        return None if column is None or not index else column[index - self.first_index]
+
+    def _annotated(self) -> _Annotations:
+        return _annotations.decode(self.annotations) if self.annotations else _Annotations()
+
+    def _make(self, index: int, view: View) -> Change:
+        whole = view.content is Content.BODY
+        attached = self.attached(index) if not index or self.columns.meta is not None else None
+        changed = self.changed(index)
+        key = self.key(index)
+        kind = self.kind(index)
+        return Change(
+            self.version,
+            index,
+            self.transaction_count,
+            time_of(self.committed_at),
+            Area(kind >> 4),
+            Operation(kind & 15),
+            self.entity_type(index),
+            None if key is None else key.decode("utf-8", "surrogateescape"),
+            self.body(index) if whole else None,
+            self.before(index) if whole else None,
+            None if changed is None else _names.decode(changed),
+            attached.schema_version if attached else None,
+            attached.entry_version if attached else None,
+            attached.origin if attached else None,
+            bytes(attached.meta) if attached and attached.meta is not None else None,
+        )
+
+
+class Slice:
+    """Some changes of one block, in order: references, never copies.
+
+    Attributes:
+        block: Where the changes are.
+        indices: Which of them, ascending.
+    """
+
+    __slots__ = ("block", "indices")
+
+    def __init__(self, block: Block, indices: Sequence[int]) -> None:
+        self.block = block
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes of these changes, roughly."""
+        if len(self.indices) == len(self.block.indices):
+            return self.block.columns.nbytes + len(self.block.annotations) + 64 * len(self.indices)
+        return sum(map(self.block.size, self.indices))
+
+    def since(self, index: int) -> "Slice":
+        """The changes from ``index`` on."""
+        place = bisect_left(self.indices, index)
+        return Slice(self.block, self.indices[place:]) if place else self
+
+    def first(self, events: int, nbytes: int) -> "Slice":
+        """As many changes from the front as fit both bounds, but at least one."""
+        count = min(events, len(self.indices))
+        if self.nbytes > nbytes:
+            left = nbytes
+            for place, index in enumerate(self.indices[:count]):
+                left -= self.block.size(index)
+                if left < 0:
+                    count = max(1, place)
+                    break
+        return self if count == len(self.indices) else Slice(self.block, self.indices[:count])
