@@ -1,0 +1,1 @@
+"""How changes leave the program, and arrive in another."""

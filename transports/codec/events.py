@@ -1,0 +1,148 @@
+"""Events as JSON: encoded once per event and view, and spliced from what the log stores.
+
+Bodies, images, metadata and lists of changed fields lie in the log as JSON already; they are copied into the event and
+never parsed. What is made is kept in the memo of the block, so that all subscribers of a block with the same view share
+it, and it goes with the block.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from publishers.batch import Batch
+from publishers.block import Block, Slice
+from publishers.change import Area, Content, Operation, View, time_of
+from publishers.position import Position
+
+__all__ = ["EventEncoder", "encode_text", "next_head"]
+
+_AREAS: Final = {area.value: b',"area":"%s"' % area.name.encode() for area in Area}
+_OPERATIONS: Final = {
+    operation.value: b',"operation":"%s"' % operation.name.encode() for operation in Operation
+}
+_EVENT_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
+
+
+def encode_text(text: str) -> bytes:
+    """A JSON string. Lone surrogates, which stand for bytes that are not UTF-8, are written as escapes."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+def next_head(subscription: str) -> bytes:
+    """How every ``next`` of a subscription begins; only this part differs between subscribers with the same view."""
+    return b'{"type":"next","id":%s,"events":[' % encode_text(subscription)
+
+
+class _Shelf:
+    """What was encoded of one block for one view."""
+
+    __slots__ = ("head", "made", "middle", "types")
+
+    def __init__(self, block: Block, prefix: str) -> None:
+        stamp = time_of(block.committed_at).replace(tzinfo=None).isoformat(timespec="microseconds")
+        self.head = b'{"cursor":"%s' % prefix.encode()
+        self.middle = b',"count":%d,"timestamp":"%sZ"' % (block.transaction_count, stamp.encode())
+        self.types: dict[str, bytes] = {}
+        self.made: dict[int, bytes] = {}
+
+
+class EventEncoder:
+    """Encodes the events of one log.
+
+    Args:
+        token: Makes the text of a position; the part before the version must be the same for a whole block.
+    """
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: Callable[[Position], object]) -> None:
+        self._token = token
+
+    def cursor(self, position: Position) -> str:
+        """The opaque text of a position."""
+        return str(self._token(position))
+
+    def events(self, parts: Iterable[Slice], view: View) -> list[bytes]:
+        """The events of some slices, each as one JSON object."""
+        encoded: list[bytes] = []
+        for part in parts:
+            block = part.block
+            shelf = self._shelf(block, view)
+            made = shelf.made
+            for index in part.indices:
+                event = made.get(index)
+                if event is None:
+                    event = made[index] = self._encode(block, index, view, shelf)
+                    block.memo_bytes += len(event) + _EVENT_BYTES
+                encoded.append(event)
+        return encoded
+
+    def next(self, head: bytes, batch: Batch) -> bytes:
+        """A ``next`` message: what ``next_head`` made, the events of a batch, and the cursor after them."""
+        events = b",".join(self.events(batch.slices, batch.view))
+        flag = b"true" if batch.boundary else b"false"
+        return b'%s%s],"cursor":"%s","boundary":%s}' % (head, events, self.cursor(batch.end).encode(), flag)
+
+    def _shelf(self, block: Block, view: View) -> _Shelf:
+        prefix = self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":"
+        key = ("json", prefix, view)
+        shelf: _Shelf | None = block.memo.get(key)
+        if shelf is None:
+            # Two threads may both get here; setdefault lets one of their shelves win.
+            shelf = block.memo.setdefault(key, _Shelf(block, prefix))
+        return shelf
+
+    def _encode(self, block: Block, index: int, view: View, shelf: _Shelf) -> bytes:
+        version = block.version
+        kind = block.kind(index)
+        last = index + 1 == block.transaction_count
+        parts = [
+            shelf.head,
+            b'%d:%d","version":%d,"index":%d'
+            % (version + 1 if last else version, 0 if last else index + 1, version, index),
+            shelf.middle,
+            _AREAS[kind >> 4],
+            _OPERATIONS[kind & 15],
+        ]
+        entity_type = block.entity_type(index)
+        if entity_type is not None:
+            named = shelf.types.get(entity_type)
+            if named is None:
+                named = shelf.types[entity_type] = b',"entity_type":' + encode_text(entity_type)
+            parts.append(named)
+        key = block.key(index)
+        if key is not None:
+            parts += (b',"key":', encode_text(key.decode("utf-8", "surrogateescape")))
+        whole = view.content is Content.BODY
+        for name, value in (
+            (b',"body":', block.body(index) if whole else None),
+            (b',"before":', block.before(index) if whole else None),
+            (b',"changed":', block.changed(index)),
+        ):
+            if value is not None:
+                parts += (name, value)
+        if not index or block.columns.meta is not None:
+            parts += self._attached(block, index)
+        parts.append(b"}")
+        return b"".join(parts)
+
+    @staticmethod
+    def _attached(block: Block, index: int) -> list[bytes]:
+        attached = block.attached(index)
+        if attached is None:
+            return []
+        parts = []
+        if attached.schema_version is not None:
+            parts.append(b',"schema_version":%d' % attached.schema_version)
+        if attached.entry_version is not None:
+            parts.append(b',"entry_version":%d' % attached.entry_version)
+        if attached.origin is not None:
+            parts.append(b',"origin":' + encode_text(attached.origin))
+        if attached.meta is not None:
+            parts.append(b',"meta":' + bytes(attached.meta))
+        return parts

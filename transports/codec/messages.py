@@ -1,0 +1,235 @@
+"""Messages from a client: read, checked and typed before anything acts on them.
+
+What is wrong with the envelope (no JSON, no object, an unknown type, a field of the wrong type) breaks the protocol:
+``Violation`` 4400 closes the connection. What is wrong with the wish of one subscription is told to that subscription
+only, and nothing else breaks. Unknown fields are ignored, unless they are a criterion's.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from publishers.change import Content, Images, View
+from publishers.criteria import Criteria
+from publishers.errors import InvalidCriteria
+from publishers.position import Position
+from transports.errors import CloseCode, InvalidDemand, InvalidRequest, Violation
+from transports.limits import CREDITS_MAX, Limits
+
+__all__ = ["Complete", "Init", "Message", "Ping", "Pong", "Request", "Subscribe", "Wish", "encode", "parse"]
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_VERSION_MAX: Final = 2**53 - 1
+_LINGER_MAX_MS: Final = 1_000
+_HEARTBEAT_MAX_MS: Final = 3_600_000
+
+
+class Init(msgspec.Struct, frozen=True):
+    """``connection_init``: first, and once."""
+
+    payload: dict[str, Any] | None = None
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """``subscribe``: the wish is still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """``request``: ``n`` more events, of any size until the session has looked at it."""
+
+    id: _Id
+    n: int
+
+
+class Complete(msgspec.Struct, frozen=True):
+    """``complete``: the client wants nothing more for this id."""
+
+    id: _Id
+
+
+class Ping(msgspec.Struct, frozen=True):
+    """``ping``: to be answered with the same payload."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class Pong(msgspec.Struct, frozen=True):
+    """``pong``: legal without having been asked for."""
+
+
+Message = Init | Subscribe | Request | Complete | Ping | Pong
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_decoders: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
+    "connection_init": msgspec.json.Decoder(Init),
+    "subscribe": msgspec.json.Decoder(Subscribe),
+    "request": msgspec.json.Decoder(Request),
+    "complete": msgspec.json.Decoder(Complete),
+    "ping": msgspec.json.Decoder(Ping),
+    "pong": msgspec.json.Decoder(Pong),
+}
+_encoder: Final = msgspec.json.Encoder()
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The JSON of a message of the server."""
+    return _encoder.encode(message)
+
+
+def parse(text: bytes | str) -> Message:
+    """Reads one message.
+
+    Raises:
+        Violation: 4400, with what was wrong and what would be right.
+    """
+    try:
+        kind = _envelope.decode(text).type
+        decoder = _decoders.get(kind)
+        if decoder is None:
+            known = ", ".join(_decoders)
+            raise Violation(CloseCode.BAD_REQUEST, f"type is {kind!r:.40}, but must be one of: {known}")
+        message: Message = decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise Violation(CloseCode.BAD_REQUEST, f"invalid message: {error}") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Violation(CloseCode.BAD_REQUEST, f"a message must be one JSON object: {error}") from None
+    except RecursionError:
+        raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
+    return message
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a client subscribes to, checked.
+
+    Attributes:
+        log: Name of the log, or None for the only one.
+        criteria: Which changes.
+        view: How much of each.
+        since: Cursor to start at, unchecked; else ``start`` holds.
+        start: ``"latest"``, ``"earliest"`` or a version.
+        until: Last version, or None.
+        credits: Events that may be sent at once.
+        batch_events: Most events in one ``next``.
+        batch_bytes: Most bytes of changes in one ``next``.
+        linger: Seconds to wait for more events.
+        fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
+        heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
+    """
+
+    log: str | None
+    criteria: Criteria
+    view: View
+    since: str | None
+    start: str | Position
+    until: int | None
+    credits: int
+    batch_events: int
+    batch_bytes: int
+    linger: float
+    fail_on_lag: bool
+    heartbeat: float
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
+        """Checks the payload of a ``subscribe`` message.
+
+        Raises:
+            InvalidRequest: If a field has a value that it does not take.
+            InvalidCriteria: If a criterion has, or has an unknown field.
+            InvalidDemand: If ``credits`` is out of its range.
+        """
+        batch = _object(payload, "batch")
+        linger = _whole(batch, "batch.lingerMs", 0, 0, _LINGER_MAX_MS)
+        beat = _whole(payload, "heartbeatMs", int(limits.heartbeat * 1000), 0, _HEARTBEAT_MAX_MS)
+        if "criteria" not in payload:
+            raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
+        since = _text(payload, "since")
+        if since is not None and payload.get("start") is not None:
+            raise InvalidRequest("start", payload["start"], "left out where since is given")
+        until = None if payload.get("until") is None else _whole(payload, "until", 0, 1, _VERSION_MAX)
+        return cls(
+            log=_text(payload, "log"),
+            criteria=Criteria.from_json(payload["criteria"]),
+            view=View(
+                content=Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
+                images=Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),
+            ),
+            since=since,
+            start=_start(payload.get("start")),
+            until=until,
+            credits=_credits(payload),
+            batch_events=_whole(batch, "batch.maxEvents", 32, 1, limits.batch_events),
+            batch_bytes=min(
+                _whole(batch, "batch.maxBytes", limits.batch_bytes, 1, CREDITS_MAX),
+                limits.batch_bytes,
+            ),
+            linger=linger / 1000,
+            fail_on_lag=_word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
+            heartbeat=beat / 1000,
+        )
+
+
+def _credits(payload: Mapping[str, Any]) -> int:
+    value = payload.get("credits")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest("credits", value, f"a whole number from 0 to {CREDITS_MAX}")
+    if not 0 <= value <= CREDITS_MAX:
+        raise InvalidDemand("credits", value, 0, CREDITS_MAX)
+    return value
+
+
+def _start(value: object) -> str | Position:
+    if value is None or value == "latest":
+        return "latest"
+    if value == "earliest":
+        return "earliest"
+    right = f'"latest", "earliest" or {{"version": 1 to {_VERSION_MAX}}}'
+    if not isinstance(value, dict) or set(value) != {"version"}:
+        raise InvalidRequest("start", value, right)
+    version = value["version"]
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= _VERSION_MAX:
+        raise InvalidRequest("start", value, right)
+    return Position(version, 0)
+
+
+def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = payload.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidRequest(name, value, "an object")
+    return value
+
+
+def _text(payload: Mapping[str, Any], name: str) -> str | None:
+    value = payload.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequest(name, value, "text")
+    return value
+
+
+def _word(payload: Mapping[str, Any], name: str, default: str, words: list[str]) -> str:
+    value = payload.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str) or value not in words:
+        raise InvalidRequest(name, value, "one of: " + ", ".join(words))
+    return value
+
+
+def _whole(payload: Mapping[str, Any], path: str, default: int, low: int, high: int) -> int:
+    value = payload.get(path.rpartition(".")[2])
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequest(path, value, f"a whole number from {low} to {high}")
+    return value

@@ -1,0 +1,315 @@
+"""What goes wrong on a connection: one table from Python's errors to the words on the wire.
+
+::
+
+    PenstockError
+    |-- WireError            an error of one subscription: code, retryable, data       (code, data)
+    |   |-- InvalidRequest   a field of a subscribe message has a wrong value          (path)
+    |   |-- InvalidDemand    credits that are no count of events, rule 3.9             (value)
+    |   |-- LogNotFound      the server has no log of that name                        (name)
+    |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
+    |   `-- GoingAway        the server is stopping
+    |-- RemoteError          an error that a server sent, as its client sees it        (code, data)
+    |-- ConnectionLost       the connection ended before the subscription did          (close_code, reason)
+    |-- ServerFailed         the server could not start                                (host, port)
+    `-- ExtraMissing         an optional dependency is not installed                   (extra)
+    Violation                the peer broke the protocol: the connection is closed     (close_code)
+
+The codes of subscriptions are those of the protocol's document; ``retryable`` says whether the same subscribe message
+may succeed later as it is.
+"""
+
+import enum
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from flow.errors import IllegalRequestError, Lagged
+from publishers.errors import (
+    HistoryPruned,
+    InvalidCriteria,
+    InvalidOption,
+    LogClosed,
+    PenstockError,
+    PositionAhead,
+    PositionForeign,
+    PositionForked,
+    PositionMalformed,
+)
+from publishers.position import Position
+
+__all__ = [
+    "CloseCode",
+    "ConnectionLost",
+    "ExtraMissing",
+    "GoingAway",
+    "InvalidDemand",
+    "InvalidRequest",
+    "LogNotFound",
+    "Problem",
+    "RemoteError",
+    "ServerFailed",
+    "TooManySubscriptions",
+    "Violation",
+    "WireError",
+    "close_reason",
+    "describe",
+]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_MESSAGE_CHARACTERS: Final = 600
+_REASON_BYTES: Final = 123  # RFC 6455 5.5: a control frame holds 125 bytes, two of them are the code
+
+
+class CloseCode(enum.IntEnum):
+    """Why a WebSocket is closed: RFC 6455 7.4.1, the 44xx codes of graphql-transport-ws, and two of our own.
+
+    1011 is not among them on purpose: clients take it for fatal, and what the server meets is cured by a retry.
+    """
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    ABNORMAL = 1006
+    INVALID_DATA = 1007
+    MESSAGE_TOO_BIG = 1009
+    RESTART = 1012
+    OVERLOAD = 1013
+    BAD_REQUEST = 4400
+    UNAUTHORIZED = 4401
+    FORBIDDEN = 4403
+    SUBPROTOCOL = 4406
+    INIT_TIMEOUT = 4408
+    ID_IN_USE = 4409
+    TOO_MANY_INITS = 4429
+    FLOOD = 4490
+    SLOW_CONSUMER = 4491
+    INTERNAL = 4500
+
+    @property
+    def retryable(self) -> bool:
+        """Whether connecting again as before may succeed."""
+        return self not in _FATAL
+
+
+_FATAL: Final = frozenset(
+    {
+        CloseCode.PROTOCOL_ERROR,
+        CloseCode.INVALID_DATA,
+        CloseCode.MESSAGE_TOO_BIG,
+        CloseCode.BAD_REQUEST,
+        CloseCode.UNAUTHORIZED,
+        CloseCode.FORBIDDEN,
+        CloseCode.SUBPROTOCOL,
+        CloseCode.ID_IN_USE,
+        CloseCode.TOO_MANY_INITS,
+        CloseCode.FLOOD,
+        CloseCode.INTERNAL,
+    }
+)
+
+
+def close_reason(text: str) -> str:
+    """Cuts the text to what a close frame holds, at a character boundary."""
+    raw = text.encode("utf-8", "replace")
+    return raw.decode() if len(raw) <= _REASON_BYTES else raw[:_REASON_BYTES].decode("utf-8", "ignore")
+
+
+class Violation(Exception):
+    """The peer broke the protocol; the connection is to be closed with ``close_code`` and this text."""
+
+    def __init__(self, close_code: CloseCode, why: str) -> None:
+        super().__init__(why)
+        self.close_code = close_code
+
+    @property
+    def reason(self) -> str:
+        """The text, cut to what a close frame holds."""
+        return close_reason(str(self))
+
+
+class WireError(PenstockError):
+    """An error of one subscription that arises in the transport itself."""
+
+    code = "INTERNAL"
+
+    def __init__(self, message: str, **data: object) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+class InvalidRequest(WireError):
+    """A field of a subscribe message has a value that it does not take."""
+
+    code = "INVALID_REQUEST"
+
+    def __init__(self, path: str, value: object, right: str) -> None:
+        super().__init__(f"{path} is {value!r:.200}, but must be {right}", path=path)
+        self.path = path
+
+
+class InvalidDemand(WireError):
+    """Credits that are no count of events (Reactive Streams rule 3.9)."""
+
+    code = "INVALID_DEMAND"
+
+    def __init__(self, name: str, value: int, low: int, high: int) -> None:
+        super().__init__(f"{name} is {_short(value)}, but must be between {low} and {high} (rule 3.9)")
+        self.value = value
+
+
+class LogNotFound(WireError):
+    """The server has no log of that name."""
+
+    code = "LOG_NOT_FOUND"
+
+    def __init__(self, name: str | None, names: list[str]) -> None:
+        known = ", ".join(sorted(names)) or "none"
+        super().__init__(f"log is {name!r:.100}, but must be one of: {known}", path="log")
+        self.name = name
+
+
+class TooManySubscriptions(WireError):
+    """The connection has as many subscriptions as it may have."""
+
+    code = "TOO_MANY_SUBSCRIPTIONS"
+    retryable = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"this connection has its {limit} subscriptions; complete one, or connect again", limit=limit
+        )
+        self.limit = limit
+
+
+class GoingAway(WireError):
+    """The server is stopping; subscribe again elsewhere, or here later, with the last cursor."""
+
+    code = "GOING_AWAY"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping; subscribe again with the last cursor")
+
+
+class RemoteError(PenstockError):
+    """The error with which a server ended a subscription.
+
+    Attributes:
+        code: The word of the protocol, such as ``HISTORY_PRUNED``.
+        retryable: Whether the same subscription may succeed later.
+        data: What the code carries, such as ``oldest`` or ``head``.
+    """
+
+    def __init__(self, code: str, message: str, *, retryable: bool, data: Mapping[str, Any]) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.retryable = retryable
+        self.data = dict(data)
+
+
+class ConnectionLost(PenstockError):
+    """The connection ended before the subscription did, or could not be made."""
+
+    def __init__(self, url: str, why: str, *, close_code: int | None = None, retryable: bool = True) -> None:
+        super().__init__(f"the connection to {url} is lost: {why}")
+        self.close_code = close_code
+        self.retryable = retryable
+
+
+class ServerFailed(PenstockError):
+    """The server could not start."""
+
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(f"cannot serve on {host}:{port}: {why}")
+        self.host = host
+        self.port = port
+
+
+class ExtraMissing(PenstockError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, module: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {module}, which is not installed; run: pip install 'penstock[{extra}]'"
+        )
+        self.extra = extra
+
+
+def _short(value: int) -> str:
+    """The number, or its size if it is absurd: turning huge numbers into text is quadratic, and refused by Python."""
+    return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
+
+
+def _cut(text: str) -> str:
+    """A message of bounded length: a wrong value may be as large as the message it came in."""
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[:_MESSAGE_CHARACTERS] + "..."
+
+
+class Problem(NamedTuple):
+    """The payload of an ``error`` message."""
+
+    code: str
+    message: str
+    retryable: bool
+    data: Mapping[str, Any]
+
+    def payload(self) -> dict[str, Any]:
+        """As it travels: the data stand beside code, message and retryable."""
+        return {"code": self.code, "message": self.message, "retryable": self.retryable, **self.data}
+
+
+_Tokens = Callable[[Position], str]
+_Data = Callable[[Any, _Tokens], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    error: type[BaseException]
+    code: str
+    retryable: bool = False
+    data: _Data = field(default=lambda _error, _token: {})
+
+
+_TABLE: Final = (
+    _Row(InvalidCriteria, "INVALID_CRITERIA", data=lambda e, _: {"path": e.path}),
+    _Row(InvalidOption, "INVALID_REQUEST", data=lambda e, _: {"path": e.parameter}),
+    _Row(
+        LogClosed,
+        "LOG_CLOSED",
+        retryable=True,
+        data=lambda e, t: {"cursor": t(e.position)} if e.position else {},
+    ),
+    _Row(PositionMalformed, "CURSOR_INVALID"),
+    _Row(PositionForeign, "CURSOR_FOREIGN"),
+    _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": t(e.end)}),
+    _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
+    _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
+    _Row(IllegalRequestError, "INVALID_DEMAND"),
+)
+
+
+def describe(error: BaseException, token: _Tokens = str) -> Problem:
+    """What a subscriber is told of an error.
+
+    Args:
+        error: What ended the subscription.
+        token: Makes the text of a position of the log concerned.
+
+    Returns:
+        The payload of the ``error`` message. What is in no table is ``INTERNAL``: it is logged with an id, and only
+        the id is told.
+    """
+    if isinstance(error, WireError):
+        return Problem(error.code, _cut(str(error)), error.retryable, error.data)
+    for row in _TABLE:
+        if isinstance(error, row.error):
+            return Problem(row.code, _cut(str(error)), row.retryable, row.data(error, token))
+    error_id = uuid.uuid4().hex[:12]
+    _LOG.error("subscription ended by an unexpected error, id %s", error_id, exc_info=error)
+    return Problem(
+        "INTERNAL", f"internal error {error_id}; see the log of the server", False, {"id": error_id}
+    )

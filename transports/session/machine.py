@@ -1,0 +1,359 @@
+"""The server's side of ``penstock.v1+json`` as a machine: messages in, effects out.
+
+It does no I/O, awaits nothing and knows no clock: bytes, events and the time come in as arguments, and what is to be
+done comes out as effects, in order. Whoever runs it opens and cancels subscriptions, and writes what is to be sent.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from publishers.batch import Batch
+from publishers.errors import PenstockError
+from transports.codec.events import EventEncoder, next_head
+from transports.codec.messages import Complete, Init, Ping, Request, Subscribe, Wish, encode, parse
+from transports.errors import (
+    CloseCode,
+    GoingAway,
+    InvalidDemand,
+    Problem,
+    TooManySubscriptions,
+    Violation,
+    close_reason,
+    describe,
+)
+from transports.limits import CREDITS_MAX, Limits
+from transports.session.states import Phase, Stage, admit
+
+__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Open", "Send", "ServerSession"]
+
+
+class Entry:
+    """One subscription of a connection.
+
+    Its identity, and not its id, is what the machine goes by: an id may be used again after its end, and nothing that
+    still arrives for the old subscription may be sent under it.
+
+    Attributes:
+        id: What the client calls it.
+        head: How each of its ``next`` messages begins.
+        stage: Where it is.
+        heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
+        resync: Whether it reads from the log because it lags.
+        unsettled: Whether the last ``next`` left a transaction open.
+        told: When its cursor was last told.
+        changed: Whether its state changed since.
+    """
+
+    __slots__ = ("changed", "head", "heartbeat", "id", "resync", "stage", "told", "unsettled")
+
+    def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
+        self.id = subscription
+        self.head = next_head(subscription)
+        self.stage = Stage.REQUESTED
+        self.heartbeat = heartbeat or math.inf
+        self.resync = False
+        self.unsettled = False
+        self.changed = False
+        self.told = now
+
+    def due(self, limits: Limits) -> float:
+        """When its next checkpoint is due."""
+        if self.stage is not Stage.ACTIVE:
+            return math.inf
+        if self.changed:
+            return -math.inf
+        interval = self.heartbeat
+        if self.resync or self.unsettled:
+            interval = min(interval, limits.resync_checkpoint)
+        return self.told + interval
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write one message."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Judge who this is, and call ``acknowledge`` or ``refuse``."""
+
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Subscribe, and call ``subscribed`` or ``failed``."""
+
+    entry: Entry
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Request ``n`` more events."""
+
+    entry: Entry
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel; the machine has forgotten the entry."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection."""
+
+    code: CloseCode
+    reason: str
+
+
+Effect = Send | Authenticate | Open | Demand | Cancel | Close
+
+_BURST: Final = 2.0
+
+
+class ServerSession:
+    """One connection, as the server sees it.
+
+    Args:
+        limits: Bounds of the connection.
+        server: Name and version told to the client.
+        now: The time; any clock that never goes back, in seconds.
+    """
+
+    def __init__(self, limits: Limits, *, server: str, now: float) -> None:
+        self.limits = limits
+        self.phase = Phase.OPENED
+        self.entries: dict[str, Entry] = {}
+        self._server = server
+        self._init_by = now + limits.init_timeout
+        self._tokens = _BURST * limits.messages_per_second
+        self._refilled = now
+        self._checkpoints = 0
+
+    # From the client.
+
+    def receive(self, text: bytes | str, now: float) -> list[Effect]:
+        """What one text message leads to."""
+        if self.phase is Phase.CLOSED:
+            return []
+        try:
+            self._meter(now)
+            message = parse(text)
+            self.phase = admit(self.phase, message)
+            match message:
+                case Init():
+                    return [Authenticate(message.payload or {})]
+                case Ping():
+                    return [Send(_pong(message.payload))]
+                case Subscribe():
+                    return self._subscribe(message, now)
+                case Request():
+                    return self._request(message)
+                case Complete():
+                    return self._forget(self.entries.get(message.id))
+                case _:
+                    return []
+        except Violation as violation:
+            return self.close(violation.close_code, str(violation))
+
+    def _meter(self, now: float) -> None:
+        rate = self.limits.messages_per_second
+        self._tokens = min(_BURST * rate, self._tokens + (now - self._refilled) * rate) - 1
+        self._refilled = now
+        if self._tokens < 0:
+            raise Violation(
+                CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
+            )
+
+    def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
+        if message.id in self.entries:
+            raise Violation(
+                CloseCode.ID_IN_USE, f"id {message.id!r} is in use; choose another or complete it first"
+            )
+        try:
+            if self.phase is Phase.DRAINING:
+                raise GoingAway
+            if len(self.entries) >= self.limits.subscriptions:
+                raise TooManySubscriptions(self.limits.subscriptions)
+            wish = Wish.of(message.payload, self.limits)
+        except PenstockError as error:
+            return [Send(_error(message.id, describe(error)))]
+        entry = self.entries[message.id] = Entry(message.id, wish.heartbeat, now)
+        return [Open(entry, wish)]
+
+    def _request(self, message: Request) -> list[Effect]:
+        entry = self.entries.get(message.id)
+        if entry is None:
+            return []
+        if not 1 <= message.n <= CREDITS_MAX:
+            return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
+        return [Demand(entry, message.n)]
+
+    def _forget(self, entry: Entry | None) -> list[Effect]:
+        if entry is None or entry.stage is Stage.ENDED:
+            return []
+        entry.stage = Stage.ENDED
+        del self.entries[entry.id]
+        return [Cancel(entry)]
+
+    def _end(self, entry: Entry, problem: Problem) -> list[Effect]:
+        return [Send(_error(entry.id, problem)), *self._forget(entry)]
+
+    # From the server.
+
+    def acknowledge(self) -> list[Effect]:
+        """The client may subscribe from now on."""
+        if self.phase is not Phase.GREETED:
+            return []
+        self.phase = Phase.ACKNOWLEDGED
+        limits = {
+            "subscriptions": self.limits.subscriptions,
+            "credits": CREDITS_MAX,
+            "batchEvents": self.limits.batch_events,
+            "messageBytes": self.limits.message_bytes,
+        }
+        keepalive = round(self.limits.keepalive * 1000)
+        payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
+        return [Send(encode({"type": "connection_ack", "payload": payload}))]
+
+    def refuse(self, why: str) -> list[Effect]:
+        """The client may not connect."""
+        return self.close(CloseCode.FORBIDDEN, why)
+
+    def subscribed(self, entry: Entry, *, resync: bool, now: float, **told: object) -> list[Effect]:
+        """The subscription is registered: nothing at or after its cursor can be missed.
+
+        Args:
+            entry: Which subscription.
+            resync: Whether it starts by reading from the log.
+            now: The time.
+            **told: ``log``, ``epoch``, ``cursor``, ``oldest`` and ``head``.
+        """
+        if entry.stage is not Stage.REQUESTED:
+            return []
+        entry.stage = Stage.ACTIVE
+        entry.resync = resync
+        entry.told = now
+        return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
+
+    def next(self, entry: Entry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
+        """The ``next`` message for a batch, or None if nobody waits for it any more."""
+        if entry.stage is not Stage.ACTIVE:
+            return None
+        entry.told = now
+        entry.unsettled = not batch.boundary
+        return encoder.next(entry.head, batch)
+
+    def state(self, entry: Entry, *, resync: bool) -> None:
+        """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
+        if entry.stage is Stage.ACTIVE and entry.resync is not resync:
+            entry.resync = resync
+            entry.changed = True
+
+    def failed(self, entry: Entry, problem: Problem) -> list[Effect]:
+        """The subscription ended with an error."""
+        return [] if entry.stage is Stage.ENDED else self._end(entry, problem)
+
+    def completed(self, entry: Entry, cursor: str) -> list[Effect]:
+        """The subscription came to its end."""
+        if entry.stage is not Stage.ACTIVE:
+            return []
+        return [Send(encode({"type": "complete", "id": entry.id, "cursor": cursor})), *self._forget(entry)]
+
+    # By the time.
+
+    @property
+    def due(self) -> float:
+        """When ``tick`` or ``checkpoint`` has something to do; infinite for never."""
+        if self.phase in (Phase.OPENED, Phase.GREETED):
+            return self._init_by
+        return min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
+
+    def tick(self, now: float) -> list[Effect]:
+        """What the passing of time leads to, checkpoints apart."""
+        if self.phase in (Phase.OPENED, Phase.GREETED) and now >= self._init_by:
+            waited = f"no connection_init within {self.limits.init_timeout:g} s"
+            return self.close(CloseCode.INIT_TIMEOUT, waited)
+        return []
+
+    def overdue(self, now: float) -> list[Entry]:
+        """The subscriptions whose cursor is to be told."""
+        return [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
+
+    def checkpoint(self, items: Iterable[tuple[Entry, str, str, bool]], now: float) -> list[Effect]:
+        """One ``checkpoint`` message for several subscriptions.
+
+        Args:
+            items: Of each subscription the cursor, the head of its log, and whether it is in RESYNC.
+            now: The time.
+        """
+        told = []
+        for entry, cursor, head, resync in items:
+            if entry.stage is Stage.ACTIVE:
+                entry.told = now
+                entry.changed = entry.unsettled = False
+                entry.resync = resync
+                told.append(
+                    {"id": entry.id, "cursor": cursor, "head": head, "state": "RESYNC" if resync else "LIVE"}
+                )
+        if not told:
+            return []
+        self._checkpoints += 1
+        due = self.due
+        next_ms = 0 if math.isinf(due) else max(1, round((due - now) * 1000))
+        return [
+            Send(encode({"type": "checkpoint", "items": told, "n": self._checkpoints, "nextMs": next_ms}))
+        ]
+
+    # The end.
+
+    def goaway(self, deadline: float, reason: str) -> list[Effect]:
+        """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
+        if self.phase is not Phase.ACKNOWLEDGED:
+            return []
+        self.phase = Phase.DRAINING
+        message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
+        return [Send(encode(message))]
+
+    def stop(self) -> list[Effect]:
+        """The server stops: every subscription ends with ``GOING_AWAY``, then the connection is closed with 1012."""
+        if self.phase is Phase.CLOSED:
+            return []
+        effects: list[Effect] = []
+        for entry in list(self.entries.values()):
+            effects += self._end(entry, describe(GoingAway()))
+        return effects + self.close(CloseCode.RESTART, "the server is stopping")
+
+    def close(self, code: CloseCode, why: str) -> list[Effect]:
+        """Closes the connection, and with it every subscription."""
+        if self.phase is Phase.CLOSED:
+            return []
+        return [*self.lost(), Close(code, close_reason(why))]
+
+    def lost(self) -> list[Effect]:
+        """The connection is gone."""
+        self.phase = Phase.CLOSED
+        effects: list[Effect] = []
+        for entry in list(self.entries.values()):
+            effects += self._forget(entry)
+        return effects
+
+
+def _pong(payload: msgspec.Raw) -> bytes:
+    raw = bytes(payload)
+    return b'{"type":"pong","payload":%s}' % raw if raw else b'{"type":"pong"}'
+
+
+def _error(subscription: str, problem: Problem) -> bytes:
+    return encode({"type": "error", "id": subscription, "payload": problem.payload()})
