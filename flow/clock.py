@@ -1,0 +1,35 @@
+"""Time, injected: whoever needs it takes a `Clock`, so that tests can hold the hands."""
+
+import time
+from typing import Final, Protocol
+
+__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """The two questions about time: how long, and when."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment; never goes back. For durations."""
+        ...
+
+    def now_us(self) -> int:
+        """Microseconds since 1970-01-01 UTC; may jump. For time stamps."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    __slots__ = ()
+
+    def monotonic(self) -> float:
+        """Seconds of ``CLOCK_MONOTONIC``."""
+        return time.monotonic()
+
+    def now_us(self) -> int:
+        """Microseconds of the wall clock."""
+        return time.time_ns() // 1000
+
+
+SYSTEM_CLOCK: Final = SystemClock()

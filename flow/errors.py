@@ -1,0 +1,67 @@
+"""Everything that ``flow`` itself raises or signals, in one tree.
+
+::
+
+    FlowError
+    |-- IllegalRequestError    a request that is not a positive integer (rule 3.9)   (requested)  also a ValueError
+    |-- Rejected               an executor is full; the same submit may succeed later             retryable
+    `-- Lagged                 the subscriber was overtaken and lost elements        (missed)
+"""
+
+from typing import ClassVar
+
+__all__ = ["FlowError", "IllegalRequestError", "Lagged", "Rejected"]
+
+
+class FlowError(Exception):
+    """Root of the errors of this package.
+
+    Attributes:
+        retryable: Whether the same call may succeed later without anything being changed by the caller.
+    """
+
+    retryable: ClassVar[bool] = False
+
+
+class IllegalRequestError(FlowError, ValueError):
+    """A subscriber requested something that is not a positive integer (Reactive Streams §3.9).
+
+    It is told through ``on_error``; ``request`` itself never raises.
+
+    Attributes:
+        requested: What was passed to ``request``.
+    """
+
+    def __init__(self, requested: object) -> None:
+        self.requested = requested
+        kind = type(requested)
+        # Only these have a representation that is short and cannot raise.
+        exact = kind in (bool, float) or (kind is int and abs(requested) < 2**64)  # type: ignore[arg-type]  # an int here
+        shown = f"{requested!r} ({kind.__name__})" if exact else kind.__name__
+        super().__init__(
+            f"rule 3.9: non-positive subscription request: {shown}; an integer of at least 1 is expected"
+        )
+
+
+class Rejected(FlowError):  # noqa: N818 - named after what happened, as queue.Full is
+    """An executor is saturated: it takes nothing now, and may take the same callable later.
+
+    An executor that raises this (or ``queue.Full``) from ``submit`` is tried again until it accepts; any other exception
+    counts as final.
+    """
+
+    retryable: ClassVar[bool] = True
+
+
+class Lagged(FlowError):  # noqa: N818 - the word of the field
+    """The subscriber was slower than the source keeps elements for it, and was overtaken.
+
+    Attributes:
+        missed: How many elements it lost.
+    """
+
+    def __init__(self, missed: int) -> None:
+        self.missed = missed
+        super().__init__(
+            f"the subscriber was overtaken and missed {missed} element{'' if missed == 1 else 's'}"
+        )

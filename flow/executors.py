@@ -1,0 +1,220 @@
+"""Where signals run. There are no global schedulers: each subscription names its executor.
+
+* `INLINE`: on whichever thread signals or requests.
+* a ``concurrent.futures.Executor``: as a serial strand, some hundred signals a turn.
+* an event loop, through the `LoopExecutor` that everybody on that loop shares.
+"""
+
+import asyncio
+import contextvars
+import logging
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+from flow.errors import Rejected
+
+_log = logging.getLogger("flow")
+
+__all__ = [
+    "INLINE",
+    "RETRY",
+    "SATURATED",
+    "Executor",
+    "LoopExecutor",
+    "Rescue",
+    "Resubmitter",
+    "executor_of",
+    "loop_executor",
+]
+
+Task = Callable[[], None]
+
+SATURATED: Final = (queue.Full, Rejected)
+"""What ``submit`` raises if it is only full: the same call is tried again. Anything else that it raises is final."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Runs callables, later or at once; every ``concurrent.futures.Executor`` is one."""
+
+    def submit(self, task: Task, /) -> object:
+        """Take the task or raise: ``queue.Full`` or `flow.Rejected` if it is full, anything else if it is closed.
+
+        One that runs the task before it returns is `INLINE`, and should be replaced by it.
+        """
+        ...
+
+
+class Rescue(Protocol):
+    """Takes wake-ups that a full executor refused, on threads of its own."""
+
+    def resubmit(self, run: Task, executor: Executor, /) -> None:
+        """Call ``executor.submit(run)`` soon, again and again until it raises none of `SATURATED`.
+
+        Returns at once, without having submitted anything, and raises nothing.
+        """
+        ...
+
+
+class _Inline:
+    __slots__ = ()
+
+    def submit(self, task: Task, /) -> None:
+        """Run the task now."""
+        task()
+
+    def __repr__(self) -> str:
+        return "flow.INLINE"
+
+
+INLINE: Final[Executor] = _Inline()
+"""Runs on the caller. A drain never enters itself, so requests from inside signals do not deepen the stack (rule 3.3)."""
+
+
+class LoopExecutor:
+    """Runs callables on an event loop, and wakes it once however many there are; from any thread.
+
+    At most one ``call_soon_threadsafe`` is pending; the loop gets its turn back after `turn` callables. There is one
+    instance a loop: use `loop_executor`. The loop is held weakly. The queue holds at most one callable for each drain.
+    """
+
+    __slots__ = ("__weakref__", "_awake", "_context", "_lock", "_loop", "_tasks", "_turn")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, turn: int = 64) -> None:
+        self._loop = weakref.ref(loop)
+        self._turn = turn
+        self._lock = threading.Lock()
+        self._tasks: deque[Task] = deque()
+        self._awake = False
+        # An empty one: else each wake-up would copy, and keep, that of whoever happens to submit.
+        self._context = contextvars.Context()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the loop has gone, so that nothing that was submitted will run any more."""
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
+    def submit(self, task: Task, /) -> None:
+        """Run the task on the loop, soon and in order.
+
+        Raises:
+            RuntimeError: If the loop is closed.
+        """
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            raise RuntimeError("the event loop is closed")
+        with self._lock:
+            self._tasks.append(task)
+            if self._awake:
+                return
+            self._awake = True
+        try:
+            loop.call_soon_threadsafe(self._run, context=self._context)
+        except BaseException:
+            with self._lock:
+                self._awake = False
+                # The loop closed just now. What others queued meanwhile never runs either; they ask `closed`.
+                self._tasks.clear()
+            raise
+
+    def _run(self) -> None:
+        try:
+            for _ in range(self._turn):
+                with self._lock:
+                    if not self._tasks:
+                        break
+                    task = self._tasks.popleft()
+                task()
+        finally:
+            with self._lock:
+                self._awake = bool(self._tasks)
+            loop = self._loop()
+            if self._awake and loop is not None and not loop.is_closed():
+                loop.call_soon(self._run, context=self._context)
+
+
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopExecutor] = weakref.WeakKeyDictionary()
+_loops_lock = threading.Lock()
+
+
+def loop_executor(loop: asyncio.AbstractEventLoop) -> LoopExecutor:
+    """Return the one executor of a loop, so that one wake-up serves all that wait there."""
+    with _loops_lock:
+        executor = _loops.get(loop)
+        if executor is None:
+            executor = _loops[loop] = LoopExecutor(loop)
+        return executor
+
+
+def executor_of(where: Executor | asyncio.AbstractEventLoop | None) -> Executor:
+    """Turn what a caller named into an executor; ``None`` is `INLINE`.
+
+    Raises:
+        TypeError: If it is neither an event loop nor has a ``submit``.
+    """
+    if where is None:
+        return INLINE
+    if isinstance(where, asyncio.AbstractEventLoop):
+        return loop_executor(where)
+    if isinstance(where, Executor):
+        return where
+    raise TypeError(f"executor: {where!r}; an executor with submit(), an event loop or None is expected")
+
+
+class Resubmitter:
+    """The `Rescue` for drains that are given none: one daemon thread, which exists only while something waits.
+
+    What waits is bounded by the number of drains: each has at most one wake-up.
+    """
+
+    __slots__ = ("_condition", "_interval", "_serving", "_waiting")
+
+    def __init__(self, interval: float = 0.002) -> None:
+        """Set the pause between two attempts, in seconds."""
+        self._interval = interval
+        self._condition = threading.Condition()
+        self._waiting: deque[tuple[Task, Executor]] = deque()
+        self._serving = False
+
+    def resubmit(self, run: Task, executor: Executor, /) -> None:
+        """Queue the wake-up for the next attempt."""
+        with self._condition:
+            self._waiting.append((run, executor))
+            if self._serving:
+                return
+            thread = threading.Thread(target=self._serve, name="flow-resubmit", daemon=True)
+            thread.start()
+            self._serving = True
+
+    def _serve(self) -> None:
+        refused: list[tuple[Task, Executor]] = []
+        while True:
+            with self._condition:
+                self._waiting.extendleft(reversed(refused))
+                if not self._waiting:
+                    self._serving = False
+                    return
+                self._condition.wait(self._interval)
+                batch = list(self._waiting)
+                self._waiting.clear()
+            refused = [waiting for waiting in batch if not _accepted(*waiting)]
+            batch.clear()
+
+
+def _accepted(run: Task, executor: Executor) -> bool:
+    try:
+        executor.submit(run)
+    except SATURATED:
+        return False
+    except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not strand those who wait here
+        _log.error("dropped by the thread that resubmits", exc_info=error)
+    return True
+
+
+RETRY: Final[Rescue] = Resubmitter()
+"""The rescue of all drains that are given none."""
