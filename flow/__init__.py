@@ -4,18 +4,26 @@ Standard library only. See `flow.contracts` for the protocols and `flow.drain` f
 """
 
 from flow import hooks
+from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
+from flow.bridges.blocking import BlockingItems, iter_blocking
+from flow.bridges.callbacks import CallbackSubscription, subscribe
+from flow.bridges.inbox import OnLag
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
 from flow.errors import FlowError, IllegalRequestError, Lagged, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
+from flow.sources import Source, empty, error, from_iterable, generate, never
 
 __all__ = [
     "COMPLETED",
     "INLINE",
     "SYSTEM_CLOCK",
     "UNBOUNDED",
+    "AsyncItems",
     "BatchSubscriber",
+    "BlockingItems",
+    "CallbackSubscription",
     "Clock",
     "Completed",
     "Drain",
@@ -26,15 +34,25 @@ __all__ = [
     "IllegalRequestError",
     "Lagged",
     "LoopExecutor",
+    "OnLag",
     "Outcome",
     "Processor",
     "Publisher",
     "Rejected",
     "Rescue",
+    "Source",
     "Subscriber",
     "Subscription",
     "SystemClock",
+    "aiter",
+    "empty",
+    "error",
     "executor_of",
+    "from_iterable",
+    "generate",
     "hooks",
+    "iter_blocking",
     "loop_executor",
+    "never",
+    "subscribe",
 ]

@@ -1,0 +1,1 @@
+"""Ways out of the reactive world: asyncio iterators, blocking iterators, callbacks."""

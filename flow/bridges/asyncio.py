@@ -1,0 +1,148 @@
+"""Publishers as asynchronous iterators."""
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+
+from flow.bridges.inbox import EMPTY, Inbox, OnLag
+from flow.contracts import Publisher
+from flow.demand import Tide
+from flow.executors import LoopExecutor, loop_executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["AsyncItems", "aiter"]
+
+T = TypeVar("T")
+
+_BREATH: Final = 256
+"""Elements after which an iterator that never had to wait lets the loop run others."""
+
+
+def aiter(  # noqa: A001 - the name users type is flow.aiter
+    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "raise"
+) -> "AsyncItems[T]":
+    """Iterate over a publisher in a coroutine.
+
+    ::
+
+        async with flow.aiter(publisher) as items:
+            async for item in items:
+                ...
+
+    The publisher is subscribed to on entering. Leaving cancels the subscription, however it happens, cancellation of the
+    task included. Signals may come from any thread. A stream that fails raises its error from the iteration.
+
+    Args:
+        publisher: What to iterate over.
+        prefetch: Requested at first, and the most that is buffered.
+        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests
+            only when all were consumed.
+        on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
+            iteration can go on; "skip"; or a callable, called in the coroutine with the number of missed elements.
+
+    Raises:
+        ValueError: If a parameter is out of its bounds.
+    """
+    return AsyncItems(publisher, Tide(prefetch, low_tide), on_lag)
+
+
+class AsyncItems(Generic[T]):
+    """An asynchronous iterator that is an asynchronous context manager; single use. See `aiter`."""
+
+    __slots__ = ("_breath", "_entered", "_inbox", "_publisher", "_waker")
+
+    def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
+        self._publisher: Publisher[T] | None = publisher
+        self._waker = _Waker()
+        self._inbox: Inbox[T] = Inbox(tide, self._waker.wake, on_lag)
+        self._waker.give_up = self._inbox.close
+        self._entered = False
+        self._breath = _BREATH
+
+    async def __aenter__(self) -> Self:
+        publisher, self._publisher = self._publisher, None
+        if publisher is None:
+            raise RuntimeError("an iterator can be entered only once; call flow.aiter again")
+        self._waker.attach(asyncio.get_running_loop())
+        self._entered = True
+        publisher.subscribe(self._inbox)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._inbox.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if not self._entered:
+            raise RuntimeError("enter it first: async with flow.aiter(...) as items")
+        self._breath -= 1
+        if not self._breath:
+            self._breath = _BREATH
+            await asyncio.sleep(0)
+        while True:
+            # Taken and returned without a suspension in between: cancelling never loses an element.
+            item = self._inbox.take()
+            if item is not EMPTY:
+                return item  # type: ignore[return-value]  # mypy does not narrow by identity
+            if self._inbox.finished:
+                raise StopAsyncIteration
+            await self._waker.wait()
+            self._breath = _BREATH
+
+
+class _Waker:
+    """Wakes one waiting coroutine from any thread; if its loop has closed, it gives up instead."""
+
+    __slots__ = ("_executor", "_future", "_set", "_thread", "give_up")
+
+    def __init__(self) -> None:
+        self._executor: LoopExecutor | None = None
+        self._future: asyncio.Future[None] | None = None
+        self._set = False
+        self._thread = 0
+        self.give_up: Callable[[], object] = _nothing
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Note the loop, in its thread."""
+        self._executor = loop_executor(loop)
+        self._thread = threading.get_ident()
+
+    def wake(self) -> None:
+        """Let `wait` return, now or when it is called next."""
+        executor = self._executor
+        try:
+            if executor is None or threading.get_ident() == self._thread:
+                self._release()
+            else:
+                executor.submit(self._release)
+        except RuntimeError:
+            # The loop is closed: nobody will ever take anything.
+            self.give_up()
+
+    async def wait(self) -> None:
+        """Suspend until `wake` was called since the last time."""
+        if self._future is not None:
+            raise RuntimeError("another task already waits for the next element")
+        if not self._set:
+            self._future = asyncio.get_running_loop().create_future()
+            try:
+                await self._future
+            finally:
+                self._future = None
+        self._set = False
+
+    def _release(self) -> None:
+        self._set = True
+        future = self._future
+        if future is not None and not future.done():
+            future.set_result(None)
+
+
+def _nothing() -> None: ...

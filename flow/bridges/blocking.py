@@ -1,0 +1,92 @@
+"""Publishers as ordinary, blocking iterators."""
+
+import threading
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from flow.bridges.inbox import EMPTY, Inbox, OnLag
+from flow.contracts import Publisher
+from flow.demand import Tide
+
+__all__ = ["BlockingItems", "iter_blocking"]
+
+T = TypeVar("T")
+
+
+def iter_blocking(
+    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "raise"
+) -> "BlockingItems[T]":
+    """Iterate over a publisher in a thread that may wait.
+
+    ::
+
+        with flow.iter_blocking(publisher) as items:
+            for item in items:
+                ...
+
+    The publisher is subscribed to on entering, or when the iteration begins. Leaving cancels the subscription, and so does
+    ``KeyboardInterrupt`` while waiting. Who leaves a loop early without ``with`` must call `BlockingItems.close`. Signals
+    may come from any thread. A stream that fails raises its error from the iteration.
+
+    Args:
+        publisher: What to iterate over.
+        prefetch: Requested at first, and the most that is buffered.
+        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests
+            only when all were consumed.
+        on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
+            iteration can go on; "skip"; or a callable, called with the number of missed elements.
+
+    Raises:
+        ValueError: If a parameter is out of its bounds.
+    """
+    return BlockingItems(publisher, Tide(prefetch, low_tide), on_lag)
+
+
+class BlockingItems(Generic[T]):
+    """An iterator that is a context manager; single use, for one thread at a time. See `iter_blocking`."""
+
+    __slots__ = ("_awake", "_inbox", "_publisher")
+
+    def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
+        self._publisher: Publisher[T] | None = publisher
+        self._awake = threading.Event()
+        self._inbox: Inbox[T] = Inbox(tide, self._awake.set, on_lag)
+
+    def __enter__(self) -> Self:
+        self._subscribe()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        self._subscribe()
+        return self
+
+    def __next__(self) -> T:
+        self._subscribe()
+        try:
+            while True:
+                item = self._inbox.take()
+                if item is not EMPTY:
+                    return item  # type: ignore[return-value]  # mypy does not narrow by identity
+                if self._inbox.finished:
+                    raise StopIteration
+                # Set once for each EMPTY, so there is nothing that clearing could lose.
+                self._awake.wait()
+                self._awake.clear()
+        except (KeyboardInterrupt, SystemExit):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Cancel the subscription; a thread that waits for the next element finds the end. Idempotent."""
+        self._publisher = None
+        self._inbox.close()
+
+    def _subscribe(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.subscribe(self._inbox)

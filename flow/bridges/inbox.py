@@ -1,0 +1,221 @@
+"""What the two iterators share: a subscriber with a bounded buffer, from which somebody else takes."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, Literal, TypeVar
+
+from flow.contracts import Subscription
+from flow.demand import Tide
+from flow.errors import Lagged
+
+__all__ = ["EMPTY", "Inbox", "OnLag"]
+
+T = TypeVar("T")
+
+OnLag = Literal["raise", "skip"] | Callable[[int], object]
+"""What an iterator does when it was overtaken: raise `flow.Lagged`, go on, or call back with the number of elements."""
+
+
+class _Empty:
+    __slots__ = ()
+
+
+EMPTY: Final = _Empty()
+"""What `Inbox.take` returns if it has nothing now."""
+
+
+class _Lag:
+    __slots__ = ("missed",)
+
+    def __init__(self, missed: int) -> None:
+        self.missed = missed
+
+
+class Inbox(Generic[T]):
+    """Receives signals on any thread, and hands the elements to one consumer on another.
+
+    At most ``tide.prefetch`` elements are buffered, since no more are requested. An error overtakes them, completion does
+    not. A second subscription is cancelled (rule 2.5); what comes after `close` is ignored (rule 2.8).
+
+    Args:
+        tide: When to request how many.
+        wake: Called, on the thread of the signal, once after each `take` that returned `EMPTY`. It must not raise.
+        on_lag: What `take` does where elements are missing.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_closed",
+        "_done",
+        "_error",
+        "_lock",
+        "_on_lag",
+        "_ready",
+        "_subscription",
+        "_tide",
+        "_waiting",
+        "_wake",
+    )
+
+    def __init__(self, tide: Tide, wake: Callable[[], object], on_lag: OnLag) -> None:
+        if not callable(on_lag) and on_lag not in ("raise", "skip"):
+            raise ValueError(f"on_lag: {on_lag!r}; 'raise', 'skip' or a callable is expected")
+        self._tide = tide
+        self._wake = wake
+        self._on_lag = on_lag
+        self._lock = threading.Lock()
+        self._arrived: deque[T | _Lag] = deque()  # guarded by the lock
+        self._ready: deque[T | _Lag] = deque()  # the consumer's own
+        self._subscription: Subscription | None = None
+        self._error: Exception | None = None
+        self._done = False  # no further signal comes
+        self._closed = False  # the consumer wants no more
+        self._waiting = False
+
+    # What the publisher calls.
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Accept the first subscription and request what may be buffered."""
+        if subscription is None:
+            raise TypeError("rule 2.13: the subscription is None")
+        with self._lock:
+            refused = self._subscription is not None or self._closed or self._done
+            if not refused:
+                self._subscription = subscription
+        if refused:
+            subscription.cancel()
+        else:
+            subscription.request(self._tide.prefetch)
+
+    def on_next(self, item: T, /) -> None:
+        """Buffer one element."""
+        if item is None:
+            raise TypeError("rule 2.13: the element is None")
+        self._put((item,))
+
+    def on_next_batch(self, items: Iterable[T], /) -> None:
+        """Buffer some elements; if they cannot be unpacked, the stream has failed."""
+        try:
+            unpacked = tuple(items)
+        except Exception as error:  # noqa: BLE001 - the consumer waits and must be told
+            with self._lock:
+                subscription = self._subscription
+            self._finish(error)
+            if subscription is not None:
+                subscription.cancel()
+        else:
+            self._put(unpacked)
+
+    def on_lagged(self, missed: int, /) -> None:
+        """Note, between the elements, that some are missing."""
+        with self._lock:
+            last = self._arrived[-1] if self._arrived else None
+            if isinstance(last, _Lag):
+                last.missed += missed
+                return
+        self._put((_Lag(missed),))
+
+    def on_error(self, error: Exception, /) -> None:
+        """End; what is buffered is discarded."""
+        if error is None:
+            raise TypeError("rule 2.13: the error is None")
+        self._finish(error)
+
+    def on_complete(self) -> None:
+        """End, once what is buffered was taken."""
+        self._finish(None)
+
+    def _put(self, items: Iterable[T | _Lag]) -> None:
+        with self._lock:
+            if self._done or self._closed:
+                return
+            self._arrived.extend(items)
+            wake, self._waiting = self._waiting, False
+        if wake:
+            self._wake()
+
+    def _finish(self, error: Exception | None) -> None:
+        with self._lock:
+            if self._done or self._closed:
+                return
+            self._done = True
+            self._error = error
+            self._subscription = None
+            wake, self._waiting = self._waiting, False
+        if wake:
+            self._wake()
+
+    # What the consumer calls.
+
+    @property
+    def finished(self) -> bool:
+        """Whether an `EMPTY` means the end, rather than to wait."""
+        with self._lock:
+            return self._closed or (
+                self._done and not self._arrived and not self._ready and self._error is None
+            )
+
+    def take(self) -> T | _Empty:
+        """Take the next element, or `EMPTY`: then there is a wake-up to come, unless `finished`.
+
+        Raises:
+            Lagged: If elements are missing before the next, and ``on_lag`` is "raise". Taking can go on.
+            Exception: That of ``on_error``, once.
+        """
+        while True:
+            if self._error is not None:
+                self._fail()
+            if not self._ready:
+                with self._lock:
+                    self._ready, self._arrived = self._arrived, self._ready
+                    if not self._ready:
+                        self._waiting = not self._done and not self._closed
+                        if self._error is None:
+                            return EMPTY
+                        continue
+            item = self._ready.popleft()
+            if isinstance(item, _Lag):
+                self._tell_lag(item.missed)
+                continue
+            due = self._tide.consume()
+            if due:
+                self._request(due)
+            return item
+
+    def close(self) -> None:
+        """Cancel the subscription and drop what is buffered; idempotent, from any thread."""
+        with self._lock:
+            self._closed = True
+            subscription, self._subscription = self._subscription, None
+            self._error = None
+            self._arrived = deque()
+            self._ready = deque()
+            wake, self._waiting = self._waiting, False
+        if subscription is not None:
+            subscription.cancel()
+        if wake:
+            self._wake()
+
+    def _request(self, n: int) -> None:
+        with self._lock:
+            subscription = self._subscription
+        if subscription is not None:
+            subscription.request(n)
+
+    def _fail(self) -> None:
+        with self._lock:
+            error, self._error = self._error, None
+            self._arrived.clear()
+            self._ready.clear()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+
+    def _tell_lag(self, missed: int) -> None:
+        if self._on_lag == "raise":
+            raise Lagged(missed)
+        if callable(self._on_lag):
+            self._on_lag(missed)

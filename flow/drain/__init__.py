@@ -1,0 +1,6 @@
+"""The one delivery engine of all publishers: `Drain`, and what it pulls from."""
+
+from flow.drain.drain import Drain
+from flow.drain.feed import COMPLETED, Completed, Failed, Feed, Outcome
+
+__all__ = ["COMPLETED", "Completed", "Drain", "Failed", "Feed", "Outcome"]

@@ -1,0 +1,293 @@
+"""The one delivery engine: whatever is signalled to a subscriber is signalled by a `Drain`.
+
+A drain stands between a `Feed`, from which it pulls, and a subscriber, to which it delivers. Any thread may say that
+there may be something (`Drain.signal`), any thread may request or cancel; one thread at a time holds the drain's flag and
+delivers. So signals are serial (rule 1.3), `Drain.request` never calls ``on_next`` while a turn runs (rule 3.3), and
+neither subscriber nor feed is ever called under a lock.
+
+A wake-up cannot be lost: the flag is given back in the same critical section that finds no wake-up pending.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, Final, Generic, TypeVar, cast
+
+from flow import hooks
+from flow.contracts import BatchSubscriber, Subscriber, Subscription
+from flow.demand import add, refusal, subtract
+from flow.drain.feed import GONE, Failed, Feed, Outcome
+from flow.drain.strand import ENDED, IDLE, SCHEDULED, Strand
+from flow.executors import Executor, Rescue
+
+__all__ = ["Drain"]
+
+T = TypeVar("T")
+
+
+_PLAIN: Final = (list, tuple)
+
+
+class Drain(Strand, Generic[T]):
+    """Delivers to one subscriber what a feed has, as much as was requested; it is the subscriber's `Subscription`.
+
+    Errors overtake what is buffered, completion does not. Until `start`, everything is recorded and nothing runs.
+
+    Args:
+        subscriber: If it has ``on_next_batch``, it gets what one pull brought in one call. A list or tuple is searched
+            for ``None`` first; other sequences vouch for themselves.
+        feed: Released exactly once, when the subscription has ended in whatever way.
+        executor: Where all signals run; ``None`` is `flow.INLINE`. On any other than that, a turn delivers at most ``turn``
+            elements, or one batch, and is then submitted again. An executor that is closed ends this subscription with
+            what it raised.
+        rescue: Takes wake-ups that a full executor refused. The one given also delivers the end to the subscriber of a
+            closed executor; without one that is done by the thread that found it closed.
+        turn: Most elements that one pull is asked for.
+
+    Raises:
+        TypeError: If the subscriber is ``None``, or the executor is none.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_demand",
+        "_feed",
+        "_greeted",
+        "_subscriber",
+        "_subscription",
+        "_taken",
+        "_tells",
+        "_turn_items",
+    )
+
+    def __init__(
+        self,
+        subscriber: Subscriber[T],
+        feed: Feed[T],
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        rescue: Rescue | None = None,
+        turn: int = 256,
+    ) -> None:
+        if subscriber is None:
+            raise TypeError("rule 1.9: the subscriber is None")
+        if turn < 1:
+            raise ValueError(f"turn: {turn!r}; at least 1 is expected")
+        super().__init__(executor, rescue)
+        self._turn_items = turn
+        self._subscriber: Subscriber[T] = subscriber
+        self._batches = callable(getattr(subscriber, "on_next_batch", None))
+        self._subscription: Subscription = self
+        self._feed: Feed[T] = feed
+        self._tells: dict[Hashable, Callable[[Any], object]] = {}
+        self._demand = 0
+        self._taken = 0  # pulled, but not yet subtracted from the demand
+        self._greeted = False
+
+    @property
+    def demand(self) -> int:
+        """Elements requested and not yet pulled for delivery."""
+        with self._lock:
+            return subtract(self._demand, self._taken)
+
+    def start(self, subscription: Subscription | None = None) -> None:
+        """Give ``on_subscribe``, then deliver what there is; both on the executor. Once; later calls have no effect.
+
+        The caller's context variables are copied now, and all signals see them.
+
+        Args:
+            subscription: What ``on_subscribe`` receives instead of the drain itself.
+        """
+        self._subscription = self if subscription is None else subscription
+        self._start()
+
+    def request(self, n: int, /) -> None:
+        """Add to the demand (rules 3.8, 3.17); what is not a positive integer ends in ``on_error`` (rule 3.9)."""
+        error = None if type(n) is int and n > 0 else refusal(n)
+        if error is not None:
+            self.fail(error)
+            return
+        with self._lock:
+            if self._halted:
+                return
+            self._demand = add(self._demand, n)
+            go = self._claim()
+        if go:
+            self._go()
+
+    def tell(self, key: Hashable, fn: Callable[[Any], object]) -> None:
+        """Signal something beside the stream: ``fn(subscriber)`` is called serially, before the next elements or the end.
+
+        It spends no demand. Of what is told under one key before it is delivered, the last wins; so at most one call for
+        each key is kept. A feed may tell from inside `Feed.pull`: it comes before the elements of that pull.
+        """
+        with self._lock:
+            if self._ended:
+                return
+            self._tells.pop(key, None)
+            self._tells[key] = fn
+            go = self._claim()
+        if go:
+            self._go()
+
+    # Delivering: from here on the caller holds the flag.
+
+    def _turn(self) -> bool:
+        """Deliver until there is nothing to do (false) or the turn is used up (true: schedule the next)."""
+        if not self._greeted:
+            self._greeted = True
+            self._guard(partial(self._subscriber.on_subscribe, self._subscription), self._subscriber)
+        left = self._turn_items
+        idle = False
+        while True:
+            with self._lock:
+                if self._taken:
+                    self._demand = subtract(self._demand, self._taken)
+                    self._taken = 0
+                demand = self._demand
+                if idle and not self._pending:
+                    self._state = IDLE
+                    return False
+                if left <= 0 and demand and not self._halted:
+                    self._state = SCHEDULED
+                    return True
+                self._pending = False
+            if self._tells:
+                self._tell_all()
+            if self._halted:
+                self._finish(None)
+                return False
+            if demand and (taken := self._deliver(min(demand, left))):
+                if not self._inline:
+                    left = 0 if self._batches else left - taken
+                idle = False
+                continue
+            outcome = self._outcome()
+            if outcome is not None:
+                self._finish(outcome)
+                return False
+            idle = True
+
+    def _deliver(self, limit: int) -> int:
+        """Pull and deliver once; how many were pulled."""
+        items = self._pull(limit)
+        taken = len(items)
+        if not taken:
+            return 0
+        if taken > limit:
+            self.fail(RuntimeError(f"rule 1.1: the feed gave {taken} elements, but {limit} were asked for"))
+            return 0
+        if self._tells:
+            self._tell_all()
+        self._taken = taken
+        if self._batches:
+            self._deliver_batch(items)
+            return taken
+        on_next = self._subscriber.on_next
+        try:
+            for item in items:
+                if self._halted:
+                    break
+                if item is None:
+                    self.fail(_none_is_no_element())
+                    break
+                on_next(item)
+        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms nobody but itself
+            self._drop(error, self._subscriber)
+        except asyncio.CancelledError:
+            self.cancel()
+        finally:
+            # A traceback that somebody keeps must not keep the subscriber through this frame (rule 3.13).
+            items = ()
+            item = on_next = None  # type: ignore[assignment]  # forgotten
+        return taken
+
+    def _deliver_batch(self, items: Sequence[T]) -> None:
+        bad = type(items) in _PLAIN and any(item is None for item in items)
+        if bad:
+            items = tuple(takewhile(lambda item: item is not None, items))
+        if items and not self._halted:
+            subscriber = cast("BatchSubscriber[T]", self._subscriber)
+            self._guard(partial(subscriber.on_next_batch, items), subscriber)
+            del subscriber
+        if bad:
+            self.fail(_none_is_no_element())
+
+    def _pull(self, limit: int) -> Sequence[T]:
+        try:
+            items = self._feed.pull(limit)
+            # What is iterated below must not run the feed's code, lest its errors be taken for the subscriber's.
+            return items if self._batches or type(items) in _PLAIN else tuple(items)
+        except Exception as error:  # noqa: BLE001 - rule 1.4
+            self.fail(error)
+        except asyncio.CancelledError:
+            self.cancel()
+        return ()
+
+    def _outcome(self) -> Outcome | None:
+        try:
+            return self._feed.outcome()
+        except Exception as error:  # noqa: BLE001 - rule 1.4
+            return Failed(error)
+        except asyncio.CancelledError:
+            self.cancel()
+            return None
+
+    def _tell_all(self) -> None:
+        with self._lock:
+            tells, self._tells = self._tells, {}
+        while tells and not self._ended:
+            key = next(iter(tells))
+            self._guard(partial(tells.pop(key), self._subscriber), self._subscriber)
+
+    def _finish(self, outcome: Outcome | None) -> None:
+        """Give the terminal signal, unless cancelled; everything is let go of before it (rules 1.6, 2.4, 3.13)."""
+        with self._lock:
+            silent = self._ended
+            error = self._error
+            self._ended = self._halted = True
+            self._state = ENDED
+        if error is None and isinstance(outcome, Failed):
+            error = outcome.error
+        subscriber = self._subscriber
+        self._release()
+        if not silent:
+            self._guard(
+                subscriber.on_complete if error is None else partial(subscriber.on_error, error), subscriber
+            )
+        del subscriber, error, outcome
+
+    def _guard(self, call: Callable[[], object], subscriber: object) -> None:
+        """Give one signal; what the subscriber raises ends its subscription and goes no further (rule 2.13)."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - rule 2.13
+            self._drop(error, subscriber)
+        except asyncio.CancelledError:
+            self.cancel()
+        finally:
+            del call, subscriber
+
+    def _drop(self, error: Exception, subscriber: object) -> None:
+        with self._lock:
+            self._ended = self._halted = True
+        hooks.report(error, subscriber)
+        del subscriber
+
+    def _release(self) -> None:
+        """Drop every reference. Only for who has just ended a drain without a holder, or holds the flag: so once."""
+        feed, subscriber = self._feed, self._subscriber
+        self._feed = self._subscriber = self._subscription = GONE
+        self._context = self._error = None
+        self._tells = {}
+        try:
+            feed.release()
+        except Exception as error:  # noqa: BLE001 - the end was decided, and nobody can be told any more
+            hooks.report(error, subscriber)
+        finally:
+            del feed, subscriber
+
+
+def _none_is_no_element() -> TypeError:
+    return TypeError("rule 2.13: None is not an element")

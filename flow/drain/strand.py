@@ -1,0 +1,254 @@
+"""A strand: something that runs in turns on an executor, never two at once, until it has ended.
+
+Here is the part of a drain that knows of threads and executors, and of nothing reactive.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from flow.executors import INLINE, RETRY, SATURATED, Executor, LoopExecutor, Rescue, executor_of
+
+__all__ = ["ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
+
+# Who holds the flag. Up to SCHEDULED nobody runs: whoever ends the drain then also releases it.
+NEW: Final = 0
+IDLE: Final = 1
+SCHEDULED: Final = 2
+RUNNING: Final = 3  # a turn, or somebody who called try_hold
+ENDED: Final = 4
+
+
+class Strand:
+    """The flag of a drain: who holds it may run, and whoever wakes the strand meanwhile leaves a note.
+
+    A subclass says what a turn is (`_turn`) and what to let go of (`_release`).
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_ended",
+        "_error",
+        "_executor",
+        "_halted",
+        "_inline",
+        "_lock",
+        "_loop",
+        "_pending",
+        "_rescue",
+        "_state",
+    )
+
+    def __init__(self, executor: Executor | asyncio.AbstractEventLoop | None, rescue: Rescue | None) -> None:
+        self._lock = threading.Lock()
+        self._executor = executor_of(executor)
+        self._inline = self._executor is INLINE
+        self._loop = self._executor if isinstance(self._executor, LoopExecutor) else None
+        self._rescue = rescue
+        self._context: contextvars.Context | None = None
+        self._error: Exception | None = None
+        self._state = NEW
+        self._pending = False
+        self._halted = False  # no further element: cancelled, failed or ended
+        self._ended = False  # no further signal at all
+
+    def _turn(self) -> bool:
+        """Do what there is to do, on the executor; true leaves the state `SCHEDULED` and asks for another turn.
+
+        Only a critical section that finds nothing pending may leave the state `IDLE`.
+        """
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Drop every reference. Called by who ended a strand without a holder, or by the holder: so once."""
+        raise NotImplementedError
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further signal follows: cancelled, or the terminal signal was given."""
+        return self._ended
+
+    def _start(self) -> None:
+        """Schedule the first turn, in a copy of the caller's context."""
+        with self._lock:
+            if self._state != NEW:
+                return
+            self._context = contextvars.copy_context()
+            self._state = IDLE
+            self._pending = False
+            self._claim()
+        self._go()
+
+    def signal(self) -> None:
+        """Say that there may be something to do.
+
+        Coalesces: at most one run is scheduled. Whatever the executor does, this neither blocks nor raises.
+        """
+        with self._lock:
+            go = self._claim()
+        if go:
+            self._go()
+
+    def cancel(self) -> None:
+        """End without a signal; whoever holds the flag now lets go of everything, else that happens here and now."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = self._halted = self._pending = True
+            if self._state == RUNNING:
+                return
+            self._state = ENDED
+        self._release()
+
+    def fail(self, error: Exception) -> None:
+        """End with ``on_error``, which overtakes what is buffered. The first error wins."""
+        with self._lock:
+            if self._halted:
+                return
+            self._error = error
+            self._halted = True
+            go = self._claim()
+        if go:
+            self._go()
+
+    def try_hold(self) -> bool:
+        """Take the flag without delivering, if nobody has it and nothing is scheduled; then call `release_hold`.
+
+        For those who work on the feed and must exclude `Feed.pull` meanwhile.
+        """
+        with self._lock:
+            if self._state != IDLE:
+                return False
+            self._state = RUNNING
+            return True
+
+    def release_hold(self) -> None:
+        """Give the flag back, and run what was signalled meanwhile."""
+        with self._lock:
+            ended = self._ended
+            self._state = ENDED if ended else IDLE
+            go = not ended and self._pending and self._claim()
+            if go:
+                self._pending = False
+        if ended:
+            self._release()
+        elif go:
+            self._go()
+
+    def _claim(self) -> bool:
+        """Note a wake-up, under the lock; true if the caller has to `_go`."""
+        if self._state == IDLE:
+            self._state = RUNNING if self._inline else SCHEDULED
+            return True
+        self._pending = True
+        # What was scheduled on a loop that has closed never runs. To submit it once more finds that out.
+        return self._state == SCHEDULED and self._loop is not None and self._loop.closed
+
+    def _go(self) -> None:
+        if self._inline:
+            self._run()
+        else:
+            self._submit()
+
+    def _submit(self) -> None:
+        try:
+            self._hand_over()
+        except SATURATED:
+            self._ask_rescue(self._enter, _Guarded(self))
+        except Exception as error:  # noqa: BLE001 - whatever the executor raises must not reach who signalled
+            if self._rescue is None:
+                self._die(error)
+            else:
+                self._ask_rescue(partial(self._die, error), INLINE)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _retry(self) -> None:
+        """Submit again, on the rescue's thread; raises only what says that the executor is still full."""
+        try:
+            self._hand_over()
+        except SATURATED:
+            raise
+        except Exception as error:  # noqa: BLE001 - closed meanwhile
+            self._die(error)
+
+    def _hand_over(self) -> None:
+        future = self._executor.submit(self._enter)
+        if isinstance(future, concurrent.futures.Future):
+            future.add_done_callback(self._check)
+
+    def _check(self, future: "concurrent.futures.Future[object]") -> None:
+        """Notice that an executor threw the run away, as ``shutdown(cancel_futures=True)`` does.
+
+        That holds the executor's lock while it calls this, so the end is told elsewhere.
+        """
+        if future.cancelled():
+            error: BaseException | None = RuntimeError("the executor was shut down before it ran")
+        else:
+            error = future.exception()
+        if isinstance(error, Exception):
+            self._ask_rescue(partial(self._die, error), INLINE)
+
+    def _ask_rescue(self, run: Callable[[], None], executor: Executor) -> None:
+        try:
+            (self._rescue or RETRY).resubmit(run, executor)
+        except Exception as error:  # noqa: BLE001 - no thread left to wait on: the subscriber ends, the caller does not
+            self._die(error)
+
+    def _die(self, error: Exception) -> None:
+        """End a subscription whose executor is closed, on this thread."""
+        with self._lock:
+            if self._state != SCHEDULED:
+                return
+            self._state = RUNNING
+            if not self._halted:
+                self._error = error
+                self._halted = True
+        self._run()
+
+    def _enter(self) -> None:
+        """Run a turn, on the executor."""
+        with self._lock:
+            if self._state != SCHEDULED:
+                return
+            self._state = RUNNING
+        self._run()
+
+    def _run(self) -> None:
+        """Run a turn and schedule the next if there is to be one. The caller holds the flag."""
+        context = self._context
+        assert context is not None
+        try:
+            again = context.run(self._turn)
+        except BaseException:
+            # KeyboardInterrupt and SystemExit pass, after cancelling.
+            self._abandon()
+            raise
+        finally:
+            del context
+        if again:
+            self._submit()
+
+    def _abandon(self) -> None:
+        with self._lock:
+            self._ended = self._halted = True
+            self._state = ENDED
+        self._release()
+
+
+class _Guarded:
+    """The executor of a strand, for its rescue: full is told, closed ends the strand."""
+
+    __slots__ = ("_strand",)
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand = strand
+
+    def submit(self, run: Callable[[], None], /) -> None:
+        self._strand._retry()  # noqa: SLF001 - one mechanism in two classes

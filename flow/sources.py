@@ -1,0 +1,174 @@
+"""Publishers to begin with. All are cold: each subscriber gets the whole stream from its start (rule 1.11)."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Final, Generic, Never, Protocol, TypeVar, runtime_checkable
+
+from flow.contracts import Publisher, Subscriber
+from flow.drain import COMPLETED, Drain, Failed, Feed, Outcome
+from flow.executors import Executor
+
+__all__ = ["Source", "empty", "error", "from_iterable", "generate", "never"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Source(Publisher[T_co], Protocol[T_co]):
+    """A publisher whose subscribers may name where their signals run."""
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T_co],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Begin a subscription, with signals on ``executor``, or on whoever requests if it is ``None``.
+
+        Raises:
+            TypeError: If the subscriber is ``None``, or the executor is none.
+        """
+        ...
+
+
+def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]:
+    """Publish what an iterable yields; each subscriber iterates anew.
+
+    An iterator can be iterated only once, so its subscribers share what it yields; see `generate`. What has a length is
+    taken in runs of up to 256, anything else element by element, as it comes. An iterable that raises ends in
+    ``on_error``, after the elements before; one that yields ``None`` in ``on_error(TypeError)``.
+
+    Args:
+        iterable: Iterated on the executor of the subscriber; it should not block.
+        lookahead: Whether to take one element more than requested, in order to tell the end without a further request
+            (rule 2.9); without, nothing is taken that was not requested.
+    """
+    return _Cold(
+        lambda: _IterableFeed(lambda: iterable, lookahead=lookahead, shared=isinstance(iterable, Iterator))
+    )
+
+
+def generate(make: Callable[[], Iterable[T]], *, lookahead: bool = True) -> Source[T]:
+    """Publish what ``make()`` yields, a generator function for example; it is called once for each subscriber.
+
+    What it returned is closed when the subscription ends, if it has a ``close``.
+
+    Args:
+        make: Called, and its result iterated, on the executor of the subscriber.
+        lookahead: As in `from_iterable`.
+    """
+    return _Cold(lambda: _IterableFeed(make, lookahead=lookahead, shared=False))
+
+
+def empty() -> Source[Never]:
+    """Complete at once, without any request."""
+    return _Cold(lambda: _Settled(COMPLETED))
+
+
+def never() -> Source[Never]:
+    """Give ``on_subscribe`` and then nothing."""
+    return _Cold(lambda: _Settled(None))
+
+
+def error(error: Exception) -> Source[Never]:
+    """Fail at once, without any request; every subscriber gets this very object.
+
+    Raises:
+        TypeError: If it is not an ``Exception``.
+    """
+    if not isinstance(error, Exception):
+        raise TypeError(f"error: {error!r}; an instance of Exception is expected")
+    return _Cold(lambda: _Settled(Failed(error)))
+
+
+class _Cold(Generic[T]):
+    __slots__ = ("_make_feed",)
+
+    def __init__(self, make_feed: Callable[[], Feed[T]]) -> None:
+        self._make_feed = make_feed
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        Drain(subscriber, self._make_feed(), executor=executor).start()
+
+
+class _Settled:
+    """A feed without elements, whose outcome is known."""
+
+    __slots__ = ("_outcome",)
+
+    def __init__(self, outcome: Outcome | None) -> None:
+        self._outcome = outcome
+
+    def pull(self, limit: int, /) -> Sequence[Never]:
+        return ()
+
+    def outcome(self) -> Outcome | None:
+        return self._outcome
+
+    def release(self) -> None:
+        self._outcome = None
+
+
+@runtime_checkable
+class _Closeable(Protocol):
+    def close(self) -> object: ...
+
+
+_NOTHING: Final[Iterator[Never]] = iter(())
+
+
+class _IterableFeed(Generic[T]):
+    """Iterates; whatever goes wrong is kept until the elements before it were delivered."""
+
+    __slots__ = ("_ahead", "_iterator", "_lookahead", "_make", "_outcome", "_run", "_shared")
+
+    def __init__(self, make: Callable[[], Iterable[T]], *, lookahead: bool, shared: bool) -> None:
+        self._make: Callable[[], Iterable[T]] | None = make
+        self._iterator: Iterator[T] = _NOTHING
+        self._lookahead = lookahead
+        self._shared = shared
+        self._run = 1
+        self._ahead: list[T] = []
+        self._outcome: Outcome | None = None
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        items, self._ahead = self._ahead, []
+        if not items and self._outcome is None:
+            self._take(min(limit, self._run), items)
+        return items
+
+    def outcome(self) -> Outcome | None:
+        if self._lookahead and self._outcome is None and not self._ahead:
+            self._take(1, self._ahead)
+        return None if self._ahead else self._outcome
+
+    def release(self) -> None:
+        iterator, self._iterator = self._iterator, _NOTHING
+        self._make = None
+        self._ahead = []
+        if not self._shared and isinstance(iterator, _Closeable):
+            iterator.close()
+
+    def _take(self, count: int, into: list[T]) -> None:
+        """Append at most ``count`` elements; if the iterator raises, those that came before it stay."""
+        try:
+            if self._make is not None:
+                make, self._make = self._make, None
+                iterable = make()
+                self._iterator = iter(iterable)
+                self._run = 256 if isinstance(iterable, Sized) else 1
+            before = len(into)
+            # On an exception, extend() keeps what it has appended by then.
+            into.extend(islice(self._iterator, count))
+            if len(into) - before < count:
+                self._outcome = COMPLETED
+        except Exception as failure:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            self._outcome = Failed(failure)
