@@ -1,7 +1,7 @@
 """The four protocols of Reactive Streams 1.0.4, in Python.
 
-They are protocols: whatever has the methods is one, no base class is needed. "Demand" is what was requested and not yet
-delivered. "Return normally" means: raise nothing. ``None`` is never an element.
+They are protocols: whatever has the methods is one, no base class is needed. "Demand" is what was requested and not
+yet delivered. "Return normally" means: raise nothing. ``None`` is never an element.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Subscription(Protocol):
     """What links one subscriber to one publisher; for that subscriber only (rule 3.1).
 
-    Both methods may be called from any thread, also from inside a signal; they neither block nor raise (rules 3.4, 3.5,
-    3.15, 3.16), and after the end of the subscription they have no effect (rules 3.6, 3.7).
+    Both methods may be called from any thread, also from inside a signal; they neither block nor raise (rules 3.4,
+    3.5, 3.15, 3.16), and after the end of the subscription they have no effect (rules 3.6, 3.7).
     """
 
     def request(self, n: int, /) -> None:
@@ -45,8 +45,8 @@ class Subscriber(Protocol[T_contra]):
     """Who receives the signals.
 
     They are serial: they never overlap, and each happens before the next (rule 1.3), though not always on one thread.
-    All four return normally; a subscriber that raises is cancelled, reported to `flow.hooks.on_dropped_error`, and gets
-    no further signal (rule 2.13).
+    All four return normally; a subscriber that raises is cancelled, reported to `flow.hooks.on_dropped_error`, and
+    gets no further signal (rule 2.13).
     """
 
     def on_subscribe(self, subscription: Subscription, /) -> None:

@@ -32,7 +32,7 @@ def subtract(demand: int, n: int) -> int:
 
 
 class Tide:
-    """When a consumer with a buffer asks for more: ``prefetch`` at first, then ``refill`` whenever as many were consumed.
+    """When a consumer with a buffer asks for more: ``prefetch`` at first, ``refill`` whenever as many were consumed.
 
     So at most ``prefetch`` elements are ever under way or buffered. Not thread-safe: for the consumer's thread only.
 
@@ -48,8 +48,8 @@ class Tide:
 
         Args:
             prefetch: At least 1; `UNBOUNDED` asks once and never again.
-            low_tide: How many must be consumed before as many are asked for; ``None`` is 75 % of ``prefetch``, 0 asks only
-                when all were consumed.
+            low_tide: How many must be consumed before as many are asked for; ``None`` is 75 % of ``prefetch``, 0 asks
+                only when all were consumed.
 
         Raises:
             ValueError: If one is out of its bounds.

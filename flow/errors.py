@@ -35,9 +35,10 @@ class IllegalRequestError(FlowError, ValueError):
     def __init__(self, requested: object) -> None:
         self.requested = requested
         kind = type(requested)
-        # Only these have a representation that is short and cannot raise.
-        exact = kind in (bool, float) or (kind is int and abs(requested) < 2**64)  # type: ignore[arg-type]  # an int here
-        shown = f"{requested!r} ({kind.__name__})" if exact else kind.__name__
+        shown = kind.__name__
+        # Of other types, and of huge integers, a representation may be long, or raise.
+        if kind in (bool, int, float) and isinstance(requested, int | float) and abs(requested) < 2**64:
+            shown = f"{requested!r} ({shown})"
         super().__init__(
             f"rule 3.9: non-positive subscription request: {shown}; an integer of at least 1 is expected"
         )
@@ -46,8 +47,8 @@ class IllegalRequestError(FlowError, ValueError):
 class Rejected(FlowError):  # noqa: N818 - named after what happened, as queue.Full is
     """An executor is saturated: it takes nothing now, and may take the same callable later.
 
-    An executor that raises this (or ``queue.Full``) from ``submit`` is tried again until it accepts; any other exception
-    counts as final.
+    An executor that raises this (or ``queue.Full``) from ``submit`` is tried again until it accepts; any other
+    exception counts as final.
     """
 
     retryable: ClassVar[bool] = True

@@ -72,7 +72,8 @@ class _Inline:
 
 
 INLINE: Final[Executor] = _Inline()
-"""Runs on the caller. A drain never enters itself, so requests from inside signals do not deepen the stack (rule 3.3)."""
+"""Runs on the caller. A drain never enters itself, so requests from inside signals do not deepen the stack (rule
+3.3)."""
 
 
 class LoopExecutor:

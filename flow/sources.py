@@ -36,8 +36,8 @@ class Source(Publisher[T_co], Protocol[T_co]):
 def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]:
     """Publish what an iterable yields; each subscriber iterates anew.
 
-    An iterator can be iterated only once, so its subscribers share what it yields; see `generate`. What has a length is
-    taken in runs of up to 256, anything else element by element, as it comes. An iterable that raises ends in
+    An iterator can be iterated only once, so its subscribers share what it yields; see `generate`. What has a length
+    is taken in runs of up to 256, anything else element by element, as it comes. An iterable that raises ends in
     ``on_error``, after the elements before; one that yields ``None`` in ``on_error(TypeError)``.
 
     Args:

@@ -32,14 +32,14 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
             async for item in items:
                 ...
 
-    The publisher is subscribed to on entering. Leaving cancels the subscription, however it happens, cancellation of the
-    task included. Signals may come from any thread. A stream that fails raises its error from the iteration.
+    The publisher is subscribed to on entering. Leaving cancels the subscription, however it happens, cancellation of
+    the task included. Signals may come from any thread. A stream that fails raises its error from the iteration.
 
     Args:
         publisher: What to iterate over.
         prefetch: Requested at first, and the most that is buffered.
-        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests
-            only when all were consumed.
+        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
+            requests only when all were consumed.
         on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
             iteration can go on; "skip"; or a callable, called in the coroutine with the number of missed elements.
 

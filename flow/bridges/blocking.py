@@ -24,15 +24,15 @@ def iter_blocking(
             for item in items:
                 ...
 
-    The publisher is subscribed to on entering, or when the iteration begins. Leaving cancels the subscription, and so does
-    ``KeyboardInterrupt`` while waiting. Who leaves a loop early without ``with`` must call `BlockingItems.close`. Signals
-    may come from any thread. A stream that fails raises its error from the iteration.
+    The publisher is subscribed to on entering, or when the iteration begins. Leaving cancels the subscription, and so
+    does ``KeyboardInterrupt`` while waiting. Who leaves a loop early without ``with`` must call
+    `BlockingItems.close`. Signals may come from any thread. A stream that fails raises its error from the iteration.
 
     Args:
         publisher: What to iterate over.
         prefetch: Requested at first, and the most that is buffered.
-        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests
-            only when all were consumed.
+        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
+            requests only when all were consumed.
         on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
             iteration can go on; "skip"; or a callable, called with the number of missed elements.
 

@@ -29,8 +29,8 @@ def subscribe(
             `flow.hooks.on_dropped_error`.
         on_error: Called if the stream fails; without it the error goes to `flow.hooks.on_dropped_error`.
         on_complete: Called at the end.
-        prefetch: Requested at first, and 75 % of it again whenever as many calls of ``on_next`` have returned. By default
-            demand is unbounded: right for a callback that is done when it returns, and never waits.
+        prefetch: Requested at first, and 75 % of it again whenever as many calls of ``on_next`` have returned. By
+            default demand is unbounded: right for a callback that is done when it returns, and never waits.
 
     Returns:
         What can be cancelled, from any thread.

@@ -14,7 +14,7 @@ __all__ = ["EMPTY", "Inbox", "OnLag"]
 T = TypeVar("T")
 
 OnLag = Literal["raise", "skip"] | Callable[[int], object]
-"""What an iterator does when it was overtaken: raise `flow.Lagged`, go on, or call back with the number of elements."""
+"""What an iterator does when it was overtaken: raise `flow.Lagged`, go on, or call back with how many it missed."""
 
 
 class _Empty:
@@ -35,8 +35,8 @@ class _Lag:
 class Inbox(Generic[T]):
     """Receives signals on any thread, and hands the elements to one consumer on another.
 
-    At most ``tide.prefetch`` elements are buffered, since no more are requested. An error overtakes them, completion does
-    not. A second subscription is cancelled (rule 2.5); what comes after `close` is ignored (rule 2.8).
+    At most ``tide.prefetch`` elements are buffered, since no more are requested. An error overtakes them, completion
+    does not. A second subscription is cancelled (rule 2.5); what comes after `close` is ignored (rule 2.8).
 
     Args:
         tide: When to request how many.

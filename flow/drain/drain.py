@@ -1,9 +1,9 @@
 """The one delivery engine: whatever is signalled to a subscriber is signalled by a `Drain`.
 
 A drain stands between a `Feed`, from which it pulls, and a subscriber, to which it delivers. Any thread may say that
-there may be something (`Drain.signal`), any thread may request or cancel; one thread at a time holds the drain's flag and
-delivers. So signals are serial (rule 1.3), `Drain.request` never calls ``on_next`` while a turn runs (rule 3.3), and
-neither subscriber nor feed is ever called under a lock.
+there may be something (`Drain.signal`), any thread may request or cancel; one thread at a time holds the drain's flag
+and delivers. So signals are serial (rule 1.3), `Drain.request` never calls ``on_next`` while a turn runs (rule 3.3),
+and neither subscriber nor feed is ever called under a lock.
 
 A wake-up cannot be lost: the flag is given back in the same critical section that finds no wake-up pending.
 """
@@ -38,9 +38,9 @@ class Drain(Strand, Generic[T]):
         subscriber: If it has ``on_next_batch``, it gets what one pull brought in one call. A list or tuple is searched
             for ``None`` first; other sequences vouch for themselves.
         feed: Released exactly once, when the subscription has ended in whatever way.
-        executor: Where all signals run; ``None`` is `flow.INLINE`. On any other than that, a turn delivers at most ``turn``
-            elements, or one batch, and is then submitted again. An executor that is closed ends this subscription with
-            what it raised.
+        executor: Where all signals run; ``None`` is `flow.INLINE`. On any other than that, a turn delivers at most
+            ``turn`` elements, or one batch, and is then submitted again. An executor that is closed ends this
+            subscription with what it raised.
         rescue: Takes wake-ups that a full executor refused. The one given also delivers the end to the subscriber of a
             closed executor; without one that is done by the thread that found it closed.
         turn: Most elements that one pull is asked for.
@@ -117,10 +117,10 @@ class Drain(Strand, Generic[T]):
             self._go()
 
     def tell(self, key: Hashable, fn: Callable[[Any], object]) -> None:
-        """Signal something beside the stream: ``fn(subscriber)`` is called serially, before the next elements or the end.
+        """Signal something beside the stream: ``fn(subscriber)``, serially, before the next elements or the end.
 
-        It spends no demand. Of what is told under one key before it is delivered, the last wins; so at most one call for
-        each key is kept. A feed may tell from inside `Feed.pull`: it comes before the elements of that pull.
+        It spends no demand. Of what is told under one key before it is delivered, the last wins; so at most one call
+        for each key is kept. A feed may tell from inside `Feed.pull`: it comes before the elements of that pull.
         """
         with self._lock:
             if self._ended:
