@@ -12,7 +12,7 @@ import msgspec
 
 from publishers.change import Area, Change, Content, Operation, View, time_of
 from publishers.position import Position
-from publishers.wal.columns import Column, Columns
+from publishers.wal import FIRST, LAST, Column, Columns, FrameHeader
 
 __all__ = ["Block", "Slice"]
 
@@ -103,6 +103,21 @@ class Block:
         self.memo: dict[Any, Any] = {}
         self.memo_bytes = 0
 
+    @classmethod
+    def of(cls, header: FrameHeader, columns: Columns, annotations: bytes) -> "Block":
+        """The block of a frame."""
+        return cls(
+            columns,
+            version=header.version,
+            first_index=header.first_index,
+            leads=bool(header.flags & FIRST),
+            ends=bool(header.flags & LAST),
+            transaction_count=header.transaction_count,
+            transaction_bytes=header.transaction_bytes,
+            committed_at=header.committed_at,
+            annotations=annotations,
+        )
+
     @property
     def indices(self) -> range:
         """Every index in this block."""
@@ -111,7 +126,11 @@ class Block:
     @property
     def end(self) -> Position:
         """The position after this block."""
-        return Position(self.version + 1, 0) if self.ends else Position(self.version, self.first_index + self.count)
+        return (
+            Position(self.version + 1, 0)
+            if self.ends
+            else Position(self.version, self.first_index + self.count)
+        )
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +154,9 @@ class Block:
         if not index:
             return None
         columns = self.columns
-        return columns.entity_types[columns.type_ids[index - self.first_index] if columns.type_ids is not None else 0]
+        return columns.entity_types[
+            columns.type_ids[index - self.first_index] if columns.type_ids is not None else 0
+        ]
 
     def key(self, index: int) -> bytes | None:
         """Key of a change; None for the TRANSACTION event."""

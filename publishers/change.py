@@ -128,7 +128,11 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def after(self) -> Position:
         """The position after this change: subscribe there to go on behind it."""
-        return Position(self.version + 1, 0) if self.index + 1 == self.count else Position(self.version, self.index + 1)
+        return (
+            Position(self.version + 1, 0)
+            if self.index + 1 == self.count
+            else Position(self.version, self.index + 1)
+        )
 
     def _identity(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "timestamp")

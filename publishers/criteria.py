@@ -68,12 +68,18 @@ class Criterion:
                 raise InvalidCriteria("key_globs", glob[:40] + "...", f"at most {_GLOB_MAX} characters long")
         sited = next((name for name in ("entity_types", "keys", "key_globs") if getattr(self, name)), None)
         if sited and self.areas == {Area.INFRASTRUCTURE}:
-            raise InvalidCriteria(sited, sorted(getattr(self, sited)), "left out, because INFRASTRUCTURE has none")
+            raise InvalidCriteria(
+                sited, sorted(getattr(self, sited)), "left out, because INFRASTRUCTURE has none"
+            )
         transaction = self.operations == {Operation.TRANSACTION}
         if transaction and self.areas and Area.INFRASTRUCTURE not in self.areas:
-            raise InvalidCriteria("areas", sorted(a.name for a in self.areas), "INFRASTRUCTURE for TRANSACTION events")
+            raise InvalidCriteria(
+                "areas", sorted(a.name for a in self.areas), "INFRASTRUCTURE for TRANSACTION events"
+            )
         if transaction and sited:
-            raise InvalidCriteria(sited, sorted(getattr(self, sited)), "left out, because TRANSACTION events have none")
+            raise InvalidCriteria(
+                sited, sorted(getattr(self, sited)), "left out, because TRANSACTION events have none"
+            )
 
     @property
     def unconditional(self) -> bool:

@@ -142,7 +142,9 @@ class LogFull(LogError):
 
     def __init__(self, free: int | None, needed: int) -> None:
         left = "an unknown number of" if free is None else str(free)
-        super().__init__(f"the disk has {left} bytes free, the commit needs {needed}; free some space and commit again")
+        super().__init__(
+            f"the disk has {left} bytes free, the commit needs {needed}; free some space and commit again"
+        )
         self.free = free
         self.needed = needed
 
@@ -155,7 +157,9 @@ class LogFailed(LogError):
     """
 
     def __init__(self, outcome: Literal["unknown", "refused"], why: str) -> None:
-        super().__init__(f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover")
+        super().__init__(
+            f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
+        )
         self.outcome = outcome
 
 
@@ -163,7 +167,9 @@ class TransactionTooLarge(LogError):
     """A transaction is above one of the bounds of the log."""
 
     def __init__(self, option: str, value: int, limit: int) -> None:
-        super().__init__(f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option")
+        super().__init__(
+            f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option"
+        )
         self.option = option
         self.value = value
         self.limit = limit
@@ -203,7 +209,9 @@ class PositionForked(PositionError):
     """A position beyond what survived of an older epoch: what was read there has been lost since."""
 
     def __init__(self, epoch: int, end: "Position") -> None:
-        super().__init__(f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost")
+        super().__init__(
+            f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost"
+        )
         self.epoch = epoch
         self.end = end
 
@@ -222,5 +230,7 @@ class HistoryPruned(PositionError):
     """A position older than the oldest kept segment. Start at ``oldest``, knowing of the gap, or take a snapshot."""
 
     def __init__(self, oldest: "Position") -> None:
-        super().__init__(f"the history before {oldest} is no longer kept; start there, or take a snapshot first")
+        super().__init__(
+            f"the history before {oldest} is no longer kept; start there, or take a snapshot first"
+        )
         self.oldest = oldest

@@ -1,5 +1,6 @@
 """What a writer asks for: one change before it has a position."""
 
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ DATA: Final = 1
 UPSERT: Final = 1
 REMOVE: Final = 2
 
-_ENTITY_TYPES_MAX: Final = 65_535
 _encoder: Final = msgspec.json.Encoder(decimal_format="string")
 _raw: Final = msgspec.json.Decoder(msgspec.Raw)
 
@@ -133,22 +133,30 @@ def columns_of(mutations: Iterable[Mutation]) -> Columns:
     for row in rows:
         if not isinstance(row, Mutation):
             raise InvalidChange("mutations", row, "what upsert() or remove() returned")
-    names = dict.fromkeys(row.entity_type for row in rows)
-    if len(names) > _ENTITY_TYPES_MAX:
-        raise InvalidChange("mutations", f"{len(names)} entity types", f"at most {_ENTITY_TYPES_MAX} in a transaction")
-    for number, name in enumerate(names):
-        names[name] = number  # type: ignore[assignment]  # dict.fromkeys typed the values as None
-    kinds = bytes(row.area * 16 + row.operation for row in rows)
-    return Columns.of(
-        kinds=kinds,
-        entity_types=tuple(names),
-        type_ids=[names[row.entity_type] for row in rows] if len(names) > 1 else None,  # type: ignore[misc]  # see above
-        key=Column.of([row.key for row in rows]),
-        body=_optional([row.body for row in rows]),
-        before=_optional([row.before for row in rows]),
-        changed=_optional([row.changed for row in rows]),
-        meta=_optional([row.meta for row in rows]),
-    )
+    names: dict[str, int] = {}
+    type_ids = array("H")
+    try:
+        for row in rows:
+            type_ids.append(names.setdefault(row.entity_type, len(names)))
+    except OverflowError:
+        raise InvalidChange(
+            "mutations", f"{len(names)} entity types", "at most 65536 in a transaction"
+        ) from None
+    try:
+        return Columns(
+            memoryview(bytes([row.area * 16 + row.operation for row in rows])),
+            tuple(names),
+            memoryview(type_ids) if len(names) > 1 else None,
+            Column.of([row.key for row in rows]),
+            _optional([row.body for row in rows]),
+            _optional([row.before for row in rows]),
+            _optional([row.changed for row in rows]),
+            _optional([row.meta for row in rows]),
+        )
+    except ValueError as error:
+        raise InvalidChange(
+            "mutations", f"{len(rows)} changes", f"split into smaller transactions ({error})"
+        ) from None
 
 
 def _optional(values: list[bytes | None]) -> Column | None:

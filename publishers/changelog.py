@@ -1,0 +1,393 @@
+"""The change log: a durable, totally ordered log of changes, its one write path, and its subscribers."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.change import Content, Images, View
+from publishers.committer import Commit, Committer
+from publishers.criteria import Criteria, Criterion
+from publishers.errors import (
+    InvalidOption,
+    LogClosed,
+    LogReadOnly,
+    PositionAhead,
+    PositionError,
+    PositionForeign,
+    PositionForked,
+)
+from publishers.feed import ChangeFeed
+from publishers.following import Following
+from publishers.history import History, read_history
+from publishers.housekeeping import Housekeeping
+from publishers.matching import Predicate
+from publishers.mutation import Mutation, columns_of
+from publishers.options import LogOptions
+from publishers.position import Position, PositionToken
+from publishers.publication import Publication, wake
+from publishers.service import Service
+from publishers.statistics import LogStatistics, statistics_of
+from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_transaction
+from publishers.writing import Producer, TransactionBuilder, annotations_of, check_producer, producer_id
+
+__all__ = ["ChangeLog", "Produced"]
+
+Wishes = Criteria | Criterion | Iterable[Criterion] | None
+
+_HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What a producer has committed last.
+
+    Attributes:
+        sequence: Its greatest sequence.
+        version: The version of that transaction.
+    """
+
+    sequence: int
+    version: int
+
+
+class ChangeLog:
+    """A directory of changes that is written by one process and read by any number.
+
+    Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
+
+    Attributes:
+        path: Its directory.
+        name: Its name: that of the directory.
+        log_id: What tells it from every other log.
+        options: Its bounds and policies.
+        read_only: Whether this opening follows the log instead of owning it.
+    """
+
+    def __init__(self, path: Path, files: Wal | Follower, options: LogOptions, clock: Clock) -> None:
+        self.path = path
+        self.name = path.resolve().name
+        self.log_id: UUID = files.log_id
+        self.options = options
+        self.read_only = isinstance(files, Follower)
+        self._files = files
+        self._closing = threading.Lock()
+        self._service = Service(
+            visible=files.visible,
+            reader=files.reader,
+            options=options,
+            clock=clock,
+            name=f"penstock-{self.name}",
+        )
+        self._publication = Publication(self._service)
+        self._committer: Committer | None = None
+        self._following: Following | None = None
+        self._oldest = self._service.oldest
+        if isinstance(files, Wal):
+            self._committer = Committer(files, self._publication, options)
+            interval = options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
+        else:
+            self._following = Following(files, self._service, self._publication)
+            interval = options.tail_poll
+        self._housekeeping = Housekeeping(self._keep_house, interval, f"penstock-{self.name}-house")
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        options: LogOptions | None = None,
+        filesystem: FileSystem | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        **overrides: Any,
+    ) -> Self:
+        """Opens a log: to write it, creating or recovering it as needed, or to follow it.
+
+        Args:
+            path: Its directory.
+            read_only: Follow what another process (or another opening in this one) writes, and serve subscribers.
+            options: Bounds and policies; ``LogOptions()`` if None.
+            filesystem: Where the files are; the real one if None.
+            clock: What time it is.
+            overrides: Single options by name, such as ``ring_events=256``.
+
+        Raises:
+            InvalidOption: If an option is unknown or out of its bounds.
+            NotALog: If the directory holds something else, or, with ``read_only``, nothing.
+            LogBusy: If somebody else writes to it.
+            WalCorrupted: If acknowledged data are damaged.
+        """
+        chosen = options or LogOptions()
+        for name in overrides:
+            if name not in LogOptions.__dataclass_fields__:
+                raise InvalidOption(
+                    name, overrides[name], "one of " + ", ".join(LogOptions.__dataclass_fields__)
+                )
+        chosen = replace(chosen, **overrides)
+        directory = Path(path)
+        storage = filesystem or RealFileSystem()
+        files: Wal | Follower
+        if read_only:
+            files = Follower.open(directory, chosen, filesystem=storage)
+        else:
+            files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
+        return cls(directory, files, chosen, clock)
+
+    # Reading.
+
+    def changes(
+        self,
+        *wishes: Wishes,
+        since: Position | str | PositionToken | None = None,
+        until: int | None = None,
+        content: Content = Content.HEADER,
+        images: Images = Images.WRITTEN,
+    ) -> ChangeFeed:
+        """The changes that fulfil any of the wishes, as a publisher.
+
+        Args:
+            wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
+            since: The first position to deliver, as a ``Position`` or as the text that a client kept; None for the next
+                version at the time of each subscribe.
+            until: The last version to deliver, after which subscribers are completed; None for ever.
+            content: Whether bodies are wanted.
+            images: Which images are wanted with them.
+
+        Raises:
+            InvalidCriteria: If a wish is not one.
+            InvalidOption: If ``until`` is no version.
+            PositionError: If the text of ``since`` is not a position of this log.
+        """
+        if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
+            raise InvalidOption("until", until, "a version, from 0, or None")
+        if since is not None and not isinstance(since, Position):
+            since = self.position_of(since)
+        view = View(Content(content), Images(images))
+        return ChangeFeed(
+            self._service, Criteria.of(*wishes), since=since, until=until, view=view, check=self._check_open
+        )
+
+    def history(
+        self,
+        wishes: Wishes = None,
+        since: Position | None = None,
+        limit: int = 100,
+        *,
+        content: Content = Content.HEADER,
+        images: Images = Images.WRITTEN,
+    ) -> History:
+        """Past changes as a bounded list; reads the disk on the calling thread.
+
+        Args:
+            wishes: As for ``changes``.
+            since: Where to begin; None for the oldest kept position.
+            limit: Most changes to return, from 1 to 1,000,000.
+            content: Whether bodies are wanted.
+            images: Which images are wanted with them.
+
+        Raises:
+            HistoryPruned: If ``since`` is no longer kept.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
+            raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
+        self._check_open()
+        start = self.oldest if since is None else since
+        criteria = Criteria.of(wishes)
+        return read_history(
+            self._service, Predicate(criteria), start, limit, View(Content(content), Images(images))
+        )
+
+    # Positions.
+
+    @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        return self._service.oldest
+
+    @property
+    def head(self) -> Position:
+        """The position after the newest visible version."""
+        return self._service.head
+
+    @property
+    def epoch(self) -> int:
+        """Rises with each opening for writing."""
+        return self._files.epoch
+
+    def token(self, position: Position) -> PositionToken:
+        """A position with the history it belongs to; its text is what clients keep."""
+        epoch = self._files.epoch
+        for number, first_version in self._files.epochs:
+            if first_version <= position.version:
+                epoch = number
+        return PositionToken(self.log_id, epoch, position)
+
+    def position_of(self, token: str | PositionToken) -> Position:
+        """The position that a client kept.
+
+        Raises:
+            PositionMalformed: If the text is not a position.
+            PositionForeign: If it belongs to another log.
+            PositionForked: If it lies beyond what survived of its epoch.
+            PositionAhead: If it lies beyond the end of the log.
+            HistoryPruned: If it is older than what is kept.
+        """
+        log_id, epoch, position = token if isinstance(token, PositionToken) else PositionToken.parse(token)
+        if log_id != self.log_id:
+            raise PositionForeign(log_id, self.log_id)
+        for number, first_version in self._files.epochs:
+            if number > epoch:
+                if position > (end := Position(first_version, 0)):
+                    raise PositionForked(epoch, end)
+                break
+        if epoch > self.epoch or position > self.head:
+            raise PositionAhead(self.head)
+        return position
+
+    # Writing.
+
+    def transaction(
+        self,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        *,
+        durable: bool = False,
+    ) -> TransactionBuilder:
+        """A transaction to fill in a ``with`` block, which commits on leaving, and nothing on an exception."""
+        self._writer()
+        return TransactionBuilder(self, meta, producer, durable=durable)
+
+    def commit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        durable: bool = False,
+    ) -> Commit:
+        """Commits changes as one transaction, and returns when the sync policy says so.
+
+        Args:
+            mutations: What ``upsert`` and ``remove`` made.
+            meta: Annotations of the transaction.
+            producer: Name and sequence; a sequence that is not above the producer's last writes nothing.
+            durable: Whether to sync before returning, whatever the policy.
+
+        Raises:
+            InvalidChange: If something cannot be stored.
+            TransactionTooLarge: If the transaction is above a bound.
+            LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
+        """
+        return self.commit_columns([columns_of(mutations)], meta=meta, producer=producer, durable=durable)
+
+    async def commit_async(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        durable: bool = False,
+    ) -> Commit:
+        """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
+        rows = list(mutations)
+        work = asyncio.to_thread(self.commit, rows, meta=meta, producer=producer, durable=durable)
+        return await asyncio.shield(work)
+
+    def commit_columns(
+        self,
+        batches: Iterable[Columns],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        durable: bool = False,
+    ) -> Commit:
+        """``commit`` for changes that are columns already; all batches become one version."""
+        committer, wal = self._writer()
+        if producer is not None:
+            check_producer(producer)
+        transaction = seal_transaction(
+            batches,
+            annotations_of(meta, producer),
+            producer=None if producer is None else producer_id(producer[0]),
+            sequence=0 if producer is None else producer[1],
+            options=self.options,
+            filesystem=wal.filesystem,
+            directory=wal.directory,
+        )
+        return committer.commit(transaction, durable=durable)
+
+    def produced(self, producer: str | UUID) -> Produced | None:
+        """What a producer has committed last, or None if it is not known (any more)."""
+        found = self._writer()[1].producer(producer_id(producer))
+        return None if found is None else Produced(found.sequence, found.version)
+
+    def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
+        """Waits until no gating subscriber lags more than its ``max_lag``; for writers that can wait.
+
+        Args:
+            stopped: Ends the wait when it is set.
+            stall_timeout: Seconds for which a gating subscriber may make no progress.
+
+        Raises:
+            SubscriberStalled: If one made none; the error names it.
+            AdmissionStopped: If ``stopped`` was set.
+            LogClosed: If the log was closed.
+        """
+        self._service.admission.wait(stopped, stall_timeout)
+
+    # Life.
+
+    def statistics(self) -> LogStatistics:
+        """What the log holds and does at this moment."""
+        return statistics_of(self.name, self._files, self._service, self._publication)
+
+    def close(self) -> None:
+        """Ends every subscription with a terminal signal, and closes the files. Idempotent."""
+        with self._closing:
+            if self._service.closed:
+                return
+            if self._committer is not None:
+                self._committer.close()
+            self._housekeeping.close()
+            self._service.close(wake)
+            self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        mode = "closed" if self._service.closed else "read-only" if self.read_only else "owned"
+        return f"<ChangeLog {str(self.path)!r} {mode} at {self.head}>"
+
+    def _writer(self) -> tuple[Committer, Wal]:
+        self._check_open()
+        if self._committer is None or not isinstance(self._files, Wal):
+            raise LogReadOnly(self.path)
+        return self._committer, self._files
+
+    def _check_open(self) -> None:
+        if self._service.closed:
+            raise LogClosed
+
+    def _keep_house(self) -> None:
+        if self._following is not None:
+            self._following.step()
+        if self._committer is not None and isinstance(self._files, Wal):
+            self._committer.sync()
+            self._files.maintain()
+        oldest = self._service.oldest
+        if oldest != self._oldest:
+            self._oldest = oldest
+            for subscription in self._service.registry.subscriptions():
+                subscription.prune(oldest)

@@ -1,0 +1,317 @@
+"""Group commit: the caller leads.
+
+Whoever finds no leader leads: it takes all that wait, writes them with one write and one sync, passes leadership on, and
+publishes them; so the disk already works for the next group while this one is published. No timer forms groups, and no
+thread commits but the callers' (LevelDB and RocksDB do it so).
+
+The publish gate is taken before leadership is passed on, which keeps publication in version order.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from publishers.block import Block
+from publishers.errors import LogClosed, LogError, LogFailed
+from publishers.options import LogOptions
+from publishers.publication import Publication, Published, wake
+from publishers.subscription import ChangeSubscription
+from publishers.wal import COMPRESSED, Appended, Transaction, Wal, decode_payload, inflate
+
+__all__ = ["Commit", "Committer"]
+
+
+class Commit(NamedTuple):
+    """What became of a transaction.
+
+    Attributes:
+        version: Its version; 0 for a duplicate that is not the last of its producer.
+        duplicate: Whether its producer had committed this sequence, or a later one, before. Nothing was written then.
+        changes: Its changes, the TRANSACTION event included.
+        committed_at: Commit time in microseconds since the Unix epoch; 0 for a duplicate.
+    """
+
+    version: int
+    duplicate: bool
+    changes: int
+    committed_at: int
+
+
+class _Pending:
+    """A transaction in the queue, and the place where its thread waits; without one it only asks for a sync."""
+
+    __slots__ = ("commit", "durable", "error", "group", "leads", "ready", "transaction")
+
+    def __init__(self, transaction: Transaction | None, *, durable: bool) -> None:
+        self.transaction = transaction
+        self.durable = durable
+        self.commit: Commit | None = None
+        self.error: LogError | None = None
+        self.leads = False
+        self.group: list[_Pending] | None = None  # what its leader has taken and not finished
+        self.ready = threading.Event()
+
+    @property
+    def size(self) -> int:
+        return 0 if self.transaction is None or self.transaction.spooled else self.transaction.size
+
+    def finish(self, error: LogError | None = None) -> None:
+        if error is not None:
+            self.commit, self.error = None, error
+        self.group = None
+        self.ready.set()
+
+
+class Committer:
+    """The one write path of a log.
+
+    Args:
+        wal: The log's files; whoever leads holds their write gate.
+        publication: The publish gate.
+        options: Bounds of groups and queue, and the sync policy.
+
+    Attributes:
+        groups: Groups written so far.
+    """
+
+    def __init__(self, wal: Wal, publication: Publication, options: LogOptions) -> None:
+        self.groups = 0
+        self._wal = wal
+        self._publication = publication
+        self._options = options
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._queue: deque[_Pending] = deque()
+        self._queued_bytes = 0
+        self._leader: _Pending | None = None
+        self._unsynced: list[Published] = []
+        self._unsynced_bytes = 0
+        self._failed: str | None = None
+        self._closed = False
+
+    def commit(self, transaction: Transaction, *, durable: bool = False) -> Commit:
+        """Commits a transaction, alone or in a group with what other threads commit at the same time.
+
+        Args:
+            transaction: What to commit; its spool, if any, is discarded in every case.
+            durable: Whether to sync before returning, whatever the policy.
+
+        Raises:
+            LogClosed: If the log was closed; nothing was written.
+            LogFull: If the disk has no room; nothing was written.
+            LogFailed: If the disk failed.
+        """
+        try:
+            pending = _Pending(transaction, durable=durable)
+            self._run(pending)
+        finally:
+            transaction.discard()
+        assert pending.commit is not None
+        return pending.commit
+
+    def sync(self) -> None:
+        """Syncs what the ``interval`` policy has left, and publishes it.
+
+        Raises:
+            LogFailed: If the disk failed.
+        """
+        if self._unsynced:
+            self._run(_Pending(None, durable=True))
+
+    def close(self) -> None:
+        """Refuses later commits, lets those in progress finish, and syncs what is left."""
+        with self._lock:
+            self._closed = True
+            self._room.notify_all()
+        if self._failed is None:
+            self._run(_Pending(None, durable=True))
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Commits that wait for their turn, and their bytes."""
+        return len(self._queue), self._queued_bytes
+
+    def _run(self, pending: _Pending) -> None:
+        woken: Sequence[ChangeSubscription] = ()
+        try:
+            self._enter(pending)
+            if not pending.leads:
+                pending.ready.wait()
+            if pending.leads:
+                woken = self._lead(pending)
+        except BaseException:
+            self._give_up(pending)
+            raise
+        wake(woken)
+        if pending.error is not None:
+            raise pending.error
+
+    def _enter(self, pending: _Pending) -> None:
+        size, bound = pending.size, self._options.queue_bytes
+        with self._lock:
+            while pending.transaction is not None:
+                if self._closed:
+                    raise LogClosed
+                if self._failed is not None:
+                    raise LogFailed("refused", self._failed)
+                if not self._queue or self._queued_bytes + size <= bound:
+                    break
+                self._room.wait()
+            self._queue.append(pending)
+            self._queued_bytes += size
+            if self._leader is None:
+                self._leader = pending
+                pending.leads = True
+
+    def _lead(self, pending: _Pending) -> list[ChangeSubscription]:
+        group = self._gather(pending)
+        try:
+            published = self._write(group)
+            with self._publication.gate:
+                self._pass_on(pending)
+                woken = self._publication.publish(published) if published else []
+                if published:
+                    self._wal.publish_tail(published[-1].version)
+        except LogError as error:
+            if isinstance(error, LogFailed):
+                self._fail(error)
+            self._pass_on(pending)
+            for member in group:
+                member.finish(error)
+            return []
+        for member in group:
+            member.finish()
+        return woken
+
+    def _gather(self, pending: _Pending) -> list[_Pending]:
+        options = self._options
+        group: list[_Pending] = []
+        nbytes = 0
+        with self._lock:
+            pending.group = group
+            while self._queue and len(group) < options.group_transactions:
+                size = self._queue[0].size
+                if group and nbytes + size > options.group_bytes:
+                    break
+                group.append(self._queue.popleft())
+                nbytes += size
+            self._queued_bytes -= nbytes
+            self._room.notify_all()
+        return group
+
+    def _write(self, group: list[_Pending]) -> list[Published]:
+        """Writes and syncs a group as the policy wants; answers what may be published now."""
+        if self._failed is not None:
+            raise LogFailed("refused", self._failed)
+        repeated, fresh = self._sift(group)
+        appended = (
+            self._wal.append([m.transaction for m in fresh if m.transaction is not None]) if fresh else []
+        )
+        self.groups += 1
+        for member, done in zip(fresh, appended, strict=True):
+            transaction = member.transaction
+            assert transaction is not None
+            member.commit = Commit(
+                done.version, duplicate=False, changes=transaction.count + 1, committed_at=done.committed_at
+            )
+            self._unsynced.append(_published(transaction, done))
+            self._unsynced_bytes += member.size
+        for member, original in repeated:
+            version = (
+                original.commit.version if isinstance(original, _Pending) and original.commit else original
+            )
+            member.commit = Commit(
+                version if isinstance(version, int) else 0, duplicate=True, changes=0, committed_at=0
+            )
+        policy = self._options.sync
+        late = policy == "interval" and self._unsynced_bytes <= self._options.queue_bytes
+        if (
+            any(member.durable for member in group)
+            or policy == "always"
+            or (policy == "interval" and not late)
+        ):
+            if self._unsynced:
+                self._wal.sync()
+        elif late:
+            return []
+        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        return published
+
+    def _sift(self, group: list[_Pending]) -> tuple[list[tuple[_Pending, "_Pending | int"]], list[_Pending]]:
+        """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
+        repeated: list[tuple[_Pending, _Pending | int]] = []
+        fresh: list[_Pending] = []
+        newest: dict[bytes, _Pending] = {}
+        for member in group:
+            transaction = member.transaction
+            if transaction is None:
+                member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
+                continue
+            producer = transaction.producer_id
+            if producer is None:
+                fresh.append(member)
+                continue
+            ahead = newest.get(transaction.producer)
+            if (
+                ahead is not None
+                and ahead.transaction is not None
+                and transaction.sequence <= ahead.transaction.sequence
+            ):
+                repeated.append((member, ahead if transaction.sequence == ahead.transaction.sequence else 0))
+                continue
+            known = self._wal.producer(producer) if ahead is None else None
+            if known is not None and transaction.sequence <= known.sequence:
+                repeated.append((member, known.version if transaction.sequence == known.sequence else 0))
+                continue
+            newest[transaction.producer] = member
+            fresh.append(member)
+        return repeated, fresh
+
+    def _pass_on(self, pending: _Pending) -> None:
+        """Hands leadership to the first who waits; does nothing if it was passed on before."""
+        with self._lock:
+            if self._leader is not pending:
+                return
+            self._leader = self._queue[0] if self._queue else None
+            if self._leader is not None:
+                self._leader.leads = True
+                self._leader.ready.set()
+
+    def _fail(self, error: LogFailed) -> None:
+        if self._failed is None:
+            self._failed = str(error)
+
+    def _give_up(self, pending: _Pending) -> None:
+        """Something interrupted the caller, KeyboardInterrupt perhaps, at any place.
+
+        If its group was being written or published, nobody knows how far that went, so the log fails with an unknown
+        outcome; in any case followers and gates are released.
+        """
+        group = pending.group
+        if group is not None:
+            error = LogFailed("unknown", "the leading commit was interrupted")
+            if group:
+                self._fail(error)
+            for member in group:
+                member.finish(error)
+        with self._lock:
+            if pending in self._queue:
+                self._queue.remove(pending)
+                self._queued_bytes -= pending.size
+        self._pass_on(pending)
+
+
+def _published(transaction: Transaction, appended: Appended) -> Published:
+    if transaction.spooled:
+        return Published(appended.version, transaction.count + 1, None)
+    return Published(appended.version, transaction.count + 1, lambda: _blocks(transaction, appended))
+
+
+def _blocks(transaction: Transaction, appended: Appended) -> list[Block]:
+    blocks = []
+    for sealed, header in zip(transaction.payloads, appended.frames, strict=True):
+        payload = inflate(sealed.data, sealed.raw) if header.flags & COMPRESSED else sealed.data
+        columns, annotations = decode_payload(payload, header.count)
+        blocks.append(Block.of(header, columns, annotations))
+    return blocks

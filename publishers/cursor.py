@@ -1,0 +1,91 @@
+"""One subscriber's place in the log."""
+
+from typing import TYPE_CHECKING
+
+from publishers.block import Block, Slice
+from publishers.matching import Predicate
+from publishers.position import Position
+from publishers.ring import BEHIND, Ring, RingCursor
+from publishers.watermark import Watermark
+
+if TYPE_CHECKING:
+    from publishers.wal import Location
+
+__all__ = ["Cursor"]
+
+
+class Cursor(RingCursor):
+    """The next position to read, and the two ways to read from it: the ring first, the WAL when the ring moved on.
+
+    One thread at a time may call its methods; only the ring itself moves a LIVE cursor aside, under its lock.
+
+    Attributes:
+        until: Last version to read, or None.
+        location: Where in the WAL ``next`` is, as far as it is known.
+    """
+
+    __slots__ = ("_predicate", "_ring", "_watermark", "location", "owner", "until")
+
+    def __init__(
+        self,
+        start: Position,
+        *,
+        ring: Ring,
+        predicate: Predicate,
+        watermark: Watermark,
+        until: int | None,
+        owner: object,
+    ) -> None:
+        super().__init__(start)
+        self.until = until
+        self.location: Location | None = None
+        self.owner = owner
+        self._ring = ring
+        self._predicate = predicate
+        self._watermark = watermark
+
+    @property
+    def upto(self) -> int:
+        """The newest version that this cursor may read now."""
+        visible = self._watermark.visible
+        return visible if self.until is None else min(visible, self.until)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything up to ``until`` has been read."""
+        return self.until is not None and self.next.version > self.until
+
+    def enter(self) -> bool:
+        """Becomes LIVE, if the ring covers ``next``."""
+        if not self._ring.enter(self):
+            return False
+        self.location = None
+        return True
+
+    def join(self, at: Position) -> bool:
+        """Keeps the ring from being trimmed beyond ``at``, while the WAL is read up to there."""
+        return self._ring.enter(self, at, live=False)
+
+    def leave(self, *, for_good: bool = False) -> None:
+        """Leaves the ring; ``for_good`` means that it cannot enter again."""
+        self._ring.leave(self, for_good=for_good)
+
+    def poll(self, max_events: int, max_bytes: int) -> list[Slice] | None:
+        """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on."""
+        # The watermark is read before the ring: all that is at or below it has been linked.
+        taken = self._ring.poll(self, self.upto, max_events, max_bytes)
+        return None if taken is BEHIND else list(taken[0])
+
+    def take(self, block: Block, max_events: int, max_bytes: int) -> list[Slice]:
+        """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took."""
+        if block.end <= self.next:
+            return []
+        found = Slice(block, self._predicate.select(block))
+        if self.next.version == block.version:
+            found = found.since(self.next.index)
+        if not len(found):
+            self.next = max(self.next, block.end)
+            return []
+        piece = found.first(max_events, max_bytes)
+        self.next = block.end if len(piece) == len(found) else Position(block.version, piece.indices[-1] + 1)
+        return [piece]

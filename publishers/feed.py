@@ -1,0 +1,146 @@
+"""What a subscriber subscribes to."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from flow.contracts import Subscriber
+from flow.drain import Drain, Failed, Outcome
+from flow.executors import Executor
+from publishers.change import Change, View
+from publishers.criteria import Criteria
+from publishers.errors import HistoryPruned, InvalidOption, PenstockError, PositionAhead
+from publishers.position import Position
+from publishers.service import Service
+from publishers.shared import SharedPublisher
+from publishers.subscription import ChangeSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ChangeFeed"]
+
+
+class ChangeFeed:
+    """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4).
+
+    It is cold to make and shared underneath: nothing happens before ``subscribe``, any number may subscribe, each with
+    its own place, and all feeds of a log with equal criteria share one ring. It may be discarded while they do.
+
+    Attributes:
+        criteria: Which changes.
+        since: The first position to deliver, or None for the next version at subscribe time.
+        until: The last version to deliver, after which the subscriber is completed, or None.
+        view: How subscribers see the changes.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        criteria: Criteria,
+        *,
+        since: Position | None,
+        until: int | None,
+        view: View,
+        check: "Callable[[], None]",
+    ) -> None:
+        self.criteria = criteria
+        self.since = since
+        self.until = until
+        self.view = view
+        self._service = service
+        self._check = check
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[Change],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        max_lag: int | None = None,
+        batch_events: int | None = None,
+        batch_bytes: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Gives the subscriber its subscription, or ``on_subscribe`` and then ``on_error`` if that cannot be.
+
+        Args:
+            subscriber: Gets the signals. With a method ``on_next_batch`` it gets whole batches instead of changes; one
+                with ``on_state`` is told each turn between LIVE and RESYNC.
+            executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on the committing or
+                requesting thread, which couples the writer to it). None: the running event loop if there is one, else
+                the log's small pool.
+            max_lag: Makes it gate: writers that ask for admission wait while it lags more changes than this.
+            batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
+            batch_bytes: Likewise in bytes.
+            name: What errors and statistics call it.
+
+        Raises:
+            TypeError: If the subscriber is None (Reactive Streams §1.9).
+            InvalidOption: If a bound is out of its range.
+        """
+        if subscriber is None:
+            raise TypeError("the subscriber is None (Reactive Streams §1.9)")
+        options = self._service.options
+        for parameter, value, least in (
+            ("max_lag", max_lag, 0),
+            ("batch_events", batch_events, 1),
+            ("batch_bytes", batch_bytes, 1),
+        ):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise InvalidOption(parameter, value, f"a whole number from {least}")
+        where = executor if executor is not None else _running_loop()
+
+        def make(shared: SharedPublisher) -> ChangeSubscription:
+            return ChangeSubscription(
+                self._service,
+                shared,
+                subscriber,
+                start=self._service.head if self.since is None else self.since,
+                until=self.until,
+                view=self.view,
+                executor=self._service.pool if where is None else where,
+                batch_events=batch_events or options.batch_events,
+                batch_bytes=batch_bytes or options.batch_bytes,
+                max_lag=max_lag,
+                name=name or type(subscriber).__name__,
+            )
+
+        try:
+            self._check()
+            if self.since is not None and self.since > (head := self._service.head):
+                raise PositionAhead(head)
+        except PenstockError as error:
+            Drain(
+                subscriber, _Refused(error), executor=self._service.pool if where is None else where
+            ).start()
+            return
+        subscription = self._service.registry.add(self.criteria, make)
+        # Registered first, compared with the oldest afterwards: retention cannot slip in between.
+        if subscription.position < (oldest := self._service.oldest):
+            subscription.fail(HistoryPruned(oldest))
+        subscription.start()
+        if self._service.closed:
+            subscription.wake()
+
+
+class _Refused:
+    """The feed of a subscriber that could not be served (Reactive Streams §1.9)."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self._error = error
+
+    def pull(self, _limit: int, /) -> tuple[()]:
+        return ()
+
+    def outcome(self) -> Outcome:
+        return Failed(self._error)
+
+    def release(self) -> None:
+        return
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

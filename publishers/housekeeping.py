@@ -1,0 +1,49 @@
+"""The one background thread of an opened log. It never runs user code on its own account."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+__all__ = ["Housekeeping"]
+
+_log = logging.getLogger("penstock.housekeeping")
+
+
+class Housekeeping:
+    """Calls a step of work at an interval, and when it is told that there is some.
+
+    Args:
+        step: One step; what it raises is logged, and the next step is tried all the same.
+        interval: Seconds between two steps.
+        name: Name of the thread.
+    """
+
+    def __init__(self, step: Callable[[], None], interval: float, name: str) -> None:
+        self._step = step
+        self._interval = interval
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Asks for a step now."""
+        self._wanted.set()
+
+    def close(self) -> None:
+        """Ends the thread after the step in progress."""
+        self._ended = True
+        self._wanted.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._wanted.wait(self._interval)
+            self._wanted.clear()
+            if self._ended:
+                return
+            try:
+                self._step()
+            except Exception:
+                _log.exception("a step of housekeeping failed")

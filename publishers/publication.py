@@ -1,0 +1,100 @@
+"""The publish gate: what is durable becomes visible, in version order, for everybody at once."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from publishers.block import Block, Slice
+from publishers.ring import Chunk, RingCursor
+from publishers.service import Service
+from publishers.shared import SharedPublisher
+from publishers.subscription import ChangeSubscription
+
+__all__ = ["Publication", "Published", "wake"]
+
+
+class Published(NamedTuple):
+    """A transaction on its way to the subscribers.
+
+    Attributes:
+        version: Its version.
+        size: Its changes, TRANSACTION event included.
+        blocks: Makes its changes, if anybody wants them; None if they are too large for memory, and rings restart
+            behind it.
+    """
+
+    version: int
+    size: int
+    blocks: Callable[[], Sequence[Block]] | None
+
+
+def wake(subscriptions: Iterable[ChangeSubscription]) -> None:
+    """Lets subscriptions look for something to deliver. User code may run here, so hold no gate."""
+    for subscription in subscriptions:
+        subscription.wake()
+
+
+class Publication:
+    """Matches transactions, links their chunks into the rings, and advances the watermark.
+
+    Attributes:
+        gate: Held by whoever publishes; taken in version order.
+        evaluations: How often a predicate was asked about a block.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.gate = threading.Lock()
+        self.evaluations = 0
+        self._service = service
+
+    def publish(self, transactions: Sequence[Published]) -> list[ChangeSubscription]:
+        """Makes transactions visible. The caller holds the gate, and wakes whom this returns after leaving it."""
+        service = self._service
+        newest = transactions[-1].version
+        visible = service.watermark.visible
+        index = service.registry.snapshot(newest)
+        before = index.evaluations
+        overtaken: list[RingCursor] = []
+        touched: dict[SharedPublisher, None] = {}
+        for transaction in transactions:
+            service.admission.published(transaction.version, transaction.size)
+            if transaction.blocks is None:
+                for shared in service.registry.publishers():
+                    overtaken += shared.ring.restart(transaction.version, visible)
+                continue
+            parts: dict[SharedPublisher, list[Slice]] = {}
+            for block in transaction.blocks() if index else ():
+                for shared, indices in index.match(block):
+                    parts.setdefault(shared, []).append(Slice(block, indices))
+            for shared, slices in parts.items():
+                overtaken += shared.ring.link(Chunk(transaction.version, tuple(slices)), visible)
+                touched[shared] = None
+        self.evaluations += index.evaluations - before
+        service.watermark.advance(newest)
+        for shared in touched:
+            overtaken += shared.ring.settle(newest)
+        return self._concerned(touched, overtaken)
+
+    def skip(self, version: int) -> list[ChangeSubscription]:
+        """Makes everything up to ``version`` visible without matching it: rings restart and cursors resync.
+
+        For a follower that is so far behind that reading everything into rings would serve nobody.
+        """
+        return self.publish([Published(version, 0, None)])
+
+    def _concerned(
+        self, touched: Iterable[SharedPublisher], overtaken: Sequence[RingCursor]
+    ) -> list[ChangeSubscription]:
+        """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
+        found: dict[ChangeSubscription, None] = {}
+        for shared in touched:
+            for subscription in tuple(shared.subscriptions):
+                if subscription.demand:
+                    found[subscription] = None
+        for cursor in overtaken:
+            subscription = cursor.owner  # type: ignore[attr-defined]  # every cursor in a log's rings is a Cursor
+            subscription.overtaken()
+            found[subscription] = None
+        for subscription in self._service.due():
+            found[subscription] = None
+        return list(found)

@@ -1,0 +1,84 @@
+"""Which predicates are wanted now, and by whom."""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from publishers.criteria import Criteria
+from publishers.matching import MatchingIndex
+from publishers.options import LogOptions
+from publishers.position import Position
+from publishers.shared import SharedPublisher
+
+if TYPE_CHECKING:
+    from publishers.subscription import ChangeSubscription
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """The shared publishers of one log, one for each distinct ``Criteria``.
+
+    Looking up or making a publisher and adding a subscription is one step under one lock; so is removing the last
+    subscription and the publisher with it.
+
+    Args:
+        matched_through: The newest version that needs no matching any more.
+        options: Bounds of the rings.
+    """
+
+    def __init__(self, matched_through: int, options: LogOptions) -> None:
+        self._lock = threading.Lock()
+        self._options = options
+        self._publishers: dict[Criteria, SharedPublisher] = {}
+        self._index: MatchingIndex[SharedPublisher] | None = None
+        self._matched_through = matched_through
+
+    def add(
+        self, criteria: Criteria, make: Callable[[SharedPublisher], "ChangeSubscription"]
+    ) -> "ChangeSubscription":
+        """Adds a subscription, made for the publisher of its criteria."""
+        with self._lock:
+            shared = self._publishers.get(criteria)
+            if shared is None:
+                # What is being matched at this moment was matched without this publisher, so its ring starts behind.
+                shared = SharedPublisher(criteria, Position(self._matched_through + 1, 0), self._options)
+                self._publishers[criteria] = shared
+                self._index = None
+            subscription = make(shared)
+            shared.subscriptions[subscription] = None
+            return subscription
+
+    def remove(self, subscription: "ChangeSubscription") -> bool:
+        """Removes a subscription, and its publisher if it was the last; answers whether it was there."""
+        with self._lock:
+            shared = subscription.shared
+            if subscription not in shared.subscriptions:
+                return False
+            del shared.subscriptions[subscription]
+            if not shared.subscriptions:
+                del self._publishers[shared.criteria]
+                self._index = None
+            return True
+
+    def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
+        """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
+        with self._lock:
+            self._matched_through = matched_through
+            if self._index is None:
+                self._index = MatchingIndex(
+                    (shared.predicate, shared) for shared in self._publishers.values()
+                )
+            return self._index
+
+    def publishers(self) -> list[SharedPublisher]:
+        """All publishers at this moment."""
+        with self._lock:
+            return list(self._publishers.values())
+
+    def subscriptions(self) -> list["ChangeSubscription"]:
+        """All subscriptions at this moment."""
+        with self._lock:
+            return [
+                subscription for shared in self._publishers.values() for subscription in shared.subscriptions
+            ]

@@ -1,0 +1,188 @@
+"""What serves the subscribers that read from the WAL: shared frames, and a few threads in turns.
+
+A thousand laggards share one cache of verified frames and the reader's open files, so they cost neither a thousand
+buffers nor a thousand files.
+"""
+
+import logging
+import threading
+from collections import OrderedDict, deque
+from typing import Protocol
+
+from publishers.block import Block
+from publishers.wal import Location, Reader
+
+__all__ = ["FrameCache", "Replayable", "Replayer"]
+
+_log = logging.getLogger("penstock.replayer")
+
+
+class FrameCache:
+    """Verified frames as blocks, the least recently used go first.
+
+    Args:
+        reader: Where frames come from.
+        max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
+    """
+
+    def __init__(self, reader: Reader, max_bytes: int) -> None:
+        self._reader = reader
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._read = threading.Condition(self._lock)
+        self._reading: set[Location] = set()
+        self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
+        self._nbytes = 0
+        self.hits = 0
+        self.reads = 0
+
+    def peek(self, location: Location) -> tuple[Block, Location] | None:
+        """The frame at a location if it is in memory, and where the next one is; never touches the disk."""
+        with self._lock:
+            return self._hit(location)
+
+    def read(self, location: Location) -> tuple[Block, Location] | None:
+        """The frame at a location and where the next one is; None at the end of what may be read.
+
+        A frame that several ask for at once is read by one of them.
+
+        Raises:
+            WalCorrupted: If the frame is damaged.
+            HistoryPruned: If its segment is gone.
+        """
+        with self._lock:
+            while True:
+                found = self._hit(location)
+                if found is not None:
+                    return found
+                if location not in self._reading:
+                    self._reading.add(location)
+                    break
+                self._read.wait()
+        try:
+            frame = self._reader.read(location)
+            if frame is None:
+                return None
+            block = Block.of(frame.header, frame.columns, frame.annotations)
+            with self._lock:
+                self.reads += 1
+                self._kept[location] = (block, frame.next, block.nbytes)
+                self._nbytes += block.nbytes
+                while self._nbytes > self._max_bytes and len(self._kept) > 1:
+                    self._nbytes -= self._kept.popitem(last=False)[1][2]
+            return block, frame.next
+        finally:
+            with self._lock:
+                self._reading.discard(location)
+                self._read.notify_all()
+
+    def locate(self, version: int, index: int) -> Location:
+        """Where the frame of a position begins, or one before it.
+
+        Raises:
+            HistoryPruned: If it is no longer kept.
+        """
+        return self._reader.locate(version, index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept now."""
+        return self._nbytes
+
+    def clear(self) -> None:
+        """Drops every frame."""
+        with self._lock:
+            self._kept.clear()
+            self._nbytes = 0
+
+    def _hit(self, location: Location) -> tuple[Block, Location] | None:
+        kept = self._kept.get(location)
+        if kept is None:
+            return None
+        block, after, weight = kept
+        self._kept.move_to_end(location)
+        if block.nbytes != weight:  # something was made from it since
+            self._kept[location] = (block, after, block.nbytes)
+            self._nbytes += block.nbytes - weight
+        self.hits += 1
+        return block, after
+
+
+class Replayable(Protocol):
+    """Somebody who is served from the WAL in turns."""
+
+    def replay(self) -> bool:
+        """Does one slice of work; answers whether there is more to do at once."""
+
+    def replay_stopped(self) -> None:
+        """Told instead of a turn when the replayer has been closed."""
+
+
+class Replayer:
+    """A few threads that give a slice to each who waits, in turns.
+
+    Args:
+        threads: How many; they are started when first needed.
+        name: Goes into the names of the threads.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._size = threads
+        self._name = name
+        self._work = threading.Condition()
+        self._waiting: deque[Replayable] = deque()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+
+    def enlist(self, task: Replayable) -> None:
+        """Puts somebody in the line, who must not be in it; at most one place each, so the line is bounded."""
+        with self._work:
+            if not self._closed:
+                self._waiting.append(task)
+                if self._idle:
+                    self._work.notify()
+                elif len(self._threads) < self._size:
+                    thread = threading.Thread(
+                        target=self._serve, name=f"{self._name}-replay-{len(self._threads)}", daemon=True
+                    )
+                    self._threads.append(thread)
+                    thread.start()
+                return
+        task.replay_stopped()
+
+    def close(self) -> None:
+        """Ends the threads after the slices in progress; those who wait are told."""
+        with self._work:
+            self._closed = True
+            waiting, self._waiting = list(self._waiting), deque()
+            self._work.notify_all()
+        for task in waiting:
+            task.replay_stopped()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    def _serve(self) -> None:
+        while True:
+            with self._work:
+                while not self._waiting and not self._closed:
+                    self._idle += 1
+                    self._work.wait()
+                    self._idle -= 1
+                if self._closed:
+                    return
+                task = self._waiting.popleft()
+            try:
+                more = task.replay()
+            except Exception:
+                _log.exception("a slice of replay failed without being told to its subscriber")
+                more = False
+            if more:
+                self.enlist(task)
+            del task  # an idle thread keeps nobody alive

@@ -1,0 +1,283 @@
+"""The recent matching changes of one predicate.
+
+Visibility
+    Chunks are linked by the holder of the publish gate just before the watermark advances. A poll reads the watermark
+    first and takes no chunk above it, so a chunk that is linked but not visible yet is never delivered.
+
+Coverage
+    ``start`` is the oldest position that the ring covers. A cursor whose ``next`` is at or after it is served by the
+    ring alone. A ring starts and is trimmed at transaction boundaries.
+
+Falling behind
+    The ring is bounded in changes and bytes. Eviction drops the oldest chunk and marks every cursor that had not taken
+    it RESYNC, with the place from which it must read the WAL. A chunk above the bounds is refused: the ring restarts
+    behind it, as if it had been linked and evicted at once.
+
+Trimming
+    What every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise; the cursors
+    that stand at a place are kept in a set there, so trimming and eviction cost what they remove.
+"""
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from publishers.block import Slice
+from publishers.position import Position
+
+__all__ = ["BEHIND", "Chunk", "Ring", "RingCursor", "RingStatistics"]
+
+
+class Chunk:
+    """The matching changes of one transaction; immutable."""
+
+    __slots__ = ("events", "nbytes", "slices", "version")
+
+    def __init__(self, version: int, slices: tuple[Slice, ...]) -> None:
+        self.version = version
+        self.slices = slices
+        self.events = sum(map(len, slices))
+        self.nbytes = sum(part.nbytes for part in slices)
+
+
+class RingCursor:
+    """What a ring knows of a cursor; every field is changed under the ring's lock only, while the cursor is in it.
+
+    Attributes:
+        next: The next position to read.
+        live: Whether the ring serves this cursor.
+        place: The number of the first chunk that it has not taken, while it is LIVE or joining; else None.
+        closed: Whether it has ended and may not enter any more.
+    """
+
+    __slots__ = ("closed", "live", "next", "place")
+
+    def __init__(self, start: Position) -> None:
+        self.next = start
+        self.live = False
+        self.closed = False
+        self.place: int | None = None
+
+
+class _Behind(Enum):
+    BEHIND = "BEHIND"
+
+
+BEHIND: Final = _Behind.BEHIND
+"""What ``Ring.poll`` answers to a cursor that the ring does not serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """What a ring holds, and what has passed through it."""
+
+    start: Position
+    chunks: int
+    events: int
+    nbytes: int
+    live: int
+    linked_events: int
+    evicted_events: int
+    refused_chunks: int
+
+
+class Ring:
+    """A bounded window of chunks with the places of its cursors.
+
+    Args:
+        start: The oldest position that the ring covers at first.
+        max_events: Most changes it keeps, at least 1.
+        max_bytes: Most bytes it keeps.
+    """
+
+    def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
+        self.lock = threading.Lock()
+        self.start = start
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._chunks: deque[Chunk] = deque()
+        self._base = 0  # place of the oldest chunk
+        self._standing: dict[int, set[RingCursor]] = {}
+        self._events = 0
+        self._nbytes = 0
+        self._linked_events = 0
+        self._evicted_events = 0
+        self._refused_chunks = 0
+
+    def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
+        """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook."""
+        with self.lock:
+            if chunk.events > self._max_events or chunk.nbytes > self._max_bytes:
+                self._refused_chunks += 1
+                return self._restart(chunk.version, visible)
+            self._chunks.append(chunk)
+            self._events += chunk.events
+            self._nbytes += chunk.nbytes
+            self._linked_events += chunk.events
+            return []
+
+    def restart(self, version: int, visible: int) -> list[RingCursor]:
+        """Empties the ring and starts it behind ``version``; answers the cursors that this overtook."""
+        with self.lock:
+            return self._restart(version, visible)
+
+    def settle(self, visible: int) -> list[RingCursor]:
+        """Evicts down to the bounds and trims what all LIVE cursors have taken; answers the overtaken cursors."""
+        overtaken: list[RingCursor] = []
+        with self.lock:
+            while self._events > self._max_events or self._nbytes > self._max_bytes:
+                overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
+                self._evicted_events += self._chunks[0].events
+                self._drop_oldest()
+            self._trim()
+        return overtaken
+
+    def enter(self, cursor: RingCursor, at: Position | None = None, *, live: bool = True) -> bool:
+        """Lets a cursor in, if the ring covers ``at`` (by default its ``next``).
+
+        With ``live=False`` the cursor only *joins*: it counts for trimming as a LIVE one that stands at ``at``, but
+        reads the WAL up to there before it enters.
+        """
+        at = cursor.next if at is None else at
+        with self.lock:
+            if cursor.closed:
+                return False
+            if cursor.place is None:
+                if self.start > at:
+                    return False
+                place = self._base + bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
+                cursor.place = place
+                self._standing.setdefault(place, set()).add(cursor)
+            if live:
+                cursor.live = True
+                cursor.next = max(cursor.next, at)
+            return True
+
+    def leave(self, cursor: RingCursor, *, for_good: bool = False) -> None:
+        """Lets a cursor go; one that is not here changes nothing. ``for_good`` keeps it from entering again."""
+        with self.lock:
+            cursor.live = False
+            cursor.closed = cursor.closed or for_good
+            if cursor.place is not None:
+                self._lift(cursor)
+                self._trim()
+
+    def poll(
+        self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int
+    ) -> tuple[Sequence[Slice], bool] | _Behind:
+        """Takes what comes next for a cursor, by reference.
+
+        Args:
+            cursor: Whose turn it is.
+            upto: The watermark, read before this call, or a lower version at which the cursor shall stop.
+            max_events: Most changes to take; 0 only moves ``next`` over versions in which nothing matches.
+            max_bytes: Most bytes to take, but at least one change if there is one.
+
+        Returns:
+            The changes and whether more are at hand, or ``BEHIND`` if the ring does not serve this cursor.
+        """
+        taken: list[Slice] = []
+        with self.lock:
+            if not cursor.live or cursor.place is None:
+                return BEHIND
+            place = cursor.place
+            while (at := place - self._base) < len(self._chunks) and self._chunks[at].version <= upto:
+                chunk = self._chunks[at]
+                if max_events <= 0 or (max_bytes <= 0 and taken):
+                    break
+                partial = False
+                for part in (
+                    chunk.slices if cursor.next.version != chunk.version else _rest(chunk, cursor.next.index)
+                ):
+                    if max_events <= 0 or (max_bytes <= 0 and taken):
+                        partial = True
+                        break
+                    piece = part.first(max_events, max_bytes)
+                    taken.append(piece)
+                    max_events -= len(piece)
+                    max_bytes -= piece.nbytes
+                    cursor.next = Position(chunk.version, piece.indices[-1] + 1)
+                    if len(piece) < len(part):
+                        partial = True
+                        break
+                if partial:
+                    break
+                place += 1
+                cursor.next = Position(chunk.version + 1, 0)
+            more = at < len(self._chunks) and self._chunks[at].version <= upto
+            if not more:
+                cursor.next = max(cursor.next, Position(upto + 1, 0))
+            elif cursor.next.version < self._chunks[at].version:
+                cursor.next = Position(self._chunks[at].version, 0)
+            if place != cursor.place:
+                self._lift(cursor)
+                cursor.place = place
+                self._standing.setdefault(place, set()).add(cursor)
+                self._trim()
+        return taken, more
+
+    def statistics(self) -> RingStatistics:
+        """What the ring holds now."""
+        with self.lock:
+            return RingStatistics(
+                start=self.start,
+                chunks=len(self._chunks),
+                events=self._events,
+                nbytes=self._nbytes,
+                live=sum(map(len, self._standing.values())),
+                linked_events=self._linked_events,
+                evicted_events=self._evicted_events,
+                refused_chunks=self._refused_chunks,
+            )
+
+    def _restart(self, version: int, visible: int) -> list[RingCursor]:
+        overtaken: list[RingCursor] = []
+        while self._chunks:
+            overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
+            self._evicted_events += self._chunks[0].events
+            self._drop_oldest()
+        overtaken += self._overtake(self._base, Position(version, 0), visible)
+        self.start = Position(version + 1, 0)
+        return overtaken
+
+    def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
+        """Marks the cursors at a place RESYNC; they have read everything before ``resume`` that matches."""
+        standing = self._standing.pop(place, set())
+        resume = min(resume, Position(visible + 1, 0))
+        overtaken = []
+        for cursor in standing:
+            cursor.place = None
+            if cursor.live:  # a cursor that only joins knows its own place better
+                cursor.live = False
+                cursor.next = max(cursor.next, resume)
+                overtaken.append(cursor)
+        return overtaken
+
+    def _lift(self, cursor: RingCursor) -> None:
+        assert cursor.place is not None
+        standing = self._standing[cursor.place]
+        standing.discard(cursor)
+        if not standing:
+            del self._standing[cursor.place]
+        cursor.place = None
+
+    def _trim(self) -> None:
+        while self._chunks and self._base not in self._standing:
+            # No cursor stands at the oldest chunk, and none can stand before it.
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        chunk = self._chunks.popleft()
+        self._base += 1
+        self._events -= chunk.events
+        self._nbytes -= chunk.nbytes
+        self.start = Position(chunk.version + 1, 0)
+
+
+def _rest(chunk: Chunk, index: int) -> list[Slice]:
+    """What of a chunk lies at or after an index."""
+    return [rest for part in chunk.slices if len(rest := part.since(index))]

@@ -1,0 +1,110 @@
+"""What all subscriptions of one log share."""
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from publishers.admission import Admission
+from publishers.options import LogOptions
+from publishers.position import Position
+from publishers.registry import Registry
+from publishers.replayer import FrameCache, Replayer
+from publishers.watermark import Watermark
+
+if TYPE_CHECKING:
+    from flow.clock import Clock
+    from publishers.subscription import ChangeSubscription
+    from publishers.wal import Reader
+
+__all__ = ["Service"]
+
+
+class Service:
+    """The rooms that a subscription needs: watermark, registry, WAL frames, threads.
+
+    Attributes:
+        watermark: What may be delivered.
+        registry: Who wants what.
+        frames: Verified frames of the WAL.
+        replayer: Serves those who lag.
+        admission: Makes writers wait for gating subscribers.
+        closed: Whether the log was closed.
+    """
+
+    def __init__(
+        self, *, visible: int, reader: "Reader", options: LogOptions, clock: "Clock", name: str
+    ) -> None:
+        self.options = options
+        self.watermark = Watermark(visible)
+        self.registry = Registry(visible, options)
+        self.frames = FrameCache(reader, options.replay_bytes)
+        self.replayer = Replayer(options.replay_threads, name)
+        self.admission = Admission(visible, clock, self._gating)
+        self.closed = False
+        self._reader = reader
+        self._name = name
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._parked: set[ChangeSubscription] = set()
+        self._bounded: set[ChangeSubscription] = set()
+
+    @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        return Position(self._reader.oldest, 0)
+
+    @property
+    def head(self) -> Position:
+        """The position after the watermark."""
+        return Position(self.watermark.visible + 1, 0)
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Where signals run for subscribers that named no executor and run on no event loop."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.options.dispatch_threads, f"{self._name}-dispatch")
+            return self._pool
+
+    def park(self, subscription: "ChangeSubscription") -> None:
+        """Keeps one who has read up to the watermark, while the ring is already beyond it."""
+        with self._lock:
+            self._parked.add(subscription)
+
+    def bound(self, subscription: "ChangeSubscription") -> None:
+        """Keeps one whose end may come with an advance in which nothing matches."""
+        with self._lock:
+            self._bounded.add(subscription)
+
+    def forget(self, subscription: "ChangeSubscription") -> None:
+        """Drops one who has ended."""
+        with self._lock:
+            self._parked.discard(subscription)
+            self._bounded.discard(subscription)
+
+    def due(self) -> Iterable["ChangeSubscription"]:
+        """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end."""
+        if not self._parked and not self._bounded:
+            return ()
+        with self._lock:
+            parked, self._parked = self._parked, set()
+            visible = self.watermark.visible
+            ended = [one for one in self._bounded if one.until is not None and one.until <= visible]
+        return [*parked, *ended]
+
+    def close(self, wake: Callable[[Iterable["ChangeSubscription"]], None]) -> None:
+        """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``."""
+        self.closed = True
+        self.admission.closed = True
+        self.admission.nudge()
+        self.replayer.close()
+        wake(self.registry.subscriptions())
+        self.frames.clear()
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def _gating(self) -> list["ChangeSubscription"]:
+        return [one for one in self.registry.subscriptions() if one.max_lag is not None]

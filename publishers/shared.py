@@ -1,0 +1,35 @@
+"""One publisher for all who want the same."""
+
+from typing import TYPE_CHECKING
+
+from publishers.criteria import Criteria
+from publishers.matching import Predicate
+from publishers.options import LogOptions
+from publishers.position import Position
+from publishers.ring import Ring
+
+if TYPE_CHECKING:
+    from publishers.subscription import ChangeSubscription
+
+__all__ = ["SharedPublisher"]
+
+
+class SharedPublisher:
+    """A predicate, its ring, and the subscriptions with equal criteria.
+
+    It lives from its first subscription to its last; the registry makes it anew on demand.
+
+    Attributes:
+        criteria: What its subscribers want.
+        predicate: The same, compiled.
+        ring: The recent matching changes.
+        subscriptions: Who subscribes; changed under the registry's lock only.
+    """
+
+    __slots__ = ("criteria", "predicate", "ring", "subscriptions")
+
+    def __init__(self, criteria: Criteria, start: Position, options: LogOptions) -> None:
+        self.criteria = criteria
+        self.predicate = Predicate(criteria)
+        self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
+        self.subscriptions: dict[ChangeSubscription, None] = {}

@@ -1,0 +1,106 @@
+"""What a log tells of itself."""
+
+from dataclasses import dataclass
+
+from publishers.position import Position
+from publishers.publication import Publication
+from publishers.ring import RingStatistics
+from publishers.service import Service
+from publishers.subscription import State
+from publishers.wal import Follower, Wal
+
+__all__ = ["LogStatistics", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One subscription.
+
+    Attributes:
+        name: What it is called.
+        position: Everything before it was delivered, or did not match.
+        state: LIVE or RESYNC.
+        lag: Changes of the log that it is behind; None if too many to be remembered.
+        demand: Changes requested and not delivered.
+        max_lag: The lag from which on it holds writers back, or None.
+    """
+
+    name: str
+    position: Position
+    state: State
+    lag: int | None
+    demand: int
+    max_lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStatistics:
+    """One shared publisher: its criteria as they travel, its ring, its subscriptions."""
+
+    criteria: tuple[dict[str, list[str]], ...]
+    ring: RingStatistics
+    subscriptions: tuple[SubscriptionStatistics, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """One opened log.
+
+    Attributes:
+        name: Its name.
+        epoch: Of the writer.
+        oldest: The oldest kept position.
+        head: The position after the watermark.
+        publishers: Its shared publishers.
+        evaluations: How often a predicate was asked about a frame.
+        frames_read: Frames read from the WAL for subscribers, followers and history.
+        bytes_read: Likewise in bytes.
+        replay_bytes: Bytes of frames that are kept for those who lag.
+        replay_waiting: Subscriptions that wait for the replayer.
+    """
+
+    name: str
+    epoch: int
+    oldest: Position
+    head: Position
+    publishers: tuple[PublisherStatistics, ...]
+    evaluations: int
+    frames_read: int
+    bytes_read: int
+    replay_bytes: int
+    replay_waiting: int
+
+    @property
+    def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
+        """All subscriptions."""
+        return tuple(one for publisher in self.publishers for one in publisher.subscriptions)
+
+
+def statistics_of(
+    name: str, files: Wal | Follower, service: Service, publication: Publication
+) -> LogStatistics:
+    """Gathers the statistics of an opened log."""
+    publishers = []
+    for shared in service.registry.publishers():
+        subscriptions = tuple(
+            SubscriptionStatistics(
+                one.name, (at := one.checkpoint()).position, at.state, one.lag, one.demand, one.max_lag
+            )
+            for one in tuple(shared.subscriptions)
+        )
+        publishers.append(
+            PublisherStatistics(tuple(shared.criteria.to_json()), shared.ring.statistics(), subscriptions)
+        )
+    read = files.reader.statistics
+    return LogStatistics(
+        name=name,
+        epoch=files.epoch,
+        oldest=service.oldest,
+        head=service.head,
+        publishers=tuple(publishers),
+        evaluations=publication.evaluations,
+        frames_read=read.frames,
+        bytes_read=read.bytes,
+        replay_bytes=service.frames.nbytes,
+        replay_waiting=service.replayer.waiting,
+    )

@@ -1,0 +1,343 @@
+"""One subscriber's way through the log.
+
+LIVE
+    The ring of the shared publisher serves the cursor; a poll takes references and does no I/O.
+
+RESYNC
+    The ring has moved on. The replayer fills the queue from the WAL, slice by slice, each time there is demand and the
+    queue is empty. In its slice it *joins* the ring at the watermark that it read first, so that the ring cannot be
+    trimmed past it meanwhile; when it has read up to there the cursor is LIVE again.
+
+Whose turn it is
+    The drain's holder works on the cursor, except from the moment it enlists with the replayer until the replayer has
+    done its slices; then the cursor is the replayer's. Only the ring itself moves a LIVE cursor aside, under its lock.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from flow.contracts import Subscriber
+from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.executors import Executor
+from publishers.batch import Batch
+from publishers.block import Slice
+from publishers.change import Change, View
+from publishers.cursor import Cursor
+from publishers.errors import HistoryPruned, LogClosed, LogError, PenstockError
+from publishers.position import Position
+from publishers.service import Service
+from publishers.shared import SharedPublisher
+
+__all__ = ["ChangeSubscription", "Checkpoint", "State"]
+
+
+class State(Enum):
+    """From where a subscription reads."""
+
+    LIVE = "LIVE"
+    RESYNC = "RESYNC"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a subscription is.
+
+    Attributes:
+        position: Everything before it was delivered, or did not match: the place to resume.
+        head: The position after the watermark.
+        state: LIVE or RESYNC.
+    """
+
+    position: Position
+    head: Position
+    state: State
+
+
+class ChangeSubscription:
+    """What links one subscriber to a log: its cursor, its queue, its drain.
+
+    The queue holds what the last poll pulled: at most the demand, at most one batch; it is empty at rest.
+
+    Attributes:
+        shared: The publisher of its criteria.
+        view: How it sees changes.
+        name: What errors and statistics call it.
+        max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        shared: SharedPublisher,
+        subscriber: Subscriber[Change],
+        *,
+        start: Position,
+        until: int | None,
+        view: View,
+        executor: Executor | asyncio.AbstractEventLoop | None,
+        batch_events: int,
+        batch_bytes: int,
+        max_lag: int | None,
+        name: str,
+    ) -> None:
+        self.shared = shared
+        self.view = view
+        self.name = name
+        self.max_lag = max_lag
+        self._service = service
+        self._batch_events = batch_events
+        self._batch_bytes = batch_bytes
+        self._cursor = Cursor(
+            start,
+            ring=shared.ring,
+            predicate=shared.predicate,
+            watermark=service.watermark,
+            until=until,
+            owner=self,
+        )
+        self._settled = start
+        self._filled: Batch | None = None
+        self._replaying = False
+        self._parked_at: int | None = None
+        self._observes = callable(getattr(subscriber, "on_state", None))
+        self._drain: Drain[Change] = Drain(subscriber, self, executor=executor, turn=batch_events)
+        self._cursor.enter()
+        if until is not None:
+            service.bound(self)
+
+    # What a subscriber may do.
+
+    def request(self, n: int, /) -> None:
+        """Asks for ``n`` more changes (Reactive Streams §3.8)."""
+        self._drain.request(n)
+
+    def cancel(self) -> None:
+        """Ends the subscription without a further signal (Reactive Streams §3.12)."""
+        self._drain.cancel()
+
+    @property
+    def position(self) -> Position:
+        """Everything before it was delivered, or did not match; never ahead of what the subscriber has been given."""
+        return self._settled
+
+    @property
+    def state(self) -> State:
+        """Whether the ring serves it, or the WAL."""
+        return State.LIVE if self._cursor.live else State.RESYNC
+
+    @property
+    def until(self) -> int | None:
+        """The last version to deliver, or None."""
+        return self._cursor.until
+
+    @property
+    def demand(self) -> int:
+        """Changes requested and not yet delivered."""
+        return self._drain.demand
+
+    @property
+    def ended(self) -> bool:
+        """Whether no signal will follow."""
+        return self._drain.ended
+
+    @property
+    def lag(self) -> int | None:
+        """Changes of the log between its position and the watermark; None if too many to be remembered."""
+        return self._service.admission.lag(self._settled)
+
+    def checkpoint(self) -> Checkpoint:
+        """How far the subscription is; moves over versions in which nothing matched, without demand and without I/O."""
+        if self._drain.try_hold():
+            try:
+                if not self._replaying and self._filled is None:
+                    if self._cursor.live:
+                        self._cursor.poll(0, 0)
+                    self._settled = self._cursor.next
+            finally:
+                self._drain.release_hold()
+        return Checkpoint(self._settled, self._service.head, self.state)
+
+    # What the log does with it.
+
+    def start(self) -> None:
+        """Gives the subscriber its subscription, after which signals may follow."""
+        self._drain.start(self)
+
+    def fail(self, error: Exception) -> None:
+        """Ends the subscription with an error, demand or not."""
+        self._drain.fail(error)
+
+    def wake(self) -> None:
+        """There may be something to deliver, or to end."""
+        self._drain.signal()
+
+    def overtaken(self) -> None:
+        """The ring has moved on without this cursor."""
+        self._tell_state()
+        self.prune(self._service.oldest)
+
+    def prune(self, oldest: Position) -> None:
+        """Ends the subscription if history was dropped that it still had to read, with demand or without."""
+        if not self._cursor.live and self._cursor.next < oldest:
+            self._drain.signal()  # the drain's holder asks for the outcome, and judges there
+
+    # What its drain pulls from.
+
+    def pull(self, limit: int, /) -> Sequence[Change]:
+        """Takes what is there for the subscriber; never does I/O."""
+        if self._replaying:
+            return ()
+        filled, self._filled = self._filled, None
+        if filled is not None:
+            return filled
+        cursor = self._cursor
+        self._settle(cursor.next)  # all that was pulled before has been delivered by now
+        if cursor.finished:
+            return ()
+        limit = min(limit, self._batch_events)
+        taken = cursor.poll(limit, self._batch_bytes)
+        if taken is None:
+            return self._resync(limit)
+        if not taken:
+            self._settle(cursor.next)
+            return ()
+        return Batch(tuple(taken), cursor.next, self.view)
+
+    def outcome(self) -> Outcome | None:
+        """Whether it has ended: at ``until``, or because the log was closed."""
+        cursor = self._cursor
+        if self._replaying or self._filled is not None:
+            return None
+        closed = self._service.closed
+        if cursor.live and (closed or cursor.until is not None):
+            cursor.poll(0, 0)
+        self._settle(cursor.next)
+        if cursor.finished:
+            return COMPLETED
+        if not cursor.live and cursor.next < (oldest := self._service.oldest):
+            return Failed(HistoryPruned(oldest))
+        if closed:
+            caught_up = cursor.next.version > self._service.watermark.visible
+            return COMPLETED if caught_up else Failed(LogClosed(cursor.next))
+        return None
+
+    def release(self) -> None:
+        """Leaves ring, registry and every list."""
+        self._cursor.leave(for_good=True)
+        self._service.registry.remove(self)
+        self._service.forget(self)
+        self._filled = None
+        if self.max_lag is not None:
+            self._service.admission.nudge()
+
+    # What the replayer does.
+
+    def replay(self) -> bool:
+        """Reads one slice from the WAL into the queue; answers whether to go on at once."""
+        try:
+            if self._slice():
+                return True
+        except PenstockError as error:
+            self._drain.fail(error)
+        except OSError as error:
+            self._drain.fail(LogError(f"the log could not be read: {error}"))
+        self._hand_back()
+        return False
+
+    def replay_stopped(self) -> None:
+        """The log was closed while it waited for its turn."""
+        self._hand_back()
+
+    def _hand_back(self) -> None:
+        self._replaying = False
+        self._drain.signal()
+        if self._drain.ended:  # it ended during the slice, and nothing may stay behind
+            self._filled = None
+            self._service.forget(self)
+
+    def _slice(self) -> bool:
+        cursor, service = self._cursor, self._service
+        while True:
+            room = min(self._drain.demand, self._batch_events)
+            if room == 0 or self._drain.ended or service.closed or cursor.finished:
+                return False
+            if cursor.enter():
+                self._tell_state()
+                return False
+            upto = cursor.upto
+            if cursor.next.version <= upto:
+                break
+            # Everything visible is read, but the ring is ahead already. First parked, then the watermark is read again:
+            # whoever advances it in between finds this subscription parked, or is found here.
+            self._parked_at = upto
+            service.park(self)
+            if cursor.upto == upto:
+                return False
+            self._parked_at = None
+        joined = cursor.join(Position(upto + 1, 0))
+        taken: list[Slice] = []
+        try:
+            self._read(taken, upto, room)
+        finally:
+            if joined and (cursor.finished or cursor.next.version <= upto or not cursor.enter()):
+                cursor.leave()
+        if cursor.live:
+            self._tell_state()
+        if taken:
+            self._filled = Batch(tuple(taken), cursor.next, self.view)
+        return not taken and not cursor.live
+
+    def _read(self, taken: list[Slice], upto: int, room: int) -> None:
+        cursor, frames = self._cursor, self._service.frames
+        budget = self._service.options.replay_slice_bytes
+        space = self._batch_bytes
+        while cursor.next.version <= upto and room > 0 and budget > 0 and (space > 0 or not taken):
+            if cursor.location is None:
+                cursor.location = frames.locate(*cursor.next)
+            found = frames.read(cursor.location)
+            if found is None:
+                raise LogError(f"the log ends before {cursor.next}, although version {upto} was published")
+            block, after = found
+            for piece in cursor.take(block, room, space):
+                taken.append(piece)
+                room -= len(piece)
+                space -= piece.nbytes
+            budget -= block.columns.nbytes
+            if cursor.next >= block.end:
+                cursor.location = after
+
+    def _resync(self, limit: int) -> Sequence[Change]:
+        """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
+        cursor, service = self._cursor, self._service
+        if service.closed:
+            return ()
+        upto = cursor.upto
+        if self._parked_at is not None:
+            if self._parked_at == upto:
+                return ()
+            self._parked_at = None
+        if cursor.location is not None and cursor.next.version <= upto:
+            found = service.frames.peek(cursor.location)
+            if found is not None and found[0].version <= upto:
+                block, after = found
+                pieces = cursor.take(block, limit, self._batch_bytes)
+                if cursor.next >= block.end:
+                    cursor.location = after
+                if pieces:
+                    return Batch(tuple(pieces), cursor.next, self.view)
+        self._replaying = True
+        service.replayer.enlist(self)
+        return ()
+
+    def _settle(self, position: Position) -> None:
+        if position != self._settled:
+            self._settled = position
+            if self.max_lag is not None:
+                self._service.admission.nudge()
+
+    def _tell_state(self) -> None:
+        if self._observes:
+            state = self.state
+            self._drain.tell("state", lambda subscriber: subscriber.on_state(state))

@@ -1,0 +1,111 @@
+"""The write path as a program sees it: transactions, producers, commits."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
+
+import msgspec
+
+from publishers.committer import Commit
+from publishers.errors import InvalidChange
+from publishers.mutation import Mutation, encode_json, remove, upsert
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Producer", "TransactionBuilder", "annotations_of", "producer_id"]
+
+_encoder: Final = msgspec.json.Encoder()
+
+Producer = tuple[str | UUID, int]
+"""Who commits, and a number that rises with each of its transactions: the key that makes a retry harmless."""
+
+
+def producer_id(name: str | UUID) -> UUID:
+    """The identity under which a producer's last sequence is remembered."""
+    return name if isinstance(name, UUID) else uuid5(NAMESPACE_URL, "penstock:producer:" + name)
+
+
+def check_producer(producer: Producer) -> None:
+    """Checks a producer's name and sequence.
+
+    Raises:
+        InvalidChange: If one of them is not what it must be.
+    """
+    if not isinstance(producer, tuple) or len(producer) != 2:
+        raise InvalidChange("producer", producer, "a pair (name, sequence)")
+    name, sequence = producer
+    if not isinstance(name, (str, UUID)) or not name:
+        raise InvalidChange("producer", name, "a name or a UUID")
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 2**63:
+        raise InvalidChange("producer sequence", sequence, "a whole number from 0 to 2**63 - 1")
+
+
+def annotations_of(meta: Mapping[str, Any] | None, producer: Producer | None) -> bytes:
+    """The annotations that a transaction stores: its id, the producer's full name, and what the application says."""
+    stored: dict[str, Any] = {"id": str(uuid4())}
+    if producer is not None and isinstance(producer[0], str):
+        stored["producer"] = producer[0]
+    if meta is not None:
+        stored["meta"] = msgspec.Raw(encode_json("meta", meta))
+    return _encoder.encode(stored)
+
+
+class TransactionBuilder:
+    """Collects the changes of one transaction; ``ChangeLog.transaction`` makes it.
+
+    As a context manager it commits on leaving, and nothing on an exception.
+
+    Attributes:
+        commit: What became of it, once it was committed.
+    """
+
+    def __init__(
+        self, log: "ChangeLog", meta: Mapping[str, Any] | None, producer: Producer | None, *, durable: bool
+    ) -> None:
+        self._log = log
+        self._meta = meta
+        self._producer = producer
+        self._durable = durable
+        self._mutations: list[Mutation] = []
+        self._commit: Commit | None = None
+
+    @property
+    def commit(self) -> Commit:
+        """What became of the transaction.
+
+        Raises:
+            RuntimeError: If it was not committed (yet).
+        """
+        if self._commit is None:
+            raise RuntimeError("the transaction is not committed; leave its with block first")
+        return self._commit
+
+    def upsert(
+        self, entity_type: str, key: str | bytes, body: Mapping[str, Any] | bytes, **extras: Any
+    ) -> None:
+        """Adds the creation or change of an entity; arguments and errors are those of ``publishers.upsert``."""
+        self._mutations.append(upsert(entity_type, key, body, **extras))
+
+    def remove(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
+        """Adds the removal of an entity; arguments and errors are those of ``publishers.remove``."""
+        self._mutations.append(remove(entity_type, key, **extras))
+
+    def extend(self, mutations: Iterable[Mutation]) -> None:
+        """Adds changes that were made elsewhere."""
+        self._mutations.extend(mutations)
+
+    def __len__(self) -> int:
+        return len(self._mutations)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._commit = self._log.commit(
+                self._mutations, meta=self._meta, producer=self._producer, durable=self._durable
+            )
