@@ -11,38 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from flow.clock import Clock
-from publishers.errors import LogClosed, PenstockError
+from publishers.errors import AdmissionStopped, LogClosed, SubscriberStalled
 from publishers.position import Position
 
 if TYPE_CHECKING:
     from publishers.subscription import ChangeSubscription
 
-__all__ = ["Admission", "AdmissionStopped", "SubscriberStalled"]
+__all__ = ["Admission"]
 
 _VERSIONS_MAX: Final = 65_536
 _STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
-
-
-class SubscriberStalled(PenstockError):
-    """A gating subscriber made no progress for too long while a writer waited for it."""
-
-    retryable = True
-
-    def __init__(self, subscriber: str, lag: int | None, max_lag: int, timeout: float) -> None:
-        behind = "further than this opening of the log remembers" if lag is None else f"{lag} changes"
-        super().__init__(
-            f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and took nothing for {timeout:g} s; "
-            "let it request more, cancel it, or raise max_lag or stall_timeout"
-        )
-        self.subscriber = subscriber
-        self.lag = lag
-
-
-class AdmissionStopped(PenstockError):
-    """The wait for admission was ended from outside."""
-
-    def __init__(self) -> None:
-        super().__init__("stopped while waiting for a gating subscriber; nothing was committed")
 
 
 class Admission:

