@@ -1,0 +1,34 @@
+"""Spark writes to a change log: the sink of streaming queries, and a SparkSession to run them in.
+
+Importing this package needs PySpark (``pip install 'penstock[spark]'``), and no Java until a session is built.
+"""
+
+from publishers.spark.errors import (
+    BatchTooLarge,
+    ConnectRefused,
+    JavaMissing,
+    RowRefused,
+    SchemaRefused,
+    SinkFailed,
+    SinkNameTaken,
+    SparkError,
+)
+from publishers.spark.java import ensure_java
+from publishers.spark.session import SparkSettingWarning, spark_session
+from publishers.spark.sink import ChangeSink, SinkStatistics
+
+__all__ = [
+    "BatchTooLarge",
+    "ChangeSink",
+    "ConnectRefused",
+    "JavaMissing",
+    "RowRefused",
+    "SchemaRefused",
+    "SinkFailed",
+    "SinkNameTaken",
+    "SinkStatistics",
+    "SparkError",
+    "SparkSettingWarning",
+    "ensure_java",
+    "spark_session",
+]

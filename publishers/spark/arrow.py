@@ -1,0 +1,211 @@
+"""Arrow record batches as columns of the log: buffers are taken over as they are, and no row is looked at in Python.
+
+A string or binary array of Arrow is what a column of a frame is: a bitmap of what is there, ``i32`` offsets and bytes.
+Three things differ: the offsets of a sliced array do not begin at 0, nor does its bitmap at a whole byte, and the "large"
+types have wider offsets. Each is mended by one call into Arrow.
+"""
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from publishers.change import Area, Operation
+from publishers.spark.errors import RowRefused
+from publishers.spark.schema import OPERATIONS, Encoding
+from publishers.wal.columns import Column, Columns
+
+__all__ = ["ContentDigest", "column_of", "columns_of", "kind_of", "pieces"]
+
+_NAMES: Final = pa.array(OPERATIONS)
+_ROW_BYTES: Final = 13  # of a row besides its bytes: kind, type, two offsets, two bits
+_FRAME_BYTES: Final = 1024  # of a frame besides its rows, as long as entity types have names of usual length
+_MOST_TYPES: Final = 2**16
+
+
+def kind_of(operation: Operation) -> int:
+    """The kind, as a frame has it, of a change of data."""
+    return Area.DATA * 16 + operation
+
+
+_KINDS: Final = pa.array([kind_of(operation) for operation in OPERATIONS.values()], pa.uint8())
+
+
+class ContentDigest:
+    """Rows and a checksum of a batch, independent of how it was cut: one CRC-32 of all keys and one of all bodies."""
+
+    __slots__ = ("_bodies", "_keys", "rows")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._keys = 0
+        self._bodies = 0
+
+    def add(self, columns: Columns) -> None:
+        """Takes in the next columns of the batch."""
+        self.rows += columns.count
+        self._keys = zlib.crc32(columns.key.data, self._keys)
+        if columns.body is not None:
+            self._bodies = zlib.crc32(columns.body.data, self._bodies)
+
+    def __str__(self) -> str:
+        return f"{self._keys:08x}{self._bodies:08x}"
+
+
+def column_of(array: pa.Array) -> Column:
+    """Takes over a string or binary array."""
+    if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        array = array.cast(pa.binary())
+    count = len(array)
+    if count == 0:
+        return Column.of([])
+    _, offsets, data = array.buffers()
+    numbers = memoryview(offsets).cast("B").cast("i")[array.offset : array.offset + count + 1]
+    first, end = numbers[0], numbers[count]
+    if first:
+        raw = pa.Array.from_buffers(pa.int32(), count + 1, [None, offsets], offset=array.offset)
+        shifted = pc.subtract(raw, pa.scalar(first, pa.int32()))
+        numbers = _values(shifted, "i")
+    content = memoryview(b"") if data is None else memoryview(data).cast("B")[first:end]
+    return Column(_bitmap(array), numbers, content)
+
+
+def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | None) -> Columns:
+    """Makes the columns of one frame of what `Encoding.select` brought.
+
+    Args:
+        batch: Its rows.
+        encoding: What was asked for.
+        entity_type: The type of all rows, unless they have a column for it.
+
+    Raises:
+        RowRefused: If a row has no key or no known operation or type.
+    """
+    keys = batch.column("key")
+    if keys.null_count:
+        raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
+    names, type_ids = _entity_types(batch, encoding, entity_type)
+    body = batch.column("body")
+    return Columns(
+        _kinds(batch, encoding),
+        names,
+        type_ids,
+        column_of(keys),
+        None if body.null_count == len(body) else column_of(body),
+    )
+
+
+def pieces(batches: Iterable[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cuts and joins record batches so that each fills a frame but does not exceed it; a larger row goes alone.
+
+    Args:
+        batches: What Spark brought, in order; small ones, of many partitions, are joined.
+        piece_bytes: Most bytes of a frame's payload.
+    """
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        need = _size(batch)
+        if waiting and size + need > piece_bytes:
+            yield from _cut(_joined(waiting), piece_bytes)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += need
+    if waiting:
+        yield from _cut(_joined(waiting), piece_bytes)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _cut(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    limit = piece_bytes - _FRAME_BYTES
+    if _size(batch) <= limit:
+        yield batch
+        return
+    views = [_offsets(batch.column(name)) for name in ("key", "body")]
+    start = 0
+    while start < rows:
+        most = _total(views, start) + limit
+        end = bisect_right(range(rows + 1), most, lo=start + 1, key=partial(_total, views)) - 1
+        end = max(end, start + 1)
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _total(views: Sequence[memoryview], row: int) -> int:
+    """Bytes of all rows before a row: it rises, so a cut is found by bisection."""
+    return sum(view[row] for view in views) + row * _ROW_BYTES
+
+
+def _offsets(array: pa.Array) -> memoryview:
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    raw: memoryview = memoryview(array.buffers()[1]).cast("B")
+    numbers = raw.cast("q") if wide else raw.cast("i")
+    return numbers[array.offset : array.offset + len(array) + 1]
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    total = batch.num_rows * _ROW_BYTES
+    for name in ("key", "body"):
+        numbers = _offsets(batch.column(name))
+        total += numbers[-1] - numbers[0]
+    return int(total)
+
+
+def _values(array: pa.Array, code: Literal["B", "H", "i"]) -> memoryview:
+    """The numbers of an array without nulls."""
+    numbers: memoryview = memoryview(array.buffers()[1]).cast("B").cast(code)
+    return numbers[array.offset : array.offset + len(array)]
+
+
+def _bitmap(array: pa.Array) -> memoryview | None:
+    if array.null_count == 0:
+        return None
+    there = array.is_valid()
+    if there.offset:
+        there = pa.concat_arrays([there, pa.array([], pa.bool_())])
+    return memoryview(there.buffers()[1]).cast("B")[: (len(array) + 7) // 8]
+
+
+def _kinds(batch: pa.RecordBatch, encoding: Encoding) -> memoryview:
+    if encoding.operation_column is None:
+        return memoryview(bytes((kind_of(encoding.operation),)) * batch.num_rows)
+    given = batch.column("operation")
+    found = pc.index_in(given, value_set=_NAMES.cast(given.type))
+    if found.null_count:
+        strange = ", ".join(
+            repr(value) for value in pc.unique(given.filter(found.is_null())).slice(0, 5).to_pylist()
+        )
+        raise RowRefused(
+            encoding.operation_column, f"names {strange}, but must be one of {', '.join(OPERATIONS)}"
+        )
+    return _values(_KINDS.take(found), "B")
+
+
+def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | None) -> tuple[tuple[str, ...], memoryview | None]:  # fmt: skip
+    column = encoding.entity_type_column
+    if column is None:
+        if entity_type is None:
+            raise ValueError("entity_type is None, but must be a name unless a column tells it")
+        return (entity_type,), None
+    given = batch.column("entity_type")
+    if given.null_count:
+        raise RowRefused(
+            column, f"is null in {given.null_count} of {len(given)} rows; each change needs an entity type"
+        )
+    told = given.dictionary_encode()
+    names = tuple(told.dictionary.to_pylist())
+    if len(names) > _MOST_TYPES:
+        raise RowRefused(
+            column, f"has {len(names)} different values among {len(given)} rows, which are no entity types"
+        )
+    return names, None if len(names) == 1 else _values(told.indices.cast(pa.uint16()), "H")

@@ -1,0 +1,99 @@
+"""What the Spark side raises on purpose, in one tree.
+
+::
+
+    PenstockError
+    `-- SparkError
+        |-- JavaMissing        no Java that Spark can run on
+        |-- ConnectRefused     a DataFrame of Spark Connect                     (module)
+        |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
+        |-- RowRefused         a row that cannot become a change                (column)
+        |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
+        |-- BatchTooLarge      a partition above what Spark lets the driver take
+        `-- SinkFailed         a batch was ended by something that is no ``Exception``
+
+Spark shows the text of an error to its user and loses the object, so the text alone says what is wrong and what would
+be right.
+"""
+
+from publishers.errors import PenstockError
+
+__all__ = [
+    "BatchTooLarge",
+    "ConnectRefused",
+    "JavaMissing",
+    "RowRefused",
+    "SchemaRefused",
+    "SinkFailed",
+    "SinkNameTaken",
+    "SparkError",
+]
+
+
+class SparkError(PenstockError):
+    """The root of what ``publishers.spark`` raises."""
+
+
+class JavaMissing(SparkError, RuntimeError):
+    """No Java was found that Spark can run on."""
+
+    def __init__(self) -> None:
+        super().__init__("Java 17 or newer is needed: install it, or pip install 'penstock[spark,jre]'")
+
+
+class ConnectRefused(SparkError, TypeError):
+    """The DataFrame belongs to a Spark Connect session, whose functions run in a process of the server."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"the DataFrame comes from Spark Connect ({module}), where foreachBatch runs on the server and cannot reach "
+            "this change log; run the query in a classic SparkSession in the process that owns the log, or let the "
+            "owner serve the log and append to it over HTTP"
+        )
+        self.module = module
+
+
+class SchemaRefused(SparkError, ValueError):
+    """The columns of a DataFrame cannot become keys and bodies without losing something."""
+
+    def __init__(self, column: str, why: str) -> None:
+        super().__init__(f"column {column!r} {why}")
+        self.column = column
+
+
+class RowRefused(SparkError, ValueError):
+    """A row of a batch cannot become a change; nothing of the batch was committed."""
+
+    def __init__(self, column: str, why: str) -> None:
+        super().__init__(f"column {column!r} {why}")
+        self.column = column
+
+
+class SinkNameTaken(SparkError, ValueError):
+    """Two sinks with one name in one batch would take each other's changes for a re-run of their own."""
+
+    def __init__(self, name: str, batch_id: int) -> None:
+        super().__init__(
+            f"another ChangeSink named {name!r} takes part in batch {batch_id} of this query; "
+            "give each sink of a foreachBatch a name of its own: ChangeSink(..., name='...')"
+        )
+        self.name = name
+        self.batch_id = batch_id
+
+
+class BatchTooLarge(SparkError):
+    """One partition of a batch is larger than Spark hands to the driver; nothing of the batch was committed."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(
+            f"one partition of the batch is above spark.driver.maxResultSize ({limit}); raise that option (and "
+            "spark.driver.memory), repartition the stream into more partitions, or bound the batch at its source, "
+            "for instance with maxFilesPerTrigger"
+        )
+
+
+class SinkFailed(SparkError, RuntimeError):
+    """A batch was ended by a ``BaseException`` that is no ``Exception``, which would leave Spark waiting for ever."""
+
+    def __init__(self, batch_id: int, cause: BaseException) -> None:
+        super().__init__(f"batch {batch_id} was ended by {type(cause).__name__}: {cause}")

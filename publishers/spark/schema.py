@@ -1,0 +1,246 @@
+"""What of a DataFrame becomes key and body, and the expressions that make them in the JVM without losing anything.
+
+The body is JSON of a row's columns. As Spark writes it by default, JSON drops nulls and everything below a millisecond;
+with ``JSON_OPTIONS`` it keeps them. Decimals become strings in plain notation at every depth, since a JSON reader would
+round them or stumble over ``1E-8``. Spark writes NaN and infinities as strings, and binary values in base64.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+
+from publishers.change import Operation
+from publishers.spark.errors import SchemaRefused
+
+__all__ = ["JSON_OPTIONS", "KEY_SEPARATOR", "OPERATIONS", "Encoding", "body_column", "key_column"]
+
+JSON_OPTIONS: Final = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
+KEY_SEPARATOR: Final = "/"
+OPERATIONS: Final = {
+    "upsert": Operation.UPSERT,
+    "insert": Operation.UPSERT,
+    "update": Operation.UPSERT,
+    "remove": Operation.REMOVE,
+    "delete": Operation.REMOVE,
+}
+"""What an operation column may hold, in letters of any case."""
+
+# Types whose cast to string says everything, and those that are taken from their JSON, because the cast would follow
+# the time zone of the session or keep the bytes as if they were text.
+_TEXTS: Final = frozenset({"string", "char", "varchar"})
+_CAST: Final = _TEXTS | {"boolean", "byte", "short", "integer", "long", "date"}
+_FROM_JSON: Final = frozenset({"timestamp", "timestamp_ntz", "time", "float", "double", "binary"})
+_SORTED: Final = _CAST | {"timestamp", "timestamp_ntz", "decimal", "binary"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """Which columns of a batch mean what.
+
+    Attributes:
+        key: Columns whose texts, joined by ``/``, are the key.
+        body: Columns of the body; None for all but operation, entity type and order columns.
+        operation: The operation of every row, unless ``operation_column`` is given.
+        operation_column: Column that names each row's operation, see ``OPERATIONS``.
+        entity_type_column: Column that names each row's entity type.
+        order_by: Columns that order the rows of a batch, ascending.
+    """
+
+    key: tuple[str, ...]
+    body: tuple[str, ...] | None = None
+    operation: Operation = Operation.UPSERT
+    operation_column: str | None = None
+    entity_type_column: str | None = None
+    order_by: tuple[str, ...] = ()
+
+    def check(self, schema: StructType) -> None:
+        """Looks whether rows of ``schema`` can become changes.
+
+        Raises:
+            SchemaRefused: If a column is missing, or cannot be told without loss.
+        """
+        _refuse_twins(schema, "")
+        singles = [name for name in (self.operation_column, self.entity_type_column) if name is not None]
+        for name in (*self.key, *(self.body or ()), *self.order_by, *singles):
+            _type_of(schema, name)
+        for name in singles:
+            if _kind(_type_of(schema, name)) not in _TEXTS:
+                raise SchemaRefused(
+                    name, f"is of type {_type_of(schema, name).simpleString()}, but must be a string"
+                )
+        for name in self.order_by:
+            if _kind(_type_of(schema, name)) not in _SORTED:
+                raise SchemaRefused(name, f"is of type {_type_of(schema, name).simpleString()}, which has no order of its own; order by whole numbers, text or times")  # fmt: skip
+        for name in self.body_columns(schema):
+            _refuse_lossy(_type_of(schema, name), name)
+        for name in self.key:
+            _text(F.lit(None), _type_of(schema, name), name)
+
+    def body_columns(self, schema: StructType) -> tuple[str, ...]:
+        """The columns of the body, in the order of the batch's own unless they were named."""
+        if self.body is not None:
+            return self.body
+        apart = {self.operation_column, self.entity_type_column, *self.order_by} - set(self.key)
+        return tuple(name for name in schema.names if name not in apart)
+
+    def select(self, frame: DataFrame) -> DataFrame:
+        """Turns rows into what a frame needs; nothing runs yet.
+
+        The columns are ``key`` and ``body``, both binary, and ``operation``, ``entity_type`` and ``order_0, order_1, ...``
+        as far as they were asked for.
+        """
+        schema = frame.schema
+        body = body_column(schema, self.body_columns(schema))
+        extra: list[Column] = []
+        if self.operation_column is not None:
+            operation = F.lower(_column(self.operation_column).cast("string"))
+            bodiless = [name for name, meaning in OPERATIONS.items() if meaning is Operation.REMOVE]
+            body = F.when(operation.isin(bodiless), F.lit(None).cast("binary")).otherwise(body)
+            extra.append(operation.alias("operation"))
+        elif self.operation is Operation.REMOVE:
+            body = F.lit(None).cast("binary")
+        if self.entity_type_column is not None:
+            extra.append(_column(self.entity_type_column).cast("string").alias("entity_type"))
+        extra.extend(_column(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
+        return frame.select(key_column(schema, self.key).alias("key"), body.alias("body"), *extra)
+
+
+def key_column(schema: StructType, names: Sequence[str]) -> Column:
+    """The key as binary: the text of each column, several joined by ``/``; null if any of them is null.
+
+    Where there are several, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows cannot
+    meet in one key.
+    """
+    texts = [_text(_column(name), _type_of(schema, name), name) for name in names]
+    if len(texts) == 1:
+        return texts[0].cast("binary")
+    parts: list[Column] = []
+    for name, text in zip(names, texts, strict=True):
+        free = _kind(_type_of(schema, name)) not in _TEXTS | {"binary"}
+        parts.append(
+            text if free else F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("/"), F.lit("%2F"))
+        )
+        parts.append(F.lit(KEY_SEPARATOR))
+    return F.concat(*parts[:-1]).cast("binary")
+
+
+def body_column(schema: StructType, names: Sequence[str]) -> Column:
+    """The body as binary: JSON of the named columns, without loss."""
+    if not names:
+        raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
+    fields = [_told(_column(name), _type_of(schema, name)).alias(name) for name in names]
+    return F.to_json(F.struct(*fields), JSON_OPTIONS).cast("binary")
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _kind(dtype: DataType) -> str:
+    return dtype.typeName().partition("(")[0]
+
+
+def _type_of(schema: StructType, name: str) -> DataType:
+    if name not in schema.names:
+        raise SchemaRefused(name, f"is not in the batch, which has {', '.join(schema.names)}")
+    return schema[name].dataType
+
+
+def _refuse_twins(dtype: DataType, path: str) -> None:
+    """Two fields of one name would be two members of one name in a JSON object, of which readers keep one."""
+    match dtype:
+        case StructType():
+            seen: set[str] = set()
+            for field in dtype.fields:
+                here = f"{path}.{field.name}" if path else field.name
+                if field.name in seen:
+                    raise SchemaRefused(here, "is there twice; give each field a name of its own")
+                seen.add(field.name)
+                _refuse_twins(field.dataType, here)
+        case ArrayType():
+            _refuse_twins(dtype.elementType, path)
+        case MapType():
+            _refuse_twins(dtype.valueType, path)
+        case _:
+            pass
+
+
+def _refuse_lossy(dtype: DataType, path: str) -> None:
+    match dtype:
+        case StructType():
+            for field in dtype.fields:
+                _refuse_lossy(field.dataType, f"{path}.{field.name}")
+        case ArrayType():
+            _refuse_lossy(dtype.elementType, path)
+        case MapType():
+            if _kind(dtype.keyType) not in _CAST | _FROM_JSON | {"decimal"}:
+                raise SchemaRefused(path, f"is a map with keys of type {dtype.keyType.simpleString()}, which JSON cannot tell apart; use map_entries() to make it an array of entries")  # fmt: skip
+            _refuse_lossy(dtype.valueType, path)
+        case _:
+            pass
+
+
+def _text(column: Column, dtype: DataType, name: str) -> Column:
+    """The value as text: exactly what it is in the body, without quotes."""
+    kind = _kind(dtype)
+    if kind in _CAST:
+        return column.cast("string")
+    if kind == "decimal":
+        return column.try_cast("string")
+    if kind in _FROM_JSON:
+        return F.get_json_object(F.to_json(F.struct(column.alias("v")), JSON_OPTIONS), "$.v")
+    raise SchemaRefused(name, f"is of type {dtype.simpleString()}, which has no single text; a key is made of text, numbers, dates and times")  # fmt: skip
+
+
+def _altered(dtype: DataType) -> bool:
+    """Whether JSON of such values needs something rewritten first."""
+    match dtype:
+        case DecimalType():
+            return True
+        case StructType():
+            return any(_altered(field.dataType) for field in dtype.fields)
+        case ArrayType():
+            return _altered(dtype.elementType)
+        case MapType():
+            return _kind(dtype.keyType) in _FROM_JSON | {"decimal", "date"} or _altered(dtype.valueType)
+        case _:
+            return False
+
+
+def _told(column: Column, dtype: DataType) -> Column:
+    """The value as JSON may tell it; itself if nothing in it needs to be rewritten."""
+    if not _altered(dtype):
+        return column
+    match dtype:
+        case DecimalType():
+            # The cast follows spark.sql.ansi.enabled, try_cast does not: it always writes plain notation.
+            return column.try_cast("string")
+        case StructType():
+            fields = [
+                _told(column.getField(field.name), field.dataType).alias(field.name) for field in dtype.fields
+            ]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case ArrayType():
+            return F.transform(column, _each(dtype.elementType))
+        case MapType():
+            keys, values = dtype.keyType, dtype.valueType
+            if _altered(values):
+                column = F.transform_values(column, lambda _, value: _told(value, values))
+            if _kind(keys) in _FROM_JSON | {"decimal", "date"}:
+                column = F.transform_keys(column, lambda key, _: _text(key, keys, "key"))
+            return column
+        case _:
+            return column
+
+
+def _each(dtype: DataType) -> Callable[[Column], Column]:
+    return lambda value: _told(value, dtype)

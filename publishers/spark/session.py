@@ -1,0 +1,89 @@
+"""Builds a SparkSession with the settings that a change sink, its tests and the demo want."""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from publishers.spark.java import ensure_java
+
+__all__ = ["SparkSettingWarning", "spark_session"]
+
+_STACK: Final = "-Xss4m"
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+
+# What is set, and what happens without it. Names of Spark's own options.
+_SETTINGS: Final[dict[str, tuple[str, str]]] = {
+    "spark.ui.enabled": ("false", "a web server is started that nobody asked for"),
+    "spark.ui.showConsoleProgress": ("false", "progress bars are drawn over what the program prints"),
+    "spark.sql.session.timeZone": ("UTC", "timestamps made from text depend on the machine's time zone"),
+    "spark.sql.shuffle.partitions": ("2", "every shuffle of a small batch runs 200 tasks"),
+    "spark.driver.host": ("127.0.0.1", "executors are reached by the machine's name, which may not resolve"),
+    "spark.driver.bindAddress": ("127.0.0.1", "the driver listens on every address of the machine"),
+}
+
+
+class SparkSettingWarning(UserWarning):
+    """A SparkSession that was there already lacks a setting that cannot, or should not, be changed under it."""
+
+
+def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
+    """Returns the SparkSession of this process: the one that runs, or a new local one.
+
+    A new one runs in this process and its JVM with ``cores`` threads, in UTC, without web interface and console noise,
+    with Python workers of this very interpreter, and with a thread stack large enough to stop a query whose sink is
+    inside a Spark action (with the default stack Spark prints a StackOverflowError of a thousand lines). One that runs
+    is returned as it is, with a :class:`SparkSettingWarning` for each setting that differs.
+
+    Args:
+        name: The application's name.
+        cores: Threads that run tasks, at least 1.
+        **conf: Further Spark options, or other values for the ones above: ``**{"spark.driver.memory": "2g"}``.
+
+    Raises:
+        JavaMissing: If no Java 17 or newer is found.
+        ValueError: If ``cores`` is below 1.
+    """
+    if cores < 1:
+        raise ValueError(f"cores is {cores!r}, but must be at least 1")
+    wanted = {key: value for key, (value, _) in _SETTINGS.items()} | conf
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the builder would change a session that it finds
+        existing = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+        _warn(existing, wanted)
+        return existing
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    options = f"{_STACK} -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    given = wanted.pop("spark.driver.extraJavaOptions", "")
+    settings = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(wanted.items()))
+    settings.set("spark.driver.extraJavaOptions", f"{options} {given}".rstrip())
+    session: SparkSession = SparkSession.builder.config(conf=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _warn(session: SparkSession, wanted: dict[str, str]) -> None:
+    """Says which settings the running session lacks, one warning each, at the caller of :func:`spark_session`."""
+    running = session.sparkContext.getConf()
+    for key, value in wanted.items():
+        found = session.conf.get(key, None) if key.startswith("spark.sql.") else running.get(key)
+        if found != value:
+            why = _SETTINGS[key][1] if key in _SETTINGS else "it was asked for"
+            _tell(f"the running SparkSession has {key}={found}, not {value}: {why}")
+    if "-Xss" not in (running.get("spark.driver.extraJavaOptions") or ""):
+        _tell(
+            f"the running SparkSession has no {_STACK} in spark.driver.extraJavaOptions: stopping a query prints a StackOverflowError"
+        )
+    if session.sparkContext.pythonExec != sys.executable:
+        _tell(
+            f"the running SparkSession starts Python workers with {session.sparkContext.pythonExec}, not {sys.executable}: they may miss modules"
+        )
+
+
+def _tell(text: str) -> None:
+    warnings.warn(text, SparkSettingWarning, stacklevel=4)

@@ -1,0 +1,334 @@
+"""The sink of a streaming query: each micro-batch becomes one version of a change log, exactly once."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID, uuid5
+
+from pyspark.sql import DataFrame
+
+from publishers.admission import AdmissionStopped
+from publishers.change import Operation
+from publishers.errors import InvalidOption
+from publishers.spark.arrow import ContentDigest, columns_of, pieces
+from publishers.spark.errors import SinkFailed
+from publishers.spark.gather import windows
+from publishers.spark.queries import Claims, QueryBatch, gate_of
+from publishers.spark.schema import Encoding
+from publishers.wal.columns import Columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+    from publishers.changelog import ChangeLog
+
+__all__ = ["ChangeSink", "SinkStatistics"]
+
+MIB: Final = 1024 * 1024
+
+_claims: Final = Claims()
+_numbers: Final = count(1)
+
+
+class _Stoppable(Protocol):
+    """What is needed of a ``StreamingQuery``."""
+
+    @property
+    def id(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatistics:
+    """What a sink has done, and how long its last batch took; to be shown beside Spark's ``addBatch``.
+
+    Attributes:
+        batches: Batches committed.
+        repeated: Batches that the log had already.
+        rows: Rows committed.
+        batch_id: The last batch committed, or None.
+        batch_rows: Its rows.
+        version: The version it became.
+        gate_seconds: How long it waited for gating subscribers.
+        encode_seconds: How long Spark computed it and Arrow brought it here.
+        commit_seconds: How long the log took to write, sync and publish it.
+    """
+
+    batches: int = 0
+    repeated: int = 0
+    rows: int = 0
+    batch_id: int | None = None
+    batch_rows: int = 0
+    version: int | None = None
+    gate_seconds: float = 0.0
+    encode_seconds: float = 0.0
+    commit_seconds: float = 0.0
+
+
+class ChangeSink:
+    """Commits the micro-batches of a streaming query to a change log: ``df.writeStream.foreachBatch(ChangeSink(...))``.
+
+    Spark runs a batch again after a failure, a kill, and often after an ordinary stop. Each batch is committed under the
+    query's id, the sink's name and the batch's number, so a batch that the log has already costs no job and writes
+    nothing, whatever order its rows would come in. One batch is one version, however large: what does not fit into memory
+    is spooled by the log and appears at once. A batch without rows commits nothing. A query with a new checkpoint has a
+    new id, and its batches are new batches.
+
+    Rows become changes in the order of partitions, or of ``order_by``. Their key is the text of the ``key`` columns,
+    several joined by ``/``; their body is JSON of the other columns and the key's, made in the JVM without loss.
+
+    Whatever fails inside, fails the query with its message; Spark loses the object, which stays in :attr:`error`.
+
+    A sink may serve several queries at once. It is called on Spark's threads in the driver, and keeps them waiting, and so
+    Spark from planning further batches, while a gating subscriber lags behind.
+
+    Args:
+        log: Where to commit; open for writing in this process.
+        entity_type: The entity type of all rows, unless ``entity_type_column`` is given.
+        key: Column or columns of the key.
+        name: Tells apart the sinks of one query; the entity type if None.
+        operation: ``"upsert"`` or ``"remove"``, for all rows. Removed rows have no body.
+        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``) or
+            ``remove`` (also ``delete``).
+        entity_type_column: Column that tells the entity type of each row.
+        order_by: Column or columns that order the rows of a batch, nulls first.
+        body: Columns of the body; None for all but operation, entity type and order columns.
+        producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
+            committed under it count as committed. Needed outside of streaming queries.
+        stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
+        collect_bytes: About how much of a large batch is brought to the driver in one Spark job. One partition is the
+            least, and ``spark.driver.maxResultSize`` the most that Spark permits.
+        piece_bytes: Size of the frames that a batch is cut into; the log's ``frame_bytes`` bounds it too.
+
+    Raises:
+        InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
+    """
+
+    def __init__(
+        self,
+        log: "ChangeLog",
+        *,
+        entity_type: str | None = None,
+        key: str | Sequence[str],
+        name: str | None = None,
+        operation: str = "upsert",
+        operation_column: str | None = None,
+        entity_type_column: str | None = None,
+        order_by: str | Sequence[str] | None = None,
+        body: Sequence[str] | None = None,
+        producer: str | None = None,
+        stall_timeout: float = 60.0,
+        collect_bytes: int = 256 * MIB,
+        piece_bytes: int = MIB,
+    ) -> None:
+        if (entity_type is None) == (entity_type_column is None):
+            raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
+        if entity_type is not None and not 1 <= len(entity_type) <= 1024:
+            raise InvalidOption("entity_type", entity_type, "a text of 1 to 1024 characters")
+        if name is None and entity_type is None and producer is None:
+            raise InvalidOption("name", name, "given if the entity type comes from a column")
+        if operation not in ("upsert", "remove"):
+            raise InvalidOption("operation", operation, "'upsert' or 'remove'")
+        for option, value, least in (
+            ("stall_timeout", stall_timeout, 0),
+            ("collect_bytes", collect_bytes, 1),
+            ("piece_bytes", piece_bytes, 4096),
+        ):
+            if not value >= least:
+                raise InvalidOption(option, value, f"at least {least}")
+        self._log = log
+        self._entity_type = entity_type
+        self._encoding = Encoding(
+            key=_names("key", key),
+            body=None if body is None else _names("body", body),
+            operation=Operation.UPSERT if operation == "upsert" else Operation.REMOVE,
+            operation_column=operation_column,
+            entity_type_column=entity_type_column,
+            order_by=() if order_by is None else _names("order_by", order_by),
+        )
+        self.name = name or entity_type or producer or ""
+        self._producer = producer
+        self._stall_timeout = stall_timeout
+        self._collect_bytes = collect_bytes
+        self._piece_bytes = piece_bytes
+        self._number = next(_numbers)
+        self._gates: dict[str, threading.Event] = {}
+        self._checked: StructType | None = None
+        self._lock = threading.Lock()
+        self._statistics = SinkStatistics()
+        self._error: BaseException | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Commits one batch; what ``foreachBatch`` calls.
+
+        Raises:
+            ConnectRefused: If the query runs in Spark Connect.
+            SchemaRefused: If the columns cannot become changes.
+            RowRefused: If a row cannot.
+            SinkNameTaken: If another sink of this name takes part in the batch.
+            BatchTooLarge: If one partition is above what Spark hands to the driver.
+            SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
+            LogError: If the log refuses the commit.
+            SinkFailed: If something that is no ``Exception`` ended the batch; Spark would wait for ever for an answer.
+        """
+        self._error = None
+        try:
+            self._run(frame, batch_id)
+        except Exception as error:
+            self._error = error
+            raise
+        except BaseException as error:
+            self._error = error
+            raise SinkFailed(batch_id, error) from error
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the last batch, as it was raised; None if it went well."""
+        return self._error
+
+    def statistics(self) -> SinkStatistics:
+        """What this sink has done so far."""
+        return self._statistics
+
+    def stop(self, query: "StreamingQuery | _Stoppable") -> None:
+        """Stops a query, first opening the gates at which its sinks may be waiting.
+
+        A plain ``query.stop()`` waits until the running batch is over, and so for the subscriber that holds it back. The
+        batch that waited is committed all the same; should Spark run it again, the log knows it.
+        """
+        gate = self._gate(str(query.id))
+        gate.set()
+        try:
+            query.stop()
+        finally:
+            gate.clear()
+
+    def _run(self, frame: DataFrame, batch_id: int) -> None:
+        batch = QueryBatch.of(frame, batch_id)
+        producer = self._producer_of(batch)
+        _claims.take(self._log, producer, self.name, batch, self._number)
+        kept = False
+        try:
+            known = self._log.produced(producer)
+            if known is not None and known.sequence >= batch.batch_id:
+                with self._lock:
+                    self._statistics = replace(self._statistics, repeated=self._statistics.repeated + 1)
+            else:
+                self._check(frame)
+                self._commit(frame, batch, producer)
+            # Without a run there is no telling a second sink from a caller that tries again.
+            kept = batch.run_id is not None
+        finally:
+            if not kept:
+                _claims.give_back(self._log, producer, self._number)
+
+    def _producer_of(self, batch: QueryBatch) -> str:
+        if self._producer is not None:
+            return self._producer
+        if batch.query_id is None:
+            raise InvalidOption(
+                "producer", None, "given outside of a streaming query, which has an id to commit under"
+            )
+        return str(uuid5(UUID(batch.query_id), self.name))
+
+    def _check(self, frame: DataFrame) -> None:
+        schema = frame.schema
+        if schema != self._checked:
+            self._encoding.check(schema)
+            self._checked = schema
+
+    def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str) -> None:
+        started = perf_counter()
+        # An opened gate lets the batch through: the query is being stopped and waits for it.
+        with suppress(AdmissionStopped):
+            self._log.admit(stopped=self._gate(batch.query_id or producer), stall_timeout=self._stall_timeout)
+        admitted = perf_counter()
+        gathered = _Gathered(self._columns(frame))
+        if gathered.empty:
+            return
+        commit = self._log.commit_columns(
+            gathered, meta={"spark": self._annotations(batch, gathered)}, producer=(producer, batch.batch_id)
+        )
+        ended = perf_counter()
+        with self._lock:
+            before = self._statistics
+            self._statistics = SinkStatistics(
+                batches=before.batches + (not commit.duplicate),
+                repeated=before.repeated + commit.duplicate,
+                rows=before.rows + (0 if commit.duplicate else gathered.digest.rows),
+                batch_id=batch.batch_id,
+                batch_rows=gathered.digest.rows,
+                version=commit.version,
+                gate_seconds=admitted - started,
+                encode_seconds=gathered.seconds,
+                commit_seconds=ended - admitted - gathered.seconds,
+            )
+
+    def _columns(self, frame: DataFrame) -> Iterator[list[Columns]]:
+        """The batch as columns of frames, a window of partitions at a time."""
+        selected = self._encoding.select(frame)
+        for window in windows(selected, len(self._encoding.order_by), self._collect_bytes):
+            yield [
+                columns_of(piece, self._encoding, self._entity_type)
+                for piece in pieces(window, self._piece_bytes)
+            ]
+
+    def _annotations(self, batch: QueryBatch, gathered: "_Gathered") -> dict[str, Any]:
+        told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
+        if batch.query_id is not None:
+            told["query_id"] = batch.query_id
+        if batch.query_name is not None:
+            told["query"] = batch.query_name
+        if gathered.whole:
+            told |= {"rows": gathered.digest.rows, "digest": str(gathered.digest)}
+        return told
+
+    def _gate(self, query_id: str) -> threading.Event:
+        with self._lock:
+            return self._gates.setdefault(query_id, gate_of(query_id))
+
+
+class _Gathered:
+    """The columns of a batch, to be passed over once.
+
+    Two windows are looked at ahead, which tells whether there is anything and whether there is only one; of a batch in
+    one window row count and digest are known before it is committed, and go into its annotations.
+    """
+
+    def __init__(self, windows_of_columns: Iterator[list[Columns]]) -> None:
+        self._windows = windows_of_columns
+        self.seconds = 0.0
+        self.digest = ContentDigest()
+        self._first = self._next()
+        self._second = self._next() if self._first is not None else None
+        self.empty = self._first is None
+        self.whole = self._second is None
+
+    def _next(self) -> list[Columns] | None:
+        """The next window that has rows."""
+        started = perf_counter()
+        found = next(filter(None, self._windows), None)
+        for columns in found or ():
+            self.digest.add(columns)
+        self.seconds += perf_counter() - started
+        return found
+
+    def __iter__(self) -> Iterator[Columns]:
+        for window in chain((self._first, self._second), iter(self._next, None)):
+            yield from window or ()
+        self._first = self._second = None
+
+
+def _names(parameter: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOption(parameter, given, "a column name, or several")
+    if len(set(names)) < len(names):
+        raise InvalidOption(parameter, given, "different column names")
+    return names
