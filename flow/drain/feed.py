@@ -28,8 +28,9 @@ COMPLETED: Final = Completed()
 
 
 class Feed(Protocol[T_co]):
-    """What a drain pulls from. All three are called by the holder of the drain's flag, never two at once; none
-    blocks.
+    """What a drain pulls from.
+
+    All three are called by the holder of the drain's flag, never two at once; none blocks.
     """
 
     def pull(self, limit: int, /) -> Sequence[T_co]:

@@ -198,8 +198,8 @@ class Strand:
     def _ask_rescue(self, run: Callable[[], None], executor: Executor) -> None:
         try:
             (self._rescue or RETRY).resubmit(run, executor)
-        except Exception as error:  # noqa: BLE001 - no thread left to wait on: the subscriber ends, the caller does
-            not self._die(error)
+        except Exception as error:  # noqa: BLE001 - no thread to wait on: the subscriber ends, the caller does not
+            self._die(error)
 
     def _die(self, error: Exception) -> None:
         """End a subscription whose executor is closed, on this thread."""
