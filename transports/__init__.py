@@ -1,1 +1,34 @@
-"""How changes leave the program, and arrive in another."""
+"""How changes leave the program, and arrive in another.
+
+``serve`` puts an open log on a port; ``connect`` makes a remote log, whose feeds are publishers. The protocol between
+them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock[server]'``.
+"""
+
+from transports.application import Application
+from transports.codec.replies import RemoteChange
+from transports.errors import (
+    CloseCode,
+    ConnectionLost,
+    ExtraMissing,
+    RemoteError,
+    ServerFailed,
+)
+from transports.limits import Limits
+from transports.server import Server, serve
+from transports.websocket.client import Backoff, RemoteLog, connect
+
+__all__ = [
+    "Application",
+    "Backoff",
+    "CloseCode",
+    "ConnectionLost",
+    "ExtraMissing",
+    "Limits",
+    "RemoteChange",
+    "RemoteError",
+    "RemoteLog",
+    "Server",
+    "ServerFailed",
+    "connect",
+    "serve",
+]

@@ -1,0 +1,220 @@
+"""The ASGI application: ``/ws`` speaks ``penstock.v1+json``, ``/health`` says how the server is."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from transports.errors import CloseCode
+from transports.limits import Limits
+from transports.websocket.connection import Authenticator, Connection
+from transports.websocket.fallback import AsgiLink
+from transports.websocket.link import LINK, Offer
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["SUBPROTOCOL", "Application"]
+
+SUBPROTOCOL: Final = "penstock.v1+json"
+"""The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_SERVER: Final = "penstock/1.0"
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Application:
+    """Serves change logs to remote subscribers.
+
+    Run it with ``transports.serve``, or mount it under any ASGI server. Only under our own protocol class (``ws=``) are
+    stalled clients cut off and the unsent bytes bounded; elsewhere that is the host's, which is said once in the log.
+
+    Args:
+        logs: One log, or several by name.
+        limits: Bounds of each connection.
+        origins: Values of the ``Origin`` header that may connect, beside pages served from this machine. Clients that
+            are no browsers send none, and may connect.
+        authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
+    """
+
+    def __init__(
+        self,
+        logs: "ChangeLog | Mapping[str, ChangeLog]",
+        *,
+        limits: Limits | None = None,
+        origins: Collection[str] = (),
+        authenticate: Authenticator | None = None,
+    ) -> None:
+        self._logs: Mapping[str, ChangeLog] = logs if isinstance(logs, Mapping) else {logs.name: logs}
+        self._limits = limits or Limits()
+        self._origins = frozenset(origin.rstrip("/") for origin in origins)
+        self._authenticate = authenticate
+        self._connections: set[Connection] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._foreign = False
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
+
+    def goaway(self, deadline: float, reason: str = "restart") -> None:
+        """Announces the end to every connection; on the event loop."""
+        for connection in list(self._connections):
+            connection.goaway(deadline, reason)
+
+    def stop(self) -> None:
+        """Ends every subscription with ``GOING_AWAY`` and closes with 1012; on the event loop."""
+        for connection in list(self._connections):
+            connection.stop()
+
+    async def idle(self) -> None:
+        """Waits until there is no connection."""
+        await self._idle.wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI callable."""
+        match scope["type"]:
+            case "websocket":
+                await self._websocket(scope, receive, send)
+            case "http":
+                await self._http(scope, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case _:
+                raise ValueError(
+                    f"scope type {scope['type']!r} is not served; only websocket, http and lifespan are"
+                )
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        offer: Offer | None = (scope.get("extensions") or {}).get(LINK)
+        if offer is None:
+            self._say_foreign()
+            offer = AsgiLink(receive, send, self._limits)
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        offered = scope.get("subprotocols") or []
+        if scope["path"] != "/ws":
+            offer.refuse(HTTPStatus.NOT_FOUND, f"{scope['path']} is not served; the WebSocket is at /ws")
+        elif origin and not self._welcome(origin):
+            offer.refuse(
+                HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
+            )
+        elif offered and SUBPROTOCOL not in offered:
+            self._turn_away(offer, CloseCode.SUBPROTOCOL, f"offer the sub-protocol {SUBPROTOCOL}, or none")
+        elif len(self._connections) >= self._limits.connections:
+            self._turn_away(
+                offer, CloseCode.OVERLOAD, "the server has all the connections that it takes; try later"
+            )
+        else:
+            self._connect(offer, headers, subprotocol=SUBPROTOCOL if offered else None)
+        await offer.closed()
+
+    def _connect(self, offer: Offer, headers: Mapping[bytes, bytes], *, subprotocol: str | None) -> None:
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        connection = Connection(
+            self._logs,
+            offer,
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            server=_SERVER,
+            authenticate=self._authenticate,
+            token=token.strip() if scheme.lower() == "bearer" else None,
+            on_lost=self._lost,
+        )
+        self._connections.add(connection)
+        self._idle.clear()
+        offer.attach(connection, subprotocol)
+
+    def _lost(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._idle.set()
+
+    @staticmethod
+    def _turn_away(offer: Offer, code: CloseCode, why: str) -> None:
+        """Accepts and closes at once: before the upgrade there is no close code."""
+        offer.attach(_NOBODY, None)
+        offer.close(code, why)
+
+    def _welcome(self, origin: str) -> bool:
+        if origin.rstrip("/") in self._origins or "*" in self._origins:
+            return True
+        try:
+            return urlsplit(origin).hostname in _LOOPBACK
+        except ValueError:
+            return False
+
+    def _say_foreign(self) -> None:
+        if not self._foreign:
+            self._foreign = True
+            _LOG.warning(
+                "running without the protocol class transports.websocket.protocol.LinkProtocol (ws=): how many bytes "
+                "may be unsent, and when a stalled client is cut off, is up to this server"
+            )
+
+    async def _http(self, scope: Scope, send: Send) -> None:
+        if scope["path"] != "/health":
+            await _answer(
+                send, HTTPStatus.NOT_FOUND, {"error": f"{scope['path']} is not served; try /health or /ws"}
+            )
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {scope['method']}"})
+        else:
+            await _answer(send, HTTPStatus.OK, self._health(), body=scope["method"] == "GET")
+
+    def _health(self) -> dict[str, Any]:
+        logs = {
+            name: {"epoch": log.epoch, "oldest": str(log.token(log.oldest)), "head": str(log.token(log.head))}
+            for name, log in self._logs.items()
+        }
+        return {"status": "ok", "server": _SERVER, "connections": self.connections, "logs": logs}
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            match (await receive())["type"]:
+                case "lifespan.startup":
+                    await send({"type": "lifespan.startup.complete"})
+                case _:
+                    self.stop()
+                    await send({"type": "lifespan.shutdown.complete"})
+                    return
+
+
+class _Nobody:
+    """Receives nothing, for connections that are closed at once."""
+
+    def received(self, text: bytes | str) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def lost(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
+async def _answer(send: Send, status: HTTPStatus, content: Mapping[str, Any], *, body: bool = True) -> None:
+    data = msgspec.json.encode(content) + b"\n"
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(data)),
+        (b"cache-control", b"no-store"),
+    ]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", b"GET, HEAD"))
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": data if body else b""})

@@ -1,0 +1,203 @@
+"""Messages from a server, as its client reads them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from publishers.change import Area, Change, Operation
+from transports.errors import CloseCode, Violation
+
+__all__ = [
+    "Ack",
+    "Checkpoint",
+    "Done",
+    "Event",
+    "Failure",
+    "Goaway",
+    "Next",
+    "Ping",
+    "Pong",
+    "RemoteChange",
+    "Reply",
+    "Subscribed",
+    "read",
+]
+
+
+class RemoteChange(Change, frozen=True, gc=False, eq=False):
+    """A change that came from a server; equal to the change it is made of.
+
+    Attributes:
+        cursor: The place after it: store it, and subscribe with ``since=cursor`` to go on behind this change.
+    """
+
+    cursor: str = ""
+
+    def _identity(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
+
+
+class Event(msgspec.Struct):
+    """One event; what does not apply is left out."""
+
+    cursor: str
+    version: int
+    index: int
+    count: int
+    timestamp: datetime
+    area: str
+    operation: str
+    entity_type: str | None = None
+    key: str | None = None
+    body: msgspec.Raw | None = None
+    before: msgspec.Raw | None = None
+    changed: tuple[str, ...] | None = None
+    schema_version: int | None = None
+    entry_version: int | None = None
+    origin: str | None = None
+    meta: msgspec.Raw | None = None
+
+    def change(self) -> RemoteChange:
+        """The change, with bytes of its own."""
+        return RemoteChange(
+            self.version,
+            self.index,
+            self.count,
+            self.timestamp,
+            Area[self.area],
+            Operation[self.operation],
+            self.entity_type,
+            self.key,
+            _bytes(self.body),
+            _bytes(self.before),
+            self.changed,
+            self.schema_version,
+            self.entry_version,
+            self.origin,
+            _bytes(self.meta),
+            self.cursor,
+        )
+
+
+class Ack(msgspec.Struct, tag_field="type", tag="connection_ack"):
+    """The client may subscribe."""
+
+    payload: dict[str, Any] | None = None
+
+
+class Subscribed(msgspec.Struct, tag_field="type", tag="subscribed"):
+    """Nothing at or after ``cursor`` can be missed."""
+
+    id: str
+    log: str
+    epoch: int
+    cursor: str
+    oldest: str
+    head: str
+
+
+class Next(msgspec.Struct, tag_field="type", tag="next"):
+    """Some events."""
+
+    id: str
+    events: list[Event]
+    cursor: str
+    boundary: bool
+
+    def changes(self) -> Sequence[RemoteChange]:
+        """The events as changes."""
+        return [event.change() for event in self.events]
+
+
+class Item(msgspec.Struct):
+    """How far one subscription is."""
+
+    id: str
+    cursor: str
+    head: str
+    state: str
+
+
+class Checkpoint(msgspec.Struct, tag_field="type", tag="checkpoint"):
+    """How far some subscriptions are."""
+
+    items: list[Item]
+    n: int
+    nextMs: int = 0  # noqa: N815 - as it travels
+
+
+class Failure(msgspec.Struct, tag_field="type", tag="error"):
+    """A subscription ended with an error."""
+
+    id: str
+    payload: dict[str, Any]
+
+
+class Done(msgspec.Struct, tag_field="type", tag="complete"):
+    """A subscription came to its end."""
+
+    id: str
+    cursor: str | None = None
+
+
+class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
+    """The server will stop."""
+
+    deadlineMs: int = 0  # noqa: N815 - as it travels
+    reason: str = ""
+
+
+class Ping(msgspec.Struct, tag_field="type", tag="ping"):
+    """To be answered with the same payload."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class Pong(msgspec.Struct, tag_field="type", tag="pong"):
+    """An answer to a ping."""
+
+
+Reply = Ack | Subscribed | Next | Checkpoint | Failure | Done | Goaway | Ping | Pong
+
+_decoder: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
+
+
+def read(text: bytes | str) -> Reply:
+    """Reads one message of a server.
+
+    Raises:
+        Violation: 4400, if it is none.
+    """
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        try:
+            return _with_surrogates(json.loads(text))
+        except (ValueError, TypeError, KeyError, msgspec.MsgspecError, RecursionError):
+            raise Violation(CloseCode.BAD_REQUEST, f"the server sent what is no message: {error}") from None
+
+
+def _with_surrogates(message: Mapping[str, Any]) -> Reply:
+    """Reads a message that holds lone surrogates, which stand for keys that are not UTF-8 and which msgspec refuses."""
+    if message["type"] != "next":
+        raise ValueError("only events have keys")
+    events = []
+    for plain in message["events"]:
+        key = plain.pop("key", None)
+        for name in ("body", "before", "meta"):
+            if name in plain:
+                plain[name] = msgspec.Raw(json.dumps(plain[name]).encode())
+        raw = {name: plain.pop(name) for name in ("body", "before", "meta") if name in plain}
+        event = msgspec.convert(plain, Event)
+        event.key = key
+        for name, value in raw.items():
+            setattr(event, name, value)
+        events.append(event)
+    return Next(message["id"], events, message["cursor"], message["boundary"])
+
+
+def _bytes(raw: msgspec.Raw | None) -> bytes | None:
+    return None if raw is None else bytes(raw)

@@ -1,0 +1,191 @@
+"""A server inside the program: uvicorn with our protocol class, on a thread and an event loop of its own."""
+
+import asyncio
+import contextlib
+import math
+import socket
+import threading
+from collections.abc import Collection, Mapping
+from concurrent.futures import TimeoutError as WaitTimeoutError
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from transports.application import Application
+from transports.errors import ExtraMissing, ServerFailed
+from transports.limits import Limits
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from publishers.changelog import ChangeLog
+    from transports.websocket.connection import Authenticator
+
+__all__ = ["Server", "serve"]
+
+_BACKLOG: Final = 2048
+_START_TIMEOUT: Final = 30.0
+_JOIN_MARGIN: Final = 5.0
+
+
+class Server:
+    """Change logs served on one port, until ``stop``; made by ``serve``.
+
+    Attributes:
+        host: The address that it listens on.
+        port: The port, also if 0 was asked for.
+        application: The ASGI application.
+    """
+
+    def __init__(self, application: Application, *, host: str, port: int, limits: Limits) -> None:
+        self.application = application
+        self.host = host
+        self._limits = limits
+        uvicorn_server, protocol = _uvicorn(application, limits)
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self._uvicorn = uvicorn_server
+        self._protocol = protocol
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-server-{self.port}", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"ws://{self._authority}/ws"
+
+    @property
+    def health_url(self) -> str:
+        """Where the server says how it is."""
+        return f"http://{self._authority}/health"
+
+    @property
+    def _authority(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def start(self) -> Self:
+        """Starts to listen; returns when connections are taken.
+
+        Raises:
+            ServerFailed: If the server does not come up.
+        """
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
+            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
+        return self
+
+    def stop(self, deadline: float = 0.0) -> None:
+        """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and the port. Idempotent.
+
+        Args:
+            deadline: Seconds for which running subscriptions may go on after the clients were told (``goaway``).
+        """
+        with self._stopping:
+            loop = self._loop
+            if loop is None or not self._thread.is_alive():
+                return
+            with contextlib.suppress(RuntimeError, WaitTimeoutError):
+                asyncio.run_coroutine_threadsafe(self._drain(deadline), loop).result(deadline + _JOIN_MARGIN)
+            self._uvicorn.should_exit = True
+            self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def _drain(self, deadline: float) -> None:
+        if deadline > 0:
+            self.application.goaway(deadline)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.application.idle(), deadline)
+        self.application.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
+            self._failure = error
+        finally:
+            self._socket.close()
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        startup = self._uvicorn.startup
+
+        async def announce(sockets: list[socket.socket] | None = None) -> None:
+            await startup(sockets)
+            self._ready.set()
+
+        self._uvicorn.startup = announce  # type: ignore[method-assign]  # uvicorn has no hook that says it listens
+        await self._uvicorn.serve(sockets=[self._socket])
+
+
+def serve(
+    log: "ChangeLog | Mapping[str, ChangeLog]",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    limits: Limits | None = None,
+    origins: Collection[str] = (),
+    authenticate: "Authenticator | None" = None,
+) -> Server:
+    """Serves a log, or several by name, from inside this program.
+
+    Args:
+        log: An open log. The server never closes it.
+        host: Address to listen on; by default this machine only.
+        port: Port to listen on; 0 takes a free one, see ``Server.port``.
+        limits: Bounds of each connection.
+        origins: Web pages that may connect, beside those served from this machine; ``"*"`` for all.
+        authenticate: Judges the token of a client; None lets everybody in.
+
+    Returns:
+        The running server; stop it with ``stop``, or use it as a context manager.
+
+    Raises:
+        ExtraMissing: If uvicorn or websockets is not installed.
+        ServerFailed: If the address cannot be listened on.
+    """
+    limits = limits or Limits()
+    application = Application(log, limits=limits, origins=origins, authenticate=authenticate)
+    return Server(application, host=host, port=port, limits=limits).start()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ServerFailed(host, port, str(error)) from None
+
+
+def _uvicorn(application: Application, limits: Limits) -> "tuple[uvicorn.Server, type]":
+    try:
+        import uvicorn  # noqa: PLC0415 - an optional dependency
+
+        from transports.websocket.protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
+    except ImportError as error:
+        raise ExtraMissing("a server", error.name or "uvicorn", "server") from None
+
+    class Protocol(LinkProtocol):
+        """Our protocol class, with the limits of this server."""
+
+    Protocol.limits = limits
+    config = uvicorn.Config(
+        application,
+        ws=Protocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.close_timeout) + 1,
+    )
+    return uvicorn.Server(config), Protocol

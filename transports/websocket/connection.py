@@ -1,0 +1,281 @@
+"""Binds the protocol machine of one connection to subscriptions, a link and a clock."""
+
+import asyncio
+import logging
+import math
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from flow.errors import Lagged
+from publishers.batch import Batch
+from publishers.errors import HistoryPruned, PenstockError
+from publishers.position import Position
+from publishers.subscription import State
+from transports.codec.events import EventEncoder
+from transports.codec.messages import Wish
+from transports.errors import CloseCode, LogNotFound, Problem, describe
+from transports.limits import Limits
+from transports.session import (
+    Authenticate,
+    Cancel,
+    Close,
+    Demand,
+    Effect,
+    Entry,
+    Open,
+    Phase,
+    Send,
+    ServerSession,
+    Stage,
+)
+from transports.websocket.link import Link
+from transports.websocket.outlet import Outlet
+from transports.websocket.strand import Strand
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Authenticator", "Connection"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_WITH_CURSOR: Final = frozenset({"LAGGED", "LOG_CLOSED", "SLOW_CONSUMER", "GOING_AWAY"})
+
+Authenticator = Callable[[str | None], bool]
+"""Judges the token of a connection, which may be missing."""
+
+
+class Connection:
+    """One connection of the protocol, on the event loop of its link.
+
+    Args:
+        logs: The logs that may be subscribed to, by name.
+        link: The accepted WebSocket.
+        limits: Bounds of the connection.
+        loop: The event loop, whose clock is the connection's.
+        server: Name and version, told to the client.
+        authenticate: Judges the client's token; None lets everybody in.
+        token: The token that came with the upgrade.
+        on_lost: Called once when the connection is gone.
+    """
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        link: Link,
+        *,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        server: str,
+        authenticate: Authenticator | None = None,
+        token: str | None = None,
+        on_lost: "Callable[[Connection], None]" = lambda _: None,
+    ) -> None:
+        self._logs = logs
+        self._link = link
+        self._limits = limits
+        self._loop = loop
+        self._authenticate = authenticate
+        self._token = token
+        self._on_lost = on_lost
+        self._session = ServerSession(limits, server=server, now=loop.time())
+        self._strand = Strand(loop, link, limits)
+        self._outlets: dict[Entry, Outlet] = {}
+        self._encoders: dict[str, EventEncoder] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._arm(self._session.due)
+
+    # What the link tells.
+
+    def received(self, text: bytes | str) -> None:
+        """One message from the client."""
+        try:
+            self._perform(self._session.receive(text, self._loop.time()))
+        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
+            error_id = uuid.uuid4().hex[:12]
+            _LOG.exception("connection failed, id %s", error_id)
+            self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
+        self._link.flush()
+
+    def drained(self) -> None:
+        """The link is writable again."""
+        self._strand.run()
+        self._arm(self._session.due)
+
+    def lost(self) -> None:
+        """The connection is gone: every subscription ends here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._perform(self._session.lost())
+        self._strand.close()
+        self._on_lost(self)
+
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
+        self._perform(self._session.goaway(deadline, reason))
+        self._link.flush()
+
+    def stop(self) -> None:
+        """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
+        if not self._link.paused:
+            self._checkpoint([entry for entry in self._outlets if entry.stage is Stage.ACTIVE])
+        self._perform(self._session.stop())
+
+    # What the machine wants done.
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._link.write(data)
+                case Demand(entry, n):
+                    self._outlets[entry].request(n)
+                case Cancel(entry):
+                    outlet = self._outlets.pop(entry, None)
+                    if outlet is not None:
+                        outlet.cancel()
+                case Open(entry, wish):
+                    self._open(entry, wish)
+                case Authenticate(payload):
+                    self._judge(payload.get("token"))
+                case Close(code, reason):
+                    self._link.close(code, reason)
+
+    def _judge(self, token: object) -> None:
+        given = token if isinstance(token, str) else self._token
+        if self._authenticate is None or self._authenticate(given):
+            self._perform(self._session.acknowledge())
+        else:
+            self._perform(self._session.refuse("the token is missing or wrong"))
+
+    def _open(self, entry: Entry, wish: Wish) -> None:
+        try:
+            log = self._find(wish.log)
+        except LogNotFound as error:
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+        encoder = self._encoders.setdefault(log.name, EventEncoder(log.token))
+        try:
+            feed = log.changes(
+                wish.criteria,
+                since=_since(log, wish),
+                until=wish.until,
+                content=wish.view.content,
+                images=wish.view.images,
+            )
+            lane = self._strand.lane(wish.batch_bytes, wish.linger)
+            outlet = self._outlets[entry] = Outlet(self, entry, wish, log=log, encoder=encoder, lane=lane)
+            feed.subscribe(
+                outlet, executor=lane, batch_events=wish.batch_events, batch_bytes=wish.batch_bytes
+            )
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, describe(error, encoder.cursor)))
+
+    def _find(self, name: str | None) -> "ChangeLog":
+        if name is None and len(self._logs) == 1:
+            return next(iter(self._logs.values()))
+        log = None if name is None else self._logs.get(name)
+        if log is None:
+            raise LogNotFound(name, list(self._logs))
+        return log
+
+    # What subscriptions tell, on the strand.
+
+    def opened(self, outlet: Outlet) -> None:
+        """Answers ``subscribed``."""
+        subscription, log, cursor = outlet.subscription, outlet.log, outlet.encoder.cursor
+        if subscription is None:
+            return
+        effects = self._session.subscribed(
+            outlet.entry,
+            resync=subscription.state is State.RESYNC,
+            now=self._loop.time(),
+            log=log.name,
+            epoch=log.epoch,
+            cursor=cursor(subscription.position),
+            oldest=cursor(log.oldest),
+            head=cursor(log.head),
+        )
+        self._perform(effects)
+        self._arm(outlet.entry.due(self._limits))
+
+    def deliver(self, outlet: Outlet, batch: Batch) -> None:
+        """Writes a ``next``."""
+        try:
+            frame = self._session.next(outlet.entry, batch, outlet.encoder, self._loop.time())
+        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
+            self._fail(outlet, error)
+            return
+        if frame is not None:
+            self._link.write(frame)
+            if outlet.entry.unsettled:
+                self._arm(outlet.entry.due(self._limits))
+
+    def moved(self, outlet: Outlet, *, resync: bool) -> None:
+        """Notes a change of state for the next checkpoint, or ends a subscription that must not lag."""
+        entry = outlet.entry
+        if resync and outlet.wish.fail_on_lag and not entry.resync and outlet.subscription is not None:
+            missed = outlet.subscription.lag
+            self._fail(outlet, Lagged(0 if missed is None else missed))
+            return
+        self._session.state(entry, resync=resync)
+        self._arm(entry.due(self._limits))
+
+    def ended(self, outlet: Outlet, error: Exception | None) -> None:
+        """Writes the terminal message."""
+        if error is None:
+            self._perform(self._session.completed(outlet.entry, outlet.cursor()))
+        else:
+            self._fail(outlet, error)
+
+    def _fail(self, outlet: Outlet, error: Exception) -> None:
+        if outlet.entry.stage is Stage.ENDED:
+            return
+        problem = describe(error, outlet.encoder.cursor)
+        if problem.code in _WITH_CURSOR and outlet.subscription is not None:
+            problem = Problem(*problem[:3], data={"cursor": outlet.cursor(), **problem.data})
+        self._perform(self._session.failed(outlet.entry, problem))
+
+    # What the time brings.
+
+    def _arm(self, due: float) -> None:
+        """Sets the one timer, unless it goes off earlier anyhow."""
+        if due >= self._timer_at or self._session.phase is Phase.CLOSED:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = max(due, self._loop.time())
+        self._timer = self._loop.call_at(self._timer_at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        now = self._loop.time()
+        self._perform(self._session.tick(now))
+        # A paused link gets its checkpoints when it has drained.
+        if not self._link.paused:
+            self._checkpoint(self._session.overdue(now))
+            self._link.flush()
+            self._arm(self._session.due)
+
+    def _checkpoint(self, entries: Iterable[Entry]) -> None:
+        items = []
+        for entry in entries:
+            outlet = self._outlets[entry]
+            if outlet.subscription is not None:
+                at = outlet.subscription.checkpoint()
+                cursor = outlet.encoder.cursor
+                items.append((entry, cursor(at.position), cursor(at.head), at.state is State.RESYNC))
+        self._perform(self._session.checkpoint(items, self._loop.time()))
+
+
+def _since(log: "ChangeLog", wish: Wish) -> Position | None:
+    if wish.start == "earliest":
+        return log.oldest
+    since = wish.start if isinstance(wish.start, Position) else None
+    if wish.since is not None:
+        since = log.position_of(wish.since)
+    # Asked again by the feed, after registration; here it lets the error be the first answer.
+    if since is not None and since < log.oldest:
+        raise HistoryPruned(log.oldest)
+    return since

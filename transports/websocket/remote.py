@@ -1,0 +1,189 @@
+"""A remote feed: what a server tells, as a publisher at the pace of its subscriber."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flow.contracts import Subscriber
+from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.executors import Executor
+from publishers.change import Change
+from transports.codec.replies import Next, RemoteChange, Subscribed
+from transports.errors import CloseCode, Violation
+
+if TYPE_CHECKING:
+    from transports.websocket.client import RemoteLog
+
+__all__ = ["RemoteFeed", "RemoteSubscription"]
+
+
+class RemoteFeed:
+    """A publisher of the changes of a remote log (Reactive Streams 1.0.4), made by ``RemoteLog.changes``.
+
+    Cold: each subscriber is a subscription of its own at the server. What its subscriber requests is requested there, at
+    most ``window`` events at a time and again when half of them are used, so no more than that is ever under way or
+    buffered here.
+    """
+
+    def __init__(self, log: "RemoteLog", payload: dict[str, Any], *, window: int) -> None:
+        self._log = log
+        self._payload = payload
+        self._window = window
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[Change],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Subscribes at the server; from any thread.
+
+        Args:
+            subscriber: Gets ``RemoteChange`` objects; refusal comes as ``on_error(RemoteError)``.
+            executor: Where signals run; by default the event loop of the client.
+
+        Raises:
+            TypeError: If the subscriber is None (rule 1.9).
+        """
+        if subscriber is None:
+            raise TypeError("the subscriber is None (Reactive Streams rule 1.9)")
+        subscription = RemoteSubscription(self._log, dict(self._payload), self._window)
+        subscription.begin(subscriber, executor or self._log.loop)
+
+
+class RemoteSubscription:
+    """What links one subscriber to a remote log.
+
+    Attributes:
+        id: What it is called on the wire.
+        state: ``"LIVE"`` or ``"RESYNC"``, as the server last told; None before that.
+        head: Cursor of the end of the log, as the server last told.
+    """
+
+    def __init__(self, log: "RemoteLog", payload: dict[str, Any], window: int) -> None:
+        self.id = ""
+        self.state: str | None = None
+        self.head: str | None = None
+        self._log = log
+        self._payload = payload
+        self._window = window
+        self._lock = threading.Lock()
+        self._buffer: deque[RemoteChange] = deque()
+        self._outstanding = 0  # wanted from the server and not yet received,
+        self._announced = 0  # and how much of that the server was told on this connection
+        self._received: str | None = payload.get("since")
+        self._delivered: str | None = self._received
+        self._outcome: Outcome | None = None
+        self._drain: Drain[Change]
+
+    def begin(self, subscriber: Subscriber[Change], executor: Executor | asyncio.AbstractEventLoop) -> None:
+        """Gives the subscriber its subscription, and subscribes at the server."""
+        self._drain = Drain(subscriber, self, executor=executor)
+        self._log.enlist(self)
+        self._drain.start(self)
+
+    # What a subscriber may do.
+
+    def request(self, n: int, /) -> None:
+        """Asks for ``n`` more changes (rule 3.8)."""
+        self._drain.request(n)
+
+    def cancel(self) -> None:
+        """Ends the subscription here and at the server (rule 3.12)."""
+        self._drain.cancel()
+
+    @property
+    def cursor(self) -> str | None:
+        """Everything before it was delivered, or did not match: the place to resume; None before it is known."""
+        return self._delivered
+
+    @property
+    def ended(self) -> bool:
+        """Whether no signal will follow."""
+        return self._drain.ended
+
+    # What its connection does with it, on the event loop of the client.
+
+    def wish(self) -> dict[str, Any]:
+        """The payload with which to subscribe, the first time or again."""
+        with self._lock:
+            self._announced = self._outstanding
+            payload = {**self._payload, "credits": self._announced}
+            if self._received is not None:
+                payload["since"] = self._received
+                payload.pop("start", None)
+            return payload
+
+    def unannounced(self) -> int:
+        """How many events to request; counted as requested from now on."""
+        with self._lock:
+            more = self._outstanding - self._announced
+            self._announced = self._outstanding
+            return more
+
+    def subscribed(self, reply: Subscribed) -> None:
+        """The server has registered it."""
+        self.head = reply.head
+        if self._received is None:
+            self._received = self._delivered = reply.cursor
+
+    def next(self, reply: Next) -> None:
+        """Some events have come.
+
+        Raises:
+            Violation: If they are more than were requested.
+        """
+        changes = reply.changes()
+        with self._lock:
+            if len(changes) > self._announced:
+                raise Violation(
+                    CloseCode.FLOOD, f"{len(changes)} events came, but {self._announced} were requested"
+                )
+            self._outstanding -= len(changes)
+            self._announced -= len(changes)
+            self._received = reply.cursor
+            self._buffer.extend(changes)
+        self._drain.signal()
+
+    def moved(self, cursor: str, head: str, state: str) -> None:
+        """A checkpoint has come."""
+        self.head, self.state = head, state
+        with self._lock:
+            self._received = cursor
+            if not self._buffer:
+                self._delivered = cursor
+
+    def end(self, error: Exception | None) -> None:
+        """The last message has come; what is buffered is delivered first."""
+        self._outcome = COMPLETED if error is None else Failed(error)
+        self._drain.signal()
+
+    # What its drain pulls from.
+
+    def pull(self, limit: int, /) -> Sequence[Change]:
+        """Takes what is buffered, and requests more when half of the window is used."""
+        demand = self._drain.demand
+        with self._lock:
+            buffer = self._buffer
+            taken = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+            if taken:
+                self._delivered = taken[-1].cursor if buffer else self._received
+            want = min(demand - len(taken), self._window)
+            here = len(buffer) + self._outstanding
+            more = want - here if here * 2 <= want and self._outcome is None else 0
+            self._outstanding += max(more, 0)
+        if more > 0:
+            self._log.demand(self)
+        return taken
+
+    def outcome(self) -> Outcome | None:
+        """Whether it has ended and everything was delivered."""
+        return None if self._buffer else self._outcome
+
+    def release(self) -> None:
+        """Leaves the connection."""
+        self._log.forget(self)
+        self._buffer.clear()
