@@ -1,0 +1,229 @@
+"""The segments of an open log: which there are, where they end, and their shared open files."""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from publishers.errors import WalCorrupted
+from publishers.wal.filesystem import File, FileSystem
+from publishers.wal.segment import (
+    DATA_START,
+    SegmentHeader,
+    SparseIndex,
+    Trailer,
+    index_name,
+    segment_name,
+    segment_number,
+)
+
+__all__ = ["Catalog", "Limit", "Location", "SegmentEntry"]
+
+_OPEN_FILES: Final = 8
+_INDEXES: Final = 32
+
+
+class Location(NamedTuple):
+    """Where a frame begins."""
+
+    segment: int
+    offset: int
+
+
+class Limit(NamedTuple):
+    """Up to where a reader may read: no version above ``version``, no byte from ``(segment, offset)`` on."""
+
+    version: int
+    segment: int
+    offset: int
+
+
+class SegmentEntry(NamedTuple):
+    """A segment of the log."""
+
+    number: int
+    first_version: int
+    created_at: int
+
+
+class _Handle:
+    __slots__ = ("dropped", "file", "users")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.users = 0
+        self.dropped = False
+
+
+class Catalog:
+    """What a reader needs to know of the segments. Thread-safe.
+
+    At most 8 files stay open beyond those that are being read from at this moment.
+
+    Attributes:
+        entries: The segments from the oldest on; replaced as a whole, never changed.
+        log_id: Of the log.
+    """
+
+    def __init__(self, filesystem: FileSystem, directory: Path, log_id: UUID) -> None:
+        self.log_id = log_id
+        self.entries: tuple[SegmentEntry, ...] = ()
+        self._filesystem = filesystem
+        self._directory = directory
+        self._lock = Lock()
+        self._handles: OrderedDict[int, _Handle] = OrderedDict()
+        self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
+        self._ends: dict[int, int] = {}
+
+    def add(self, entry: SegmentEntry, index: SparseIndex | None = None) -> None:
+        """Takes a new segment at the end; the one before it, if any, has got its last byte."""
+        with self._lock:
+            self.entries = (*self.entries, entry)
+            if index is not None:
+                self._keep_index(entry.number, index)
+
+    def ended(self, number: int, end: int) -> None:
+        """Notes the size of a closed segment."""
+        with self._lock:
+            self._ends[number] = end
+
+    def drop(self, below: int) -> None:
+        """Forgets the segments with a lower number and closes their files, each when its last reader is through."""
+        with self._lock:
+            self.entries = tuple(entry for entry in self.entries if entry.number >= below)
+            for numbers in (self._indexes, self._ends):
+                for number in [number for number in numbers if number < below]:
+                    del numbers[number]
+            for number in [number for number in self._handles if number < below]:
+                self._retire(self._handles.pop(number))
+
+    def refresh(self) -> None:
+        """Compares with the directory, for a follower that shares it with a writer.
+
+        Raises:
+            OSError: If the directory or the header of a new segment cannot be read.
+            WalCorrupted: If the header of a new segment is damaged.
+        """
+        names = self._filesystem.listing(self._directory)
+        numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        known = {entry.number: entry for entry in self.entries}
+        entries: list[SegmentEntry] = []
+        for number in numbers:
+            entry = known.get(number)
+            if entry is None:
+                try:
+                    entry = self._read_entry(number)
+                except FileNotFoundError:
+                    # Retention was faster; so it is for all before it.
+                    entries.clear()
+                    continue
+            entries.append(entry)
+        with self._lock:
+            self.entries = tuple(entries)
+        if entries:
+            self.drop(entries[0].number)
+
+    def _read_entry(self, number: int) -> SegmentEntry:
+        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+        except ValueError as error:
+            raise WalCorrupted(number, 0, str(error)) from None
+        finally:
+            file.close()
+        if header.log_id != self.log_id or header.number != number:
+            raise WalCorrupted(number, 0, f"the header is of segment {header.number} of log {header.log_id}")
+        return SegmentEntry(number, header.first_version, header.created_at)
+
+    def find(self, version: int) -> SegmentEntry:
+        """The segment that holds the version, or the last one if it is not there yet."""
+        entries = self.entries
+        return entries[max(bisect_right(entries, version, key=lambda entry: entry.first_version) - 1, 0)]
+
+    def size(self, number: int) -> int:
+        """Bytes of a closed segment.
+
+        Raises:
+            OSError: If it cannot be looked at.
+        """
+        end = self._ends.get(number)
+        if end is None:
+            handle = self._acquire(number)
+            try:
+                end = handle.file.size()
+            finally:
+                self._release(handle)
+            self.ended(number, end)
+        return end
+
+    def pread(self, number: int, size: int, offset: int) -> bytes:
+        """Reads from a segment.
+
+        Raises:
+            OSError: What the file system raises; FileNotFoundError if retention has taken the segment.
+        """
+        handle = self._acquire(number)
+        try:
+            return handle.file.pread(size, offset)
+        finally:
+            self._release(handle)
+
+    def _acquire(self, number: int) -> _Handle:
+        with self._lock:
+            handle = self._handles.get(number)
+            if handle is None:
+                handle = _Handle(self._filesystem.open(self._directory / segment_name(number), "read"))
+                self._handles[number] = handle
+            else:
+                self._handles.move_to_end(number)
+            handle.users += 1
+            if len(self._handles) > _OPEN_FILES:
+                self._retire(self._handles.popitem(last=False)[1])
+            return handle
+
+    def _release(self, handle: _Handle) -> None:
+        with self._lock:
+            handle.users -= 1
+            if handle.dropped and not handle.users:
+                handle.file.close()
+
+    def _retire(self, handle: _Handle) -> None:
+        handle.dropped = True
+        if not handle.users:
+            handle.file.close()
+
+    def index(self, number: int) -> SparseIndex:
+        """The index of a segment: the one kept in memory, else its file, else an empty one that readers fill."""
+        with self._lock:
+            index = self._indexes.get(number)
+            if index is not None:
+                self._indexes.move_to_end(number)
+                return index
+        loaded = self.load_index(number)
+        with self._lock:
+            return self._keep_index(number, loaded[0] if loaded else SparseIndex())
+
+    def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
+        index = self._indexes.setdefault(number, index)
+        while len(self._indexes) > _INDEXES:
+            self._indexes.popitem(last=False)
+        return index
+
+    def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:
+        """Reads the index file of a closed segment; None if it is missing or not whole."""
+        try:
+            file = self._filesystem.open(self._directory / index_name(number), "read")
+            try:
+                return SparseIndex.unpack(file.pread(file.size(), 0), self.log_id, number)
+            finally:
+                file.close()
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        """Closes every file, each when its last reader is through."""
+        with self._lock:
+            while self._handles:
+                self._retire(self._handles.popitem()[1])

@@ -1,0 +1,275 @@
+"""The file system as the log sees it, and the real one: the only module that opens files or calls ``os``.
+
+Everything the log does to a disk goes through a `FileSystem`, so that a simulated one can be put under the very same
+code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from pathlib import Path
+from typing import Final, Literal, Protocol
+from uuid import UUID
+
+__all__ = [
+    "NO_SPACE",
+    "Data",
+    "File",
+    "FileSystem",
+    "Mode",
+    "RealFileSystem",
+    "SyncError",
+    "means_full",
+    "sync_file",
+    "sync_names",
+    "write_all",
+]
+
+Mode = Literal["read", "write", "create"]
+Data = bytes | bytearray | memoryview
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a write that mean "not now" and leave the log good; from a sync they are failures like any other."""
+
+
+class File(Protocol):
+    """An open file. Offsets are explicit: there is no file position to share or to lose."""
+
+    def pread(self, size: int, offset: int, /) -> bytes:
+        """Reads up to ``size`` bytes at ``offset``; less only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Data, offset: int, /) -> int:
+        """Writes at ``offset`` and returns how many bytes were taken, which may be fewer than given."""
+        ...
+
+    def truncate(self, size: int, /) -> None:
+        """Cuts the file to ``size`` bytes, or lengthens it with zeros."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything written to the file is durable."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def lock(self) -> bool:
+        """Takes the exclusive advisory lock without waiting; False if another open file holds it. Closing frees it."""
+        ...
+
+    def map(self, size: int, /) -> memoryview:
+        """Maps the first ``size`` bytes, shared with every process; writable if the file is open for writing."""
+        ...
+
+    def close(self) -> None:
+        """Closes the file; again is harmless."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Directories and names."""
+
+    def open(self, path: Path, mode: Mode, /) -> File:
+        """Opens for reading only, for reading and writing, or (``create``) as the latter, creating it if missing."""
+        ...
+
+    def make_directory(self, path: Path, /) -> None:
+        """Creates the directory and its parents where missing."""
+        ...
+
+    def sync_directory(self, path: Path, /) -> None:
+        """Returns when creations, renames and removals in the directory are durable."""
+        ...
+
+    def rename(self, source: Path, target: Path, /) -> None:
+        """Renames atomically, replacing ``target``."""
+        ...
+
+    def unlink(self, path: Path, /) -> None:
+        """Removes a name."""
+        ...
+
+    def link(self, source: Path, target: Path, /) -> None:
+        """Gives a file a second name."""
+        ...
+
+    def listing(self, path: Path, /) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def free_bytes(self, path: Path, /) -> int:
+        """Bytes that an ordinary user may still write."""
+        ...
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after each boot of the machine."""
+        ...
+
+    def process_id(self) -> int:
+        """The process that owns what is opened here."""
+        ...
+
+
+class SyncError(OSError):
+    """A sync raised, so that nobody can know what of the data before it reached the disk."""
+
+
+def sync_file(file: File) -> None:
+    """Syncs a file.
+
+    Raises:
+        SyncError: For whatever the sync raises.
+    """
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncError(error.errno, f"sync: {error.strerror}") from error
+
+
+def sync_names(filesystem: FileSystem, directory: Path) -> None:
+    """Syncs a directory.
+
+    Raises:
+        SyncError: For whatever the sync raises.
+    """
+    try:
+        filesystem.sync_directory(directory)
+    except OSError as error:
+        raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
+
+
+def means_full(error: OSError) -> bool:
+    """Whether the error says that there is no room now: ENOSPC, EDQUOT or EFBIG, and not from a sync."""
+    return error.errno in NO_SPACE and not isinstance(error, SyncError)
+
+
+def write_all(file: File, data: Data, offset: int) -> None:
+    """Writes all of ``data``, continuing short writes.
+
+    Raises:
+        OSError: What the file raises; ENOSPC if a write makes no progress.
+    """
+    written = file.pwrite(data, offset)
+    total = len(data)
+    if written == total:
+        return
+    view = memoryview(data)
+    while written < total:
+        more = file.pwrite(view[written:], offset + written)
+        if more <= 0:
+            raise OSError(errno.ENOSPC, "the write makes no progress")
+        written += more
+
+
+class RealFile:
+    """A file descriptor."""
+
+    __slots__ = ("_fd", "_writable")
+
+    def __init__(self, fd: int, *, writable: bool) -> None:
+        self._fd = fd
+        self._writable = writable
+
+    def pread(self, size: int, offset: int, /) -> bytes:
+        """See `File.pread`."""
+        return os.pread(self._fd, size, offset)
+
+    def pwrite(self, data: Data, offset: int, /) -> int:
+        """See `File.pwrite`."""
+        return os.pwrite(self._fd, data, offset)
+
+    def truncate(self, size: int, /) -> None:
+        """See `File.truncate`."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """See `File.sync`. On macOS only F_FULLFSYNC reaches the medium."""
+        if sys.platform == "darwin":
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        """See `File.size`."""
+        return os.fstat(self._fd).st_size
+
+    def lock(self) -> bool:
+        """See `File.lock`; it is ``flock``, so two openings in one process exclude each other too."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def map(self, size: int, /) -> memoryview:
+        """See `File.map`. The mapping lives as long as the view."""
+        access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
+        return memoryview(mmap.mmap(self._fd, size, access=access))
+
+    def close(self) -> None:
+        """See `File.close`."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealFileSystem:
+    """The file system of this machine."""
+
+    __slots__ = ()
+
+    def open(self, path: Path, mode: Mode, /) -> RealFile:
+        """See `FileSystem.open`."""
+        flags = {"read": os.O_RDONLY, "write": os.O_RDWR, "create": os.O_RDWR | os.O_CREAT}[mode]
+        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o644), writable=mode != "read")
+
+    def make_directory(self, path: Path, /) -> None:
+        """See `FileSystem.make_directory`. Directories that were created are made durable from the top down."""
+        missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            self.sync_directory(directory.parent)
+
+    def sync_directory(self, path: Path, /) -> None:
+        """See `FileSystem.sync_directory`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path, /) -> None:
+        """See `FileSystem.rename`."""
+        os.replace(source, target)
+
+    def unlink(self, path: Path, /) -> None:
+        """See `FileSystem.unlink`."""
+        os.unlink(path)
+
+    def link(self, source: Path, target: Path, /) -> None:
+        """See `FileSystem.link`."""
+        os.link(source, target)
+
+    def listing(self, path: Path, /) -> list[str]:
+        """See `FileSystem.listing`."""
+        return sorted(os.listdir(path))
+
+    def free_bytes(self, path: Path, /) -> int:
+        """See `FileSystem.free_bytes`."""
+        state = os.statvfs(path)
+        return state.f_bavail * state.f_frsize
+
+    def boot_id(self) -> bytes:
+        """See `FileSystem.boot_id`. Where the kernel tells none, zeros: such a page is never believed."""
+        try:
+            return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
+        except (OSError, ValueError):
+            return bytes(16)
+
+    def process_id(self) -> int:
+        """See `FileSystem.process_id`."""
+        return os.getpid()

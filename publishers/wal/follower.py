@@ -1,0 +1,163 @@
+"""Reading a log that another process writes: no lock, no write, never beyond what its owner shows."""
+
+from pathlib import Path
+from uuid import UUID
+
+from publishers.errors import NotALog, WalCorrupted
+from publishers.options import LogOptions
+from publishers.wal.catalog import Catalog, Limit
+from publishers.wal.control import Epoch, Tables, decode_control
+from publishers.wal.filesystem import File, FileSystem, RealFileSystem
+from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.reader import Reader
+from publishers.wal.recovery import check_names
+from publishers.wal.segment import DATA_START
+from publishers.wal.tail import Tail
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """A read-only opening. `refresh` is for one thread at a time; the reader for any.
+
+    Attributes:
+        log_id: Of the log.
+        directory: Where it lies.
+        epoch: Of its writer, as of the last `refresh`.
+        visible: Newest version that may be shown, as of the last `refresh`.
+        reader: Reads up to ``visible``.
+    """
+
+    def __init__(self, directory: Path, filesystem: FileSystem, head_file: File, head: HeadState) -> None:
+        """Not to be called; see `open`."""
+        self.directory = directory
+        self.log_id: UUID = head.log_id
+        self.epoch = 0
+        self.visible = 0
+        self._filesystem = filesystem
+        self._head_file = head_file
+        self._tail: Tail | None = None
+        self._catalog = Catalog(filesystem, directory, head.log_id)
+        self._limit = Limit(0, 0, 0)
+        self._epochs: tuple[int, tuple[Epoch, ...]] = (-1, ())
+        self.reader = Reader(self._catalog, lambda: self._limit, refresh=True)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        options: LogOptions | None = None,
+        *,
+        filesystem: FileSystem | None = None,
+    ) -> "Follower":
+        """Opens a log to be read, whether or not anybody has it open for writing.
+
+        Raises:
+            NotALog: If the directory holds no log.
+            WalCorrupted: If HEAD or a segment header is damaged.
+        """
+        path = Path(directory)
+        filesystem = filesystem or RealFileSystem()
+        try:
+            names = filesystem.listing(path)
+            check_names(path, names)
+            head_file = filesystem.open(path / HEAD_NAME, "read")
+        except OSError:
+            raise NotALog(path, "there is no HEAD in it") from None
+        try:
+            state = _read_head(head_file)
+            if state.offset == 0:
+                raise NotALog(path, "its creation was never finished")
+            follower = cls(path, filesystem, head_file, state)
+            follower.refresh()
+        except BaseException:
+            head_file.close()
+            raise
+        return follower
+
+    def refresh(self) -> int:
+        """Looks how far the owner has got; returns the newest visible version, which never moves back.
+
+        TAIL is believed if it was written since this machine was started, else HEAD.
+
+        Raises:
+            WalCorrupted: If HEAD or the header of a new segment is damaged.
+        """
+        if self._tail is None:
+            self._tail = Tail.open(self._filesystem, self.directory)
+        state = self._tail.read() if self._tail is not None else None
+        if state is not None:
+            epoch, limit = state.epoch, Limit(state.visible, state.segment, state.end)
+        else:
+            head = _read_head(self._head_file)
+            epoch, limit = head.epoch, Limit(head.newest_visible, head.segment, head.offset)
+        if limit[1:] >= self._limit[1:] and limit.version >= self._limit.version:
+            entries = self._catalog.entries
+            if not entries or entries[-1].number < limit.segment:
+                self._refresh_catalog(limit.segment)
+            self._limit = limit
+            self.visible = limit.version
+        self.epoch = max(epoch, self.epoch)
+        return self.visible
+
+    def _refresh_catalog(self, segment: int) -> None:
+        try:
+            self._catalog.refresh()
+        except OSError as error:
+            raise WalCorrupted(segment, 0, f"the directory cannot be read ({error})") from error
+        if not self._catalog.entries or self._catalog.entries[-1].number < segment:
+            raise WalCorrupted(segment, 0, "the segment is missing")
+
+    @property
+    def oldest(self) -> int:
+        """Oldest version that is kept; 0 if the log is empty."""
+        return self.reader.oldest if self.visible else 0
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The openings for writing, read from the control frames of the last segment; see `Wal.epochs`.
+
+        Raises:
+            WalCorrupted: If that segment is damaged.
+        """
+        if self._epochs[0] != self.epoch:
+            self._epochs = (self.epoch, self._read_epochs())
+        return self._epochs[1]
+
+    def _read_epochs(self) -> tuple[Epoch, ...]:
+        limit = self._limit
+        tables = Tables()
+        offset = DATA_START
+        try:
+            while offset < limit.offset:
+                data = self._catalog.pread(limit.segment, HEADER_BYTES, offset)
+                header = FrameHeader.unpack(data.ljust(HEADER_BYTES, b"\0"))
+                if not header.length:
+                    break
+                if header.flags & CONTROL:
+                    payload = self._catalog.pread(limit.segment, header.length, offset + HEADER_BYTES)
+                    if not header.verify(payload):
+                        raise WalCorrupted(limit.segment, offset, "the crc of the frame is wrong")
+                    decode_control(payload, tables)
+                offset += header.extent
+        except (OSError, ValueError) as error:
+            raise WalCorrupted(limit.segment, offset, str(error)) from error
+        return tables.epochs
+
+    def close(self) -> None:
+        """Closes the files; nothing is written."""
+        self._catalog.close()
+        self._head_file.close()
+        if self._tail is not None:
+            self._tail.close()
+
+
+def _read_head(file: File) -> HeadState:
+    try:
+        state = read_head(file)
+    except OSError as error:
+        raise WalCorrupted(0, 0, f"HEAD cannot be read ({error})") from error
+    if state is None:
+        raise WalCorrupted(0, 0, "HEAD has no valid slot")
+    return state

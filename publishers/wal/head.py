@@ -1,0 +1,156 @@
+"""HEAD: two slots, written in turn, that tell what was acknowledged.
+
+A slot is 88 bytes at 0 or 4096, so that one torn sector never takes both. The valid slot with the highest counter
+counts; the next write is counter + 1 into slot ``counter % 2``, also after a reopening.
+"""
+
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
+
+__all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "Head", "HeadState", "read_head"]
+
+CLEAN: Final = 1
+CUT: Final = 2
+DEFERRED: Final = 4
+HEAD_NAME: Final = "HEAD"
+HEAD_BYTES: Final = 8192
+
+_MAGIC: Final = b"PENSHEAD"
+_SLOT: Final = Struct("<8s16sQQQQQQIQ")
+_CRC: Final = Struct("<I")
+_SLOTS: Final = (0, 4096)
+
+
+class HeadState(NamedTuple):
+    """What HEAD tells.
+
+    Attributes:
+        log_id: Of the log.
+        counter: Of the writes of HEAD.
+        epoch: Of the last opening for writing.
+        durable: Newest version known to be synced; with CUT the newest one to keep.
+        segment: Where the synced data end, or the place of the cut.
+        offset: Likewise.
+        oldest: Oldest segment that is kept.
+        flags: CLEAN, CUT, DEFERRED.
+        visible: Newest visible version; meaningful with DEFERRED.
+    """
+
+    log_id: UUID
+    counter: int
+    epoch: int
+    durable: int
+    segment: int
+    offset: int
+    oldest: int
+    flags: int = 0
+    visible: int = 0
+
+    def pack(self) -> bytes:
+        """The bytes of a slot."""
+        body = _SLOT.pack(_MAGIC, self.log_id.bytes, *self[1:])
+        return body + _CRC.pack(crc32(body))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "HeadState | None":
+        """Reads a slot; None if it is not a valid one."""
+        if len(data) < _SLOT.size + 4 or data[:8] != _MAGIC:
+            return None
+        if crc32(data[: _SLOT.size]) != _CRC.unpack_from(data, _SLOT.size)[0]:
+            return None
+        _, log_id, *rest = _SLOT.unpack_from(data)
+        return cls(UUID(bytes=log_id), *rest)
+
+    @property
+    def newest_visible(self) -> int:
+        """The newest version that may be shown to anybody."""
+        return self.visible if self.flags & DEFERRED else self.durable
+
+
+def read_head(file: File) -> HeadState | None:
+    """The valid slot with the highest counter, or None.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    data = file.pread(HEAD_BYTES, 0)
+    slots = [HeadState.unpack(data[at : at + 4096]) for at in _SLOTS]
+    return max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
+
+
+class Head:
+    """The writer's HEAD. Thread-safe; writes never move it back."""
+
+    def __init__(self, file: File, state: HeadState) -> None:
+        self._file = file
+        self._lock = Lock()
+        self.state = state
+
+    @classmethod
+    def create(cls, filesystem: FileSystem, directory: Path, state: HeadState) -> "Head":
+        """Makes HEAD durable in a directory that has none, before anything else is there.
+
+        Raises:
+            OSError: What the file system raises.
+        """
+        unfinished = directory / (HEAD_NAME + ".tmp")
+        file = filesystem.open(unfinished, "create")
+        try:
+            page = bytearray(HEAD_BYTES)
+            at = _SLOTS[state.counter % 2]
+            slot = state.pack()
+            page[at : at + len(slot)] = slot
+            write_all(file, page, 0)
+            sync_file(file)
+            filesystem.rename(unfinished, directory / HEAD_NAME)
+            sync_names(filesystem, directory)
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, state)
+
+    def write(
+        self,
+        epoch: int,
+        durable: int,
+        segment: int,
+        offset: int,
+        *,
+        oldest: int | None = None,
+        flags: int | None = None,
+    ) -> None:
+        """Writes and syncs the next slot. ``durable`` and its place must have been synced before.
+
+        Without ``flags``, DEFERRED and its visible version stay as they are and everything else is cleared.
+
+        Raises:
+            OSError: What the file raises. The slot that counted before still counts.
+        """
+        with self._lock:
+            before = self.state
+            if (segment, offset) < (before.segment, before.offset) and not before.flags & CUT:
+                durable, segment, offset = before.durable, before.segment, before.offset
+            state = HeadState(
+                before.log_id,
+                before.counter + 1,
+                epoch,
+                durable,
+                segment,
+                offset,
+                before.oldest if oldest is None else max(oldest, before.oldest),
+                (before.flags & DEFERRED) | (flags or 0),
+                before.visible,
+            )
+            write_all(self._file, state.pack(), _SLOTS[state.counter % 2])
+            sync_file(self._file)
+            self.state = state
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()

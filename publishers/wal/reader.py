@@ -1,0 +1,261 @@
+"""Reading: frames one after the other, verified, never beyond what may be seen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from publishers.errors import HistoryPruned, WalCorrupted
+from publishers.position import Position
+from publishers.wal.catalog import Catalog, Limit, Location
+from publishers.wal.columns import Columns, decode_payload
+from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.segment import DATA_START
+from publishers.wal.transaction import inflate
+
+__all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader"]
+
+BLOCK_BYTES: Final = 256 * 1024
+_BLOCKS: Final = 8
+_LARGEST_KEPT: Final = 4 * 1024 * 1024
+_LINKS: Final = 256
+
+
+@dataclass(slots=True)
+class ReadStatistics:
+    """Counts of a reader since it was made; exact when one thread reads, else close to it.
+
+    Attributes:
+        frames: Frames read and verified, control frames included.
+        bytes: Bytes of those frames.
+        preads: Reads that went to the file system.
+    """
+
+    frames: int = 0
+    bytes: int = 0
+    preads: int = 0
+
+
+class Frame:
+    """A verified frame whose payload is taken apart when somebody asks for it.
+
+    Attributes:
+        header: Its header.
+        location: Where it begins.
+        next: Where the next one begins.
+    """
+
+    __slots__ = ("_decoded", "_payload", "header", "location", "next")
+
+    def __init__(
+        self, header: FrameHeader, payload: memoryview, location: Location, following: Location
+    ) -> None:
+        self.header = header
+        self.location = location
+        self.next = following
+        self._payload = payload
+        self._decoded: tuple[Columns, bytes] | None = None
+
+    def _decode(self) -> tuple[Columns, bytes]:
+        decoded = self._decoded
+        if decoded is None:
+            header = self.header
+            payload: memoryview | bytes = self._payload
+            try:
+                if header.flags & COMPRESSED:
+                    payload = inflate(payload, header.transaction_bytes)
+                decoded = decode_payload(payload, header.count)
+            except ValueError as error:
+                raise WalCorrupted(*self.location, str(error)) from error
+            self._decoded = decoded
+        return decoded
+
+    @property
+    def columns(self) -> Columns:
+        """The changes; their buffers share the memory of the block that was read.
+
+        Raises:
+            WalCorrupted: If the payload, though its crc is right, is not one.
+        """
+        return self._decode()[0]
+
+    @property
+    def annotations(self) -> bytes:
+        """JSON of the transaction, in its first frame; raises as `columns` does."""
+        return self._decode()[1]
+
+
+class _Block:
+    __slots__ = ("data", "end", "segment", "start")
+
+    def __init__(self, segment: int, start: int, data: bytes) -> None:
+        self.segment = segment
+        self.start = start
+        self.end = start + len(data)
+        self.data = memoryview(data)
+
+
+class Reader:
+    """Reads a log up to a limit. Thread-safe.
+
+    Files are read in blocks of 256 KiB (or one frame, if that is larger), of which the last 8 are kept, so that
+    reading on costs a fraction of a system call per frame. A frame is checked against its crc, and against the frame
+    before it if that was read by this reader not long ago.
+
+    Attributes:
+        statistics: What has been read.
+    """
+
+    def __init__(self, catalog: Catalog, limit: Callable[[], Limit], *, refresh: bool = False) -> None:
+        """Makes a reader of what ``catalog`` has up to ``limit()``.
+
+        Args:
+            catalog: The segments.
+            limit: Asked before each frame.
+            refresh: Whether the directory belongs to another process, so that segments come and go by themselves.
+        """
+        self.statistics = ReadStatistics()
+        self._catalog = catalog
+        self._limit = limit
+        self._refresh = refresh
+        self._lock = Lock()
+        self._blocks: list[_Block] = []
+        self._links: dict[tuple[int, int], int] = {}
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read, or the next one if there is none yet."""
+        return self._catalog.entries[0].first_version
+
+    def locate(self, version: int, index: int = 0) -> Location:
+        """Where the frame that holds a change begins; the end of the log if the change is not there yet.
+
+        Raises:
+            HistoryPruned: If retention has taken it.
+            WalCorrupted: If a frame on the way is damaged.
+        """
+        while True:
+            if version < self.oldest:
+                raise HistoryPruned(Position(self.oldest))
+            entry = self._catalog.find(version)
+            sparse = self._catalog.index(entry.number)
+            location = Location(entry.number, sparse.before(version, index))
+            try:
+                while (frame := self.read(location)) is not None:
+                    header = frame.header
+                    if header.version > version or (
+                        header.version == version and index < header.first_index + header.count
+                    ):
+                        return frame.location
+                    if frame.location.segment == entry.number and frame.location.offset >= sparse.next:
+                        sparse.add(
+                            header.version, header.first_index, header.committed_at, frame.location.offset
+                        )
+                    location = frame.next
+            except HistoryPruned:
+                if version < self.oldest:
+                    raise
+                continue
+            return location
+
+    def read(self, location: Location) -> Frame | None:
+        """The frame at ``location``, or behind the control frames there; None where the readable log ends.
+
+        Raises:
+            HistoryPruned: If retention has taken the segment.
+            WalCorrupted: If the frame is damaged or cannot be read.
+        """
+        segment, offset = location
+        limit = self._limit()
+        while (segment, offset) < (limit.segment, limit.offset):
+            try:
+                end = limit.offset if segment == limit.segment else self._catalog.size(segment)
+                if offset >= end:
+                    self._continue(segment, offset)
+                    segment, offset = segment + 1, DATA_START
+                    continue
+                header, payload = self._frame(segment, offset, end)
+            except FileNotFoundError:
+                raise self._gone(segment) from None
+            except OSError as error:
+                raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
+            following = offset + header.extent
+            if header.flags & CONTROL:
+                offset = following
+                continue
+            if header.version > limit.version:
+                return None
+            return Frame(header, payload, Location(segment, offset), Location(segment, following))
+        return None
+
+    def _frame(self, segment: int, offset: int, end: int) -> tuple[FrameHeader, memoryview]:
+        block = self._block(segment, offset, HEADER_BYTES, end)
+        at = offset - block.start
+        header = FrameHeader.unpack(block.data, at)
+        length = header.length
+        extent = header.extent
+        if not length:
+            raise WalCorrupted(segment, offset, "there is no frame where one must be")
+        if offset + extent > block.end:
+            block = self._block(segment, offset, extent, end)
+            at = offset - block.start
+        payload = block.data[at + HEADER_BYTES : at + HEADER_BYTES + length]
+        if not header.verify(payload):
+            raise WalCorrupted(segment, offset, "the crc of the frame is wrong")
+        links = self._links
+        if links.get((segment, offset), header.previous) != header.previous:
+            raise WalCorrupted(segment, offset, "the frame does not continue the one before it")
+        self._link((segment, offset + extent), header.crc)
+        statistics = self.statistics
+        statistics.frames += 1
+        statistics.bytes += extent
+        return header, payload
+
+    def _link(self, place: tuple[int, int], crc: int) -> None:
+        links = self._links
+        links[place] = crc
+        if len(links) > _LINKS:
+            # Another thread may be doing the same: keys are taken in one step, and may be gone already.
+            for earlier in list(links)[: _LINKS // 2]:
+                links.pop(earlier, None)
+
+    def _continue(self, segment: int, offset: int) -> None:
+        """Carries what is known of the last frame of a segment over to the first of the next."""
+        crc = self._links.get((segment, offset))
+        if crc is not None:
+            self._link((segment + 1, DATA_START), crc)
+
+    def _block(self, segment: int, offset: int, needed: int, end: int) -> _Block:
+        """A block that holds ``needed`` bytes from ``offset`` on."""
+        blocks = self._blocks
+        with self._lock:
+            for place, block in enumerate(blocks):
+                if block.segment == segment and block.start <= offset and offset + needed <= block.end:
+                    if place:
+                        blocks.insert(0, blocks.pop(place))
+                    return block
+        size = min(max(needed, BLOCK_BYTES), end - offset)
+        if size < needed:
+            raise WalCorrupted(
+                segment, offset, f"a frame of {needed} bytes ends beyond the readable log at {end}"
+            )
+        data = self._catalog.pread(segment, size, offset)
+        self.statistics.preads += 1
+        if len(data) < needed:
+            raise WalCorrupted(segment, offset + len(data), "the file ends in the middle of a frame")
+        block = _Block(segment, offset, data)
+        if size <= _LARGEST_KEPT:
+            with self._lock:
+                blocks.insert(0, block)
+                del blocks[_BLOCKS:]
+        return block
+
+    def _gone(self, segment: int) -> HistoryPruned | WalCorrupted:
+        if self._refresh:
+            try:
+                self._catalog.refresh()
+            except OSError as error:
+                return WalCorrupted(segment, 0, f"the directory cannot be read ({error})")
+        if segment < self._catalog.entries[0].number:
+            return HistoryPruned(Position(self.oldest))
+        return WalCorrupted(segment, 0, "the segment is missing")

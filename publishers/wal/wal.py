@@ -1,0 +1,396 @@
+"""The owner's face of a log: the one opening that may write."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from publishers.errors import LogClosed, LogFailed, LogFull, NotALog
+from publishers.options import LogOptions
+from publishers.wal.catalog import Limit
+from publishers.wal.control import Epoch, ProducerState
+from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full, sync_names, write_all
+from publishers.wal.head import CLEAN, DEFERRED
+from publishers.wal.live import Spare
+from publishers.wal.reader import Reader
+from publishers.wal.recovery import Recovered, check_names, recover, take_lock
+from publishers.wal.retention import oldest_to_keep
+from publishers.wal.segment import index_name, segment_name, write_index
+from publishers.wal.tail import Tail
+from publishers.wal.transaction import Transaction
+from publishers.wal.writer import Appended, Clock, Writer
+
+__all__ = ["Wal", "system_clock"]
+
+
+def system_clock() -> int:
+    """Unix microseconds by the clock of the machine."""
+    return time.time_ns() // 1000
+
+
+class Wal:
+    """A log that is open for writing.
+
+    Threads: `append`, `sync`, `close` and `abandon` are called under the caller's write gate, by one thread at a time.
+    `publish_tail` has a gate of its own, likewise. `maintain` is for one housekeeping thread, which may be at work
+    during all of these. `reader`, `producer` and the properties are for any thread at any time.
+
+    Attributes:
+        log_id: Made at creation.
+        directory: Where the log lies.
+        epoch: Number of this opening for writing.
+        reader: Reads what is durable.
+        torn_bytes: What recovery cut off: writes that were never acknowledged.
+        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: LogOptions,
+        filesystem: FileSystem,
+        clock: Clock,
+        lock: File,
+        tail: Tail,
+        writer: Writer,
+        recovered: Recovered,
+    ) -> None:
+        """Not to be called; see `open`."""
+        self.directory = directory
+        self.log_id: UUID = recovered.catalog.log_id
+        self.epoch = recovered.epoch
+        self.torn_bytes = recovered.torn
+        self.space_low = False
+        self._options = options
+        self._filesystem = filesystem
+        self._clock = clock
+        self._lock = lock
+        self._tail = tail
+        self._writer = writer
+        self._catalog = recovered.catalog
+        self._head = recovered.head
+        self._head_at = clock()
+        self._published = writer.limit
+        self._closed = False
+        self.reader = Reader(self._catalog, lambda: writer.limit)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        options: LogOptions | None = None,
+        *,
+        filesystem: FileSystem | None = None,
+        clock: Clock = system_clock,
+    ) -> "Wal":
+        """Opens a log, after recovering what a crash may have left, or creates one in a new or empty directory.
+
+        Args:
+            directory: Of the log.
+            options: Bounds and policies.
+            filesystem: The real one by default.
+            clock: Unix microseconds; read for commit times and ages.
+
+        Raises:
+            LogBusy: If the log is open for writing elsewhere.
+            NotALog: If the directory holds something else.
+            WalCorrupted: If acknowledged data are damaged.
+            LogFull: If recovery has no room to write.
+            LogFailed: If the disk fails during recovery.
+        """
+        path = Path(directory)
+        options = options or LogOptions()
+        filesystem = filesystem or RealFileSystem()
+        with contextlib.ExitStack() as stack:
+            try:
+                try:
+                    filesystem.make_directory(path)
+                    check_names(path, filesystem.listing(path))
+                except (FileExistsError, NotADirectoryError):
+                    raise NotALog(path, "it is not a directory") from None
+                lock = take_lock(filesystem, path)
+                stack.callback(lock.close)
+                recovered = recover(filesystem, path, options, clock())
+                stack.callback(recovered.head.close)
+                stack.callback(recovered.live.close)
+                stack.callback(recovered.catalog.close)
+                catalog, head, epoch, live, chain, tables, _ = recovered
+                writer = Writer(filesystem, path, options, clock, catalog, head, epoch, live, chain, tables)
+                writer.open_epoch()
+                _sign(lock, filesystem, epoch)
+                tail = Tail.create(filesystem, path)
+            except OSError as error:
+                if means_full(error):
+                    free = None
+                    with contextlib.suppress(OSError):
+                        free = filesystem.free_bytes(path)
+                    raise LogFull(free, options.fill_step) from error
+                raise LogFailed("refused", str(error)) from error
+            wal = cls(path, options, filesystem, clock, lock, tail, writer, recovered)
+            wal.publish_tail(wal.visible)
+            stack.pop_all()
+            return wal
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def appended(self) -> int:
+        """Newest version written; 0 if there is none."""
+        return self._writer.appended
+
+    @property
+    def durable(self) -> int:
+        """Newest version that a crash cannot take (under ``sync="os"``: the newest written); 0 if there is none."""
+        return self._writer.limit.version
+
+    @property
+    def visible(self) -> int:
+        """Newest version that may be shown: the durable one, or the one HEAD names while others are withheld."""
+        state = self._head.state
+        return state.visible if state.flags & DEFERRED else self.durable
+
+    @property
+    def oldest(self) -> int:
+        """Oldest version that is kept; 0 if the log is empty."""
+        return self._catalog.entries[0].first_version if self._writer.appended else 0
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The openings for writing as far as the history is kept, those without versions left out.
+
+        What survived of an epoch ends before the ``first_version`` of the first *greater* epoch here.
+        """
+        return self._writer.tables.epochs
+
+    @property
+    def failed(self) -> str | None:
+        """Why the log takes no more commits; None while all is well."""
+        return self._writer.health.why
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all segments, zeros ahead of the end not counted."""
+        closed = self._catalog.entries[:-1]
+        return sum(self._size(entry.number) for entry in closed) + self._writer.live.offset
+
+    @property
+    def producers_forgotten(self) -> int:
+        """How many producers were forgotten for the bounds ``producers`` and ``producer_ttl``."""
+        return self._writer.tables.forgotten
+
+    def producer(self, producer: UUID) -> ProducerState | None:
+        """The last transaction of a producer, synced or not; None if it has none, or was forgotten."""
+        return self._writer.tables.producers.get(producer.bytes)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
+        """Gives versions to transactions in the order given and writes them, with one ``pwrite`` if none is spooled.
+
+        Nothing is durable before `sync`. Spooled transactions are to be discarded by the caller afterwards.
+
+        Returns:
+            One item for each transaction. There are fewer only if a segment got full in between and the disk had no
+            room for the next one; to append the rest again tells why.
+
+        Raises:
+            LogFull: If the disk has no room. Nothing of the transactions is left, and the log stays good.
+            LogFailed: If the disk fails; the outcome is unknown, or ``refused`` if the log had failed before.
+            LogClosed: If the log was closed.
+        """
+        if self._closed:
+            raise LogClosed
+        return self._writer.append(transactions)
+
+    def sync(self) -> int:
+        """Makes everything that was appended durable and readable; returns the newest durable version.
+
+        Raises:
+            LogFailed: If the sync fails, which is for good, or the log had failed before.
+            LogClosed: If the log was closed.
+        """
+        if self._closed:
+            raise LogClosed
+        return self._writer.sync()
+
+    def publish_tail(self, visible: int) -> None:
+        """Tells followers in other processes of the newest visible version, at most the durable one."""
+        writer = self._writer
+        ends = writer.ends
+        place = self._published
+        while ends and ends[0].version <= visible:
+            place = ends.popleft()
+        limit = writer.limit
+        if limit.version == visible:
+            place = limit
+        elif place.version < visible:
+            # More was appended than `ends` keeps.
+            place = Limit(visible, *self.reader.locate(visible + 1))
+        self._published = place
+        self._tail.write(self.epoch, visible, place.segment, place.offset, limit.version)
+
+    def vouch(self, version: int) -> None:
+        """Makes HEAD cover a version, which somebody is about to store as his position.
+
+        Any thread may call it for a version that is synced; for one that is only appended (``sync="os"``) it syncs
+        first, and is to be called under the write gate.
+
+        Raises:
+            LogFailed: If the disk fails.
+            LogFull: If the disk has no room.
+        """
+        writer = self._writer
+        writer.health.check()
+        if self._head.state.durable >= version:
+            return
+        if writer.synced < version:
+            writer.sync()
+        try:
+            self._write_head()
+        except OSError as error:
+            if means_full(error):
+                raise LogFull(None, 88) from error
+            writer.health.fail(error)
+            raise LogFailed("unknown", str(error)) from error
+
+    def _write_head(self, oldest: int | None = None, flags: int = 0) -> None:
+        evidence = self._writer.evidence()
+        self._head.write(self.epoch, *evidence, oldest=oldest, flags=flags)
+        self._head_at = self._clock()
+
+    # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    def maintain(self, floor: int | None = None) -> bool:
+        """Does one step of each kind of housekeeping: zeros ahead, a spare segment, indexes, HEAD, retention.
+
+        Never raises for the disk: where there is no room it tries again next time (``space_low``), any other error
+        fails the log (`failed`).
+
+        Args:
+            floor: The least version that somebody still needs, for retention.
+
+        Returns:
+            Whether something was done, so that another step may find more to do.
+        """
+        done = False
+        full = False
+        for step in (self._fill, self._make_spare, self._write_index, self._refresh_head):
+            full, done = self._attempt(step, full, done)
+        full, done = self._attempt(lambda: self._retain(floor), full, done)
+        self.space_low = full
+        return done
+
+    def _attempt(self, step: Callable[[], bool], full: bool, done: bool) -> tuple[bool, bool]:
+        health = self._writer.health
+        if self._closed or health.why is not None:
+            return full, done
+        try:
+            return full, step() or done
+        except OSError as error:
+            if means_full(error):
+                return True, done
+            health.fail(error)
+            return full, done
+
+    def _fill(self) -> bool:
+        """Writes zeros when less than half a step of them is left."""
+        live = self._writer.live
+        step = self._options.fill_step
+        if live.filled - live.offset >= step // 2:
+            return False
+        return live.fill(min(live.offset + step, self._options.segment_bytes))
+
+    def _make_spare(self) -> bool:
+        """Makes the spare segment once the live one is half full."""
+        writer = self._writer
+        options = self._options
+        if not writer.wants_spare or 2 * writer.live.offset < options.segment_bytes:
+            return False
+        size = min(options.fill_step, options.segment_bytes)
+        writer.give_spare(Spare(self._filesystem, self.directory, size))
+        return True
+
+    def _write_index(self) -> bool:
+        closed = self._writer.closed
+        if not closed:
+            return False
+        live, trailer = closed[0]
+        if live.number >= self._catalog.entries[0].number:
+            data = live.index.pack(self.log_id, live.number, trailer)
+            write_index(self._filesystem, self.directory, live.number, data)
+        closed.popleft()
+        return True
+
+    def _refresh_head(self) -> bool:
+        state = self._head.state
+        _, segment, offset = self._writer.evidence()
+        if (segment, offset) <= (state.segment, state.offset):
+            return False
+        if self._clock() - self._head_at < self._options.head_sync * 1e6:
+            return False
+        self._write_head()
+        return True
+
+    def _retain(self, floor: int | None) -> bool:
+        entries = self._catalog.entries
+        oldest = oldest_to_keep(entries, self._size, self._options, floor, self._clock())
+        if oldest == entries[0].number:
+            return False
+        self._write_head(oldest=oldest)
+        self._catalog.drop(oldest)
+        for entry in entries:
+            if entry.number >= oldest:
+                break
+            self._filesystem.unlink(self.directory / segment_name(entry.number))
+            with contextlib.suppress(FileNotFoundError):
+                self._filesystem.unlink(self.directory / index_name(entry.number))
+        sync_names(self._filesystem, self.directory)
+        return True
+
+    def _size(self, number: int) -> int:
+        live = self._writer.live
+        return live.offset if number == live.number else self._catalog.size(number)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Syncs, writes a clean HEAD and closes; again is harmless. The housekeeping must have stopped.
+
+        Raises:
+            LogFailed: If the disk fails; the log is closed all the same.
+        """
+        if self._closed:
+            return
+        health = self._writer.health
+        try:
+            if health.why is None:
+                self._writer.sync()
+                self.publish_tail(self.visible)
+                self._write_head(flags=CLEAN)
+        except OSError as error:
+            # What HEAD does not cover will be found by the scan.
+            if not means_full(error):
+                health.fail(error)
+                raise LogFailed("unknown", str(error)) from error
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the files and writes nothing, as a crash of the process would."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.close()
+        self._catalog.close()
+        self._head.close()
+        self._tail.close()
+        self._lock.close()
+
+
+def _sign(lock: File, filesystem: FileSystem, epoch: int) -> None:
+    """Tells in LOCK who holds it; it is the lock that counts, so a full disk does no harm."""
+    text = f"{filesystem.process_id()} {filesystem.boot_id().hex()} {epoch}\n".encode()
+    with contextlib.suppress(OSError):
+        lock.truncate(0)
+        write_all(lock, text, 0)

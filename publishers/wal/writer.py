@@ -1,0 +1,456 @@
+"""Writing: one ``pwrite`` for a group of transactions, one sync, and a roll where a segment is full.
+
+`Writer.append` and `Writer.sync` are called under the write gate, by one thread at a time. `Writer.maintain` and the
+writes of HEAD belong to the housekeeping thread, which may be at work meanwhile; what the two share is
+
+* the zeros behind the end of the live segment, and the swap at a roll: `LiveSegment.lock`;
+* the spare segment, taken and given in one step: ``_spare_lock``;
+* HEAD: its own lock;
+* the catalog: its own lock.
+
+No lock is held by the housekeeping for longer than a write of 256 KiB, except that of HEAD for one sync.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+from publishers.errors import LogFailed, LogFull
+from publishers.options import LogOptions
+from publishers.wal.catalog import Catalog, Limit, Location, SegmentEntry
+from publishers.wal.columns import PADDING
+from publishers.wal.control import ProducerState, Tables, encode_epoch
+from publishers.wal.filesystem import FileSystem, means_full
+from publishers.wal.frame import FIRST, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, seal
+from publishers.wal.head import Head
+from publishers.wal.live import FIRST_FILL, LiveSegment, Spare, control_frame, create_segment
+from publishers.wal.segment import SegmentHeader, Trailer
+from publishers.wal.transaction import Transaction
+
+__all__ = ["Appended", "Clock", "Health", "Writer"]
+
+Clock = Callable[[], int]
+"""Unix microseconds."""
+
+_LOG: Final = logging.getLogger(__name__)
+_SLOW_SYNC: Final = 1_000_000
+_ENDS: Final = 4096
+
+
+class Appended(NamedTuple):
+    """A transaction that was written.
+
+    Attributes:
+        version: Its version.
+        committed_at: Unix microseconds.
+        location: Where its first frame begins.
+        end: Offset behind its last frame, in the same segment.
+        frames: The headers of its frames.
+    """
+
+    version: int
+    committed_at: int
+    location: Location
+    end: int
+    frames: tuple[FrameHeader, ...]
+
+
+class Health:
+    """Whether the log has failed; shared by all that write."""
+
+    __slots__ = ("why",)
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+
+    def fail(self, error: object) -> None:
+        """Fails the log for good; the first reason stays."""
+        if self.why is None:
+            self.why = str(error) or type(error).__name__
+            _LOG.error("the log has failed: %s", self.why)
+
+    def check(self) -> None:
+        """Refuses further work on a failed log.
+
+        Raises:
+            LogFailed: With ``outcome="refused"``.
+        """
+        if self.why is not None:
+            raise LogFailed("refused", self.why)
+
+
+class Closed(NamedTuple):
+    """A segment that was closed and has no index file yet."""
+
+    live: LiveSegment
+    trailer: Trailer
+
+
+class Writer:
+    """The one writer of a log.
+
+    Attributes:
+        health: Whether it has failed.
+        live: The segment that is being written.
+        limit: Up to where everything is durable, for readers.
+        appended: Newest version written.
+        synced: Newest version synced.
+        synced_end: Where the synced data end: segment and offset.
+        closed: Segments that wait for their index.
+        ends: Where the last versions end, for a visible version below the durable one.
+    """
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        options: LogOptions,
+        clock: Clock,
+        catalog: Catalog,
+        head: Head,
+        epoch: int,
+        live: LiveSegment,
+        chain: Chain,
+        tables: Tables,
+    ) -> None:
+        self.health = Health()
+        self.live = live
+        self.appended = self.synced = chain.version
+        self.limit = Limit(chain.version, live.number, live.offset)
+        self.synced_end = (live.number, live.offset)
+        self.closed: deque[Closed] = deque()
+        self.ends: deque[Limit] = deque([self.limit])
+        self.tables = tables
+        self.epoch = epoch
+        self._filesystem = filesystem
+        self._directory = directory
+        self._options = options
+        self._clock = clock
+        self._catalog = catalog
+        self._head = head
+        self._crc = chain.crc
+        self._committed_at = chain.committed_at
+        self._os_durable = options.sync == "os"
+        self._spare: Spare | None = None
+        self._spare_lock = Lock()
+
+    # --- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
+        """See `Wal.append`."""
+        health = self.health
+        if health.why is not None:
+            health.check()
+        results: list[Appended] = []
+        try:
+            live = self.live
+            if len(transactions) == 1:
+                transaction = transactions[0]
+                if self._must_roll(transaction.size, live.offset):
+                    self._roll()
+                if transaction.spooled:
+                    results.append(self._copy(transaction))
+                else:
+                    results = self._write(transactions)
+            else:
+                self._append_group(transactions, results)
+        except LogFull:
+            if not results:
+                raise
+        except OSError as error:
+            health.fail(error)
+            raise LogFailed("unknown", str(error)) from error
+        except BaseException as error:
+            health.fail(error)
+            raise
+        if self._os_durable:
+            self.limit = Limit(self.appended, self.live.number, self.live.offset)
+        return results
+
+    def _append_group(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
+        waiting: list[Transaction] = []
+        size = 0
+        for transaction in transactions:
+            if self._must_roll(transaction.size, self.live.offset + size, waiting=bool(waiting)):
+                results += self._write(waiting)
+                waiting, size = [], 0
+                if self._must_roll(transaction.size, self.live.offset):
+                    self._roll()
+            if transaction.spooled:
+                results += self._write(waiting)
+                waiting, size = [], 0
+                results.append(self._copy(transaction))
+            else:
+                waiting.append(transaction)
+                size += transaction.size
+        results += self._write(waiting)
+
+    def _must_roll(self, size: int, offset: int, *, waiting: bool = False) -> bool:
+        live = self.live
+        options = self._options
+        if self.appended < live.first_version and not waiting:
+            return False
+        if offset + size > options.segment_bytes:
+            return True
+        age = options.segment_age
+        return age is not None and self._clock() - live.created_at >= age * 1e6
+
+    def _write(self, transactions: Sequence[Transaction]) -> list[Appended]:
+        """Writes transactions that are in memory with one ``pwrite``."""
+        if not transactions:
+            return []
+        live = self.live
+        number = live.number
+        start = offset = live.offset
+        crc = self._crc
+        version = self.appended
+        durable = self.synced
+        at = self._committed_at
+        now = self._clock()
+        parts: list[bytes] = []
+        results: list[Appended] = []
+        for transaction in transactions:
+            version += 1
+            at = now if now > at else at + 1
+            begin = offset
+            headers: list[FrameHeader] = []
+            last = len(transaction.payloads) - 1
+            for place, payload in enumerate(transaction.payloads):
+                data, length, payload_crc, count, first_index, _, flags, _ = payload
+                if place == 0:
+                    flags |= FIRST
+                if place == last:
+                    flags |= LAST
+                sealed, header = seal(
+                    length,
+                    payload_crc,
+                    crc,
+                    count,
+                    version,
+                    first_index,
+                    flags,
+                    durable,
+                    at,
+                    transaction.producer,
+                    transaction.sequence,
+                    transaction.count + 1,
+                    transaction.bytes,
+                )
+                crc = header.crc
+                headers.append(header)
+                parts += (sealed, data, PADDING[-length & 7])
+                offset += HEADER_BYTES + ((length + 7) & -8)
+            results.append(
+                tuple.__new__(
+                    Appended,
+                    (version, at, tuple.__new__(Location, (number, begin)), offset, tuple(headers)),
+                )
+            )
+        filled = live.filled
+        try:
+            live.put(b"".join(parts))
+        except OSError as error:
+            self._undo(error, start, offset, filled, offset - start)
+        self._crc = crc
+        self._counted(transactions, results)
+        return results
+
+    def _copy(self, transaction: Transaction) -> Appended:
+        """Copies a spooled transaction, frame by frame."""
+        live = self.live
+        start = live.offset
+        filled = live.filled
+        crc = self._crc
+        version = self.appended + 1
+        at = max(self._clock(), self._committed_at + 1)
+        headers: list[FrameHeader] = []
+        last = len(transaction.payloads) - 1
+        for place, (payload, data) in enumerate(transaction.read()):
+            flags = payload.flags | (FIRST if place == 0 else 0) | (LAST if place == last else 0)
+            sealed, header = seal(
+                payload.length,
+                payload.crc,
+                crc,
+                payload.count,
+                version,
+                payload.first_index,
+                flags,
+                self.synced,
+                at,
+                transaction.producer,
+                transaction.sequence,
+                transaction.count + 1,
+                transaction.bytes,
+            )
+            try:
+                live.put(b"".join((sealed, data, PADDING[-payload.length & 7])))
+            except OSError as error:
+                self._undo(error, start, live.offset + header.extent, filled, transaction.size)
+            crc = header.crc
+            headers.append(header)
+        result = Appended(version, at, Location(live.number, start), live.offset, tuple(headers))
+        self._crc = crc
+        self._counted((transaction,), [result])
+        return result
+
+    def _undo(self, error: OSError, start: int, end: int, filled: int, needed: int) -> None:
+        """Takes a failed write back if the disk is full; anything else fails the log."""
+        if not means_full(error):
+            raise error
+        self.live.undo(start, end, filled)
+        raise LogFull(self._free(), needed) from error
+
+    def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
+        """Makes what was written count."""
+        index = self.live.index
+        for transaction, (version, at, location, end, headers) in zip(transactions, results, strict=True):
+            if transaction.producer != NO_PRODUCER:
+                self.tables.committed(transaction.producer, ProducerState(transaction.sequence, version, at))
+            if end > index.next:
+                offset = location.offset
+                for header in headers:
+                    index.add(version, header.first_index, at, offset)
+                    offset += header.extent
+            if len(self.ends) < _ENDS:
+                self.ends.append(Limit(version, location.segment, end))
+            self.appended = version
+            self._committed_at = at
+
+    def _free(self) -> int | None:
+        try:
+            return self._filesystem.free_bytes(self._directory)
+        except OSError:
+            return None
+
+    # --- syncing ---------------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """See `Wal.sync`."""
+        health = self.health
+        if health.why is not None:
+            health.check()
+        live = self.live
+        offset = live.offset
+        end = (live.number, offset)
+        if end != self.synced_end:
+            clock = self._clock
+            before = clock()
+            try:
+                live.file.sync()
+            except BaseException as error:
+                health.fail(error)
+                if isinstance(error, OSError):
+                    raise LogFailed("unknown", str(error)) from error
+                raise
+            if health.why is not None:
+                raise LogFailed("unknown", health.why)
+            elapsed = clock() - before
+            if elapsed > _SLOW_SYNC:
+                _LOG.warning("a sync took %.1f s", elapsed / 1e6)
+            self.synced = self.appended
+            self.synced_end = end
+        self.limit = Limit(self.synced, live.number, offset)
+        return self.synced
+
+    def evidence(self) -> Limit:
+        """The newest synced version and where the synced data end, for HEAD; may be asked from any thread."""
+        # The version is read first: it may be older than the place, never newer.
+        version = self.synced
+        return Limit(version, *self.synced_end)
+
+    # --- rolling ---------------------------------------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        """Closes the live segment and begins the next one."""
+        old = self.live
+        options = self._options
+        now = self._clock()
+        chain = Chain(self._crc, self.appended, self._committed_at)
+        trailer = Trailer(self.appended, self._crc, old.offset, self._committed_at)
+        try:
+            with old.lock:
+                old.finish()
+                self.synced = self.appended
+                self.synced_end = (old.number, old.offset)
+                oldest = self._catalog.entries[0].first_version
+                self.tables.prune(options.producers, now - int(options.producer_ttl * 1e6), oldest)
+                header = SegmentHeader(
+                    old.number + 1, self.appended + 1, self._catalog.log_id, now, self._crc
+                )
+                frame = control_frame(self.tables.encode(), chain, now, self.synced)
+                new = create_segment(
+                    self._filesystem,
+                    self._directory,
+                    header,
+                    frame,
+                    spare=self._take_spare() or self._new_spare(),
+                )
+                old.close()
+        except OSError as error:
+            if means_full(error):
+                raise LogFull(self._free(), min(options.fill_step, FIRST_FILL)) from error
+            raise
+        self.closed.append(Closed(old, trailer))
+        self._catalog.ended(old.number, trailer.end)
+        self._catalog.add(SegmentEntry(new.number, new.first_version, new.created_at), new.index)
+        self._crc = chain.crc
+        self._committed_at = chain.committed_at
+        self.live = new
+        self.synced_end = (new.number, new.offset)
+        try:
+            self._head.write(self.epoch, self.synced, *self.synced_end)
+        except OSError as error:
+            # Without room HEAD stays as it is: the sealed segment before is evidence enough.
+            if not means_full(error):
+                raise
+
+    def _new_spare(self) -> Spare:
+        return Spare(
+            self._filesystem,
+            self._directory,
+            min(self._options.fill_step, FIRST_FILL, self._options.segment_bytes),
+        )
+
+    def _take_spare(self) -> Spare | None:
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+        return spare
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether there is no spare segment."""
+        return self._spare is None
+
+    def give_spare(self, spare: Spare) -> None:
+        """Offers a spare segment for the next roll; one too many is discarded."""
+        with self._spare_lock:
+            if self._spare is None:
+                self._spare = spare
+                return
+        spare.discard()
+
+    # --- the ends of a life ------------------------------------------------------------------------------------------
+
+    def open_epoch(self) -> None:
+        """Writes and syncs the EPOCH frame, after which the log may be read and written.
+
+        Raises:
+            OSError: What the file raises.
+        """
+        live = self.live
+        chain = Chain(self._crc, self.appended, self._committed_at)
+        self.tables.opened(self.epoch, self.appended + 1)
+        live.put(control_frame(encode_epoch(self.tables.epochs[-1]), chain, self._clock(), self.synced))
+        self._crc = chain.crc
+        self._committed_at = chain.committed_at
+        self.sync()
+
+    def close(self) -> None:
+        """Closes the files; nothing is written."""
+        spare = self._take_spare()
+        if spare is not None:
+            spare.discard()
+        self.live.close()
