@@ -1,0 +1,739 @@
+import asyncio
+import contextvars
+import gc
+import sys
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flow
+from flow import UNBOUNDED, Drain, Failed
+from tests.flow.probes import BatchProbe, ManualExecutor, Probe, QueueFeed, wait_until
+
+
+def started(probe, feed, **options):
+    drain = Drain(probe, feed, **options)
+    drain.start()
+    return drain
+
+
+# -- section 1: publisher and subscription rules -----------------------------------------------------------------------
+
+
+def test_rule_101_never_more_elements_than_requested():
+    probe = Probe()
+    started(probe, QueueFeed(range(10)))
+    assert probe.items == []
+    probe.request(1)
+    assert probe.items == [0]
+    probe.request(1)
+    probe.request(2)
+    assert probe.items == [0, 1, 2, 3]
+
+
+def test_rule_101_a_feed_that_gives_too_much_ends_in_an_error():
+    class Greedy(QueueFeed):
+        def pull(self, limit, /):
+            return list(range(limit + 1))
+
+    probe = Probe(first=2)
+    feed = Greedy()
+    started(probe, feed)
+    assert probe.items == []
+    assert isinstance(probe.error, RuntimeError)
+    assert feed.released == 1
+
+
+def test_rule_102_fewer_than_requested_if_the_stream_ends():
+    probe = Probe(first=10)
+    started(probe, QueueFeed(range(3), complete=True))
+    assert probe.items == [0, 1, 2]
+    assert probe.completed
+
+
+def test_rule_103_signals_are_serial_while_threads_signal_and_request():
+    feed = QueueFeed()
+    probe = Probe()
+    with ThreadPoolExecutor(4) as pool:
+        drain = started(probe, feed, executor=pool)
+        wait_until(lambda: probe.subscription)
+
+        def work(start):
+            for number in range(250):
+                feed.push(start + number)
+                drain.signal()
+                drain.request(1)
+
+        threads = [threading.Thread(target=work, args=(k * 1000,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wait_until(lambda: len(probe.items) == 1000)
+    assert probe.overlaps == 0
+    for k in range(4):
+        own = [item for item in probe.items if item // 1000 == k]
+        assert own == sorted(own)
+
+
+def test_rule_104_a_raising_feed_is_told_and_nothing_escapes():
+    class Broken(QueueFeed):
+        def pull(self, limit, /):
+            raise OSError("disk")
+
+    probe = Probe(first=1)
+    feed = Broken()
+    drain = started(probe, feed)
+    assert isinstance(probe.error, OSError)
+    assert probe.signals == ["subscribe", "error"]
+    assert drain.ended
+    assert feed.released == 1
+
+
+def test_rule_104_a_feed_that_cannot_tell_its_outcome_has_failed():
+    class Broken(QueueFeed):
+        def outcome(self):
+            raise OSError("disk")
+
+    probe = Probe()
+    started(probe, Broken())
+    assert isinstance(probe.error, OSError)
+
+
+def test_rule_105_and_209_completion_needs_no_demand():
+    probe = Probe()
+    started(probe, QueueFeed(complete=True))
+    assert probe.signals == ["subscribe", "complete"]
+
+
+def test_extra_completes_with_zero_demand_left():
+    probe = Probe(first=3)
+    started(probe, QueueFeed(range(3), complete=True))
+    assert probe.signals == ["subscribe", "next", "next", "next", "complete"]
+
+
+def test_rule_106_the_subscription_has_ended_when_the_terminal_signal_comes():
+    seen = []
+
+    class Curious(Probe):
+        def on_complete(self):
+            seen.append(drain.ended)
+            self.request(5)
+            self.cancel()
+
+    feed = QueueFeed(complete=True)
+    drain = Drain(Curious(first=1), feed)
+    drain.start()
+    assert seen == [True]
+    assert feed.released == 1
+
+
+def test_rule_107_nothing_follows_the_terminal_signal():
+    feed = QueueFeed(range(2), complete=True)
+    probe = Probe(first=10)
+    drain = started(probe, feed)
+    feed.push(7)
+    drain.signal()
+    drain.request(5)
+    drain.request(0)
+    drain.fail(ValueError())
+    drain.tell("state", lambda s: s.items.append("told"))
+    drain.cancel()
+    assert probe.signals == ["subscribe", "next", "next", "complete"]
+
+
+def test_extra_silence_after_an_error():
+    feed = QueueFeed(range(5), complete=True)
+    probe = Probe()
+    drain = started(probe, feed)
+    drain.fail(ValueError("first"))
+    drain.fail(ValueError("second"))
+    drain.request(5)
+    assert probe.signals == ["subscribe", "error"]
+    assert str(probe.error) == "first"
+
+
+def test_rule_108_cancelling_discards_what_was_already_pulled():
+    probe = Probe(first=UNBOUNDED, on_item=lambda item: item == 2 and probe.cancel())
+    feed = QueueFeed(range(100), complete=True)
+    started(probe, feed)
+    assert probe.items == [0, 1, 2]
+    assert probe.signals[-1] == "next"
+    assert feed.released == 1
+
+
+def test_extra_silence_after_cancel_terminal_signals_included():
+    feed = QueueFeed()
+    probe = Probe(first=5)
+    drain = started(probe, feed)
+    probe.cancel()
+    feed.push(1)
+    feed.end(flow.COMPLETED)
+    drain.signal()
+    drain.fail(ValueError())
+    drain.request(-1)
+    assert probe.signals == ["subscribe"]
+
+
+def test_rule_109_only_a_null_subscriber_raises():
+    with pytest.raises(TypeError, match=r"1\.9"):
+        Drain(None, QueueFeed())  # type: ignore[arg-type]
+
+
+def test_rule_109_on_subscribe_comes_first_even_if_the_stream_has_failed_before():
+    feed = QueueFeed([1, 2])
+    probe = Probe(first=2)
+    drain = Drain(probe, feed)
+    drain.fail(ValueError("refused"))
+    drain.signal()
+    drain.tell("state", lambda s: s.items.append("told"))
+    assert probe.signals == []
+    drain.start()
+    assert probe.signals == ["subscribe", "error"]
+    assert probe.items == ["told"]
+
+
+def test_rule_212_on_subscribe_comes_once():
+    probe = Probe()
+    drain = started(probe, QueueFeed())
+    drain.start()
+    assert probe.signals == ["subscribe"]
+
+
+def test_a_wrapper_can_be_handed_out_as_the_subscription():
+    class Wrapper:
+        def request(self, n, /):
+            drain.request(n)
+
+        def cancel(self):
+            drain.cancel()
+
+    wrapper = Wrapper()
+    probe = Probe(first=1)
+    drain = Drain(probe, QueueFeed([1]))
+    drain.start(wrapper)
+    assert probe.subscription is wrapper
+    assert probe.items == [1]
+
+
+def test_cancelled_before_the_start_nothing_is_signalled():
+    feed = QueueFeed([1])
+    probe = Probe(first=1)
+    drain = Drain(probe, feed)
+    drain.cancel()
+    drain.start()
+    assert probe.signals == []
+    assert feed.released == 1
+
+
+def test_rule_213_a_subscriber_that_raises_is_cancelled_and_reported_and_gets_no_on_error(dropped):
+    def explode(item):
+        raise ValueError(item)
+
+    probe = Probe(first=5, on_item=explode)
+    feed = QueueFeed(range(5), complete=True)
+    drain = started(probe, feed)
+    assert probe.signals == ["subscribe", "next"]
+    assert [type(error) for error in dropped.errors] == [ValueError]
+    assert drain.ended
+    assert feed.released == 1
+    drain.request(1)
+    drain.signal()
+    assert probe.signals == ["subscribe", "next"]
+
+
+@pytest.mark.parametrize("method", ["on_subscribe", "on_error", "on_complete"])
+def test_rule_213_raising_in_any_other_signal_is_reported_too(dropped, method):
+    def explode(*_):
+        raise LookupError(method)
+
+    probe = Probe(first=1)
+    setattr(probe, method, explode)
+    feed = QueueFeed(complete=method == "on_complete")
+    drain = started(probe, feed)
+    if method == "on_error":
+        drain.fail(ValueError())
+    assert [type(error) for error in dropped.errors] == [LookupError]
+    assert drain.ended
+    assert feed.released == 1
+    assert "next" not in probe.signals
+
+
+def test_rule_213_a_raising_subscriber_harms_no_neighbour(dropped):
+    def explode(item):
+        raise ValueError(item)
+
+    feeds = [QueueFeed() for _ in range(3)]
+    probes = [Probe(first=9), Probe(first=9, on_item=explode), Probe(first=9)]
+    drains = [started(probe, feed) for probe, feed in zip(probes, feeds, strict=True)]
+    for number in range(3):
+        for feed, drain in zip(feeds, drains, strict=True):
+            feed.push(number)
+            drain.signal()
+    assert [probe.items for probe in probes] == [[0, 1, 2], [0], [0, 1, 2]]
+    assert len(dropped.errors) == 1
+
+
+def test_a_feed_that_fails_to_release_is_reported_and_the_end_is_told(dropped):
+    class Sticky(QueueFeed):
+        def release(self):
+            raise OSError("stuck")
+
+    probe = Probe()
+    started(probe, Sticky(complete=True))
+    assert probe.completed
+    assert [type(error) for error in dropped.errors] == [OSError]
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_interrupts_pass_after_cancelling(interrupt):
+    def explode(item):
+        raise interrupt
+
+    probe = Probe(on_item=explode)
+    feed = QueueFeed(range(3))
+    drain = started(probe, feed)
+    with pytest.raises(interrupt):
+        drain.request(3)
+    assert drain.ended
+    assert feed.released == 1
+    drain.signal()
+    assert probe.items == [0]
+
+
+def test_cancelled_error_is_a_cancellation_and_never_an_error(dropped):
+    def cancelled(item):
+        raise asyncio.CancelledError
+
+    probe = Probe(first=3, on_item=cancelled)
+    feed = QueueFeed(range(3))
+    drain = started(probe, feed)
+    assert drain.ended
+    assert feed.released == 1
+    assert probe.signals == ["subscribe", "next"]
+    assert dropped.errors == []
+
+    class Cancelled(QueueFeed):
+        def pull(self, limit, /):
+            raise asyncio.CancelledError
+
+    probe = Probe(first=1)
+    drain = started(probe, Cancelled())
+    assert drain.ended
+    assert probe.signals == ["subscribe"]
+
+
+def test_rule_302_and_303_request_inside_on_next_does_not_deepen_the_stack():
+    depths = set()
+
+    def measure(item):
+        frame, depth = sys._getframe(), 0
+        while frame is not None:
+            frame, depth = frame.f_back, depth + 1
+        depths.add(depth)
+
+    probe = Probe(first=1, each=1, on_item=lambda item: item % 9973 == 0 and measure(item))
+    started(probe, QueueFeed(range(100_000), complete=True))
+    assert len(probe.items) == 100_000
+    assert probe.completed
+    assert probe.deepest == 1
+    assert probe.overlaps == 0
+    assert len(depths) == 1
+
+
+def test_rule_303_request_inside_on_subscribe_only_records():
+    order = []
+
+    class Ordered(Probe):
+        def on_subscribe(self, subscription, /):
+            subscription.request(1)
+            order.append("subscribed")
+
+        def on_next(self, item, /):
+            order.append(item)
+
+    started(Ordered(), QueueFeed([1]))
+    assert order == ["subscribed", 1]
+
+
+def test_rules_304_and_305_request_and_cancel_return_while_on_next_blocks():
+    inside, go_on = threading.Event(), threading.Event()
+
+    def block(item):
+        inside.set()
+        assert go_on.wait(10)
+
+    feed = QueueFeed(range(10))
+    probe = Probe(first=1, on_item=block)
+    with ThreadPoolExecutor(1) as pool:
+        drain = started(probe, feed, executor=pool)
+        assert inside.wait(10)
+        drain.request(5)
+        drain.signal()
+        drain.cancel()
+        assert feed.released == 0
+        go_on.set()
+        wait_until(lambda: feed.released == 1)
+    assert probe.items == [0]
+
+
+def test_rules_306_and_307_request_and_cancel_after_cancel_have_no_effect():
+    feed = QueueFeed(range(5))
+    probe = Probe(first=1)
+    drain = started(probe, feed)
+    for _ in range(3):
+        drain.cancel()
+        drain.request(2)
+    assert probe.items == [0]
+    assert feed.released == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(st.integers(1, 9), st.just(UNBOUNDED), st.just(None)), max_size=12), st.integers(0, 40))
+def test_rule_308_requests_add_up_after_any_sequence(steps, available):
+    feed = QueueFeed()
+    probe = Probe()
+    drain = started(probe, feed)
+    requested = pushed = 0
+    for step in [*steps, None]:
+        if step is None:
+            feed.push(*range(pushed, pushed + available))
+            pushed += available
+            drain.signal()
+        else:
+            requested = min(requested + step, UNBOUNDED)
+            drain.request(step)
+        assert probe.items == list(range(min(requested, pushed)))
+        assert drain.demand == (requested if requested == UNBOUNDED else requested - len(probe.items))
+
+
+@pytest.mark.parametrize("n", [0, -1, -(2**70), pytest.param(-(10**6000), id="huge"), True, False, 1.5, "3", None, object()])
+def test_rule_309_and_316_an_illegal_request_ends_in_on_error_and_never_raises(n):
+    feed = QueueFeed(range(5))
+    probe = Probe(first=1)
+    started(probe, feed)
+    probe.request(n)
+    assert isinstance(probe.error, flow.IllegalRequestError)
+    assert isinstance(probe.error, ValueError)
+    assert str(probe.error).startswith("rule 3.9: non-positive subscription request")
+    assert probe.signals == ["subscribe", "next", "error"]
+    assert feed.released == 1
+
+
+def test_rule_309_from_inside_on_next_does_not_overlap_it():
+    probe = Probe(first=5, each=-1)
+    started(probe, QueueFeed(range(5)))
+    assert probe.signals == ["subscribe", "next", "error"]
+    assert probe.overlaps == 0
+    assert probe.deepest == 1
+
+
+def test_rule_312_cancel_stops_although_demand_is_left():
+    feed = QueueFeed(range(1000))
+    probe = Probe(on_item=lambda item: probe.cancel())
+    drain = started(probe, feed)
+    drain.request(15)
+    assert probe.items == [0]
+
+
+def test_rule_317_demand_saturates_instead_of_failing():
+    feed = QueueFeed()
+    probe = Probe()
+    drain = started(probe, feed)
+    drain.request(UNBOUNDED // 2)
+    drain.request(UNBOUNDED // 2)
+    drain.request(1)
+    assert drain.demand == UNBOUNDED
+    drain.request(2**70)
+    for _ in range(10):
+        drain.request(UNBOUNDED - 1)
+    feed.push(*range(1000))
+    drain.signal()
+    assert len(probe.items) == 1000
+    assert drain.demand == UNBOUNDED
+    assert probe.error is None
+
+
+def test_none_is_not_an_element():
+    probe = Probe(first=9)
+    feed = QueueFeed([1, 2, None, 3])
+    started(probe, feed)
+    assert probe.items == [1, 2]
+    assert isinstance(probe.error, TypeError)
+    assert feed.released == 1
+
+
+def test_an_error_overtakes_what_was_pulled_but_completion_does_not():
+    probe = Probe(first=UNBOUNDED, on_item=lambda item: item == 1 and drain.fail(OSError()))
+    drain = Drain(probe, QueueFeed(range(100)))
+    drain.start()
+    assert probe.items == [0, 1]
+    assert isinstance(probe.error, OSError)
+
+    patient = Probe(first=2)
+    feed = QueueFeed(range(4))
+    drain = started(patient, feed)
+    feed.end(flow.COMPLETED)
+    drain.signal()
+    assert not patient.completed
+    patient.request(2)
+    assert patient.items == [0, 1, 2, 3]
+    assert patient.completed
+
+
+def test_a_failed_outcome_is_told_with_the_same_object():
+    failure = OSError("disk")
+    feed = QueueFeed()
+    probe = Probe()
+    drain = started(probe, feed)
+    feed.end(Failed(failure))
+    drain.signal()
+    assert probe.error is failure
+
+
+# -- section 3.13: references ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["cancel", "complete", "fail", "illegal"])
+@pytest.mark.parametrize("executor", [None, "manual", "stuck"])
+def test_rule_313_every_reference_is_dropped_at_the_end(end, executor):
+    where = None if executor is None else ManualExecutor()
+    feed = QueueFeed()
+    probe = Probe(first=1)
+    drain = started(probe, feed, executor=where)
+    if executor == "manual":
+        where.run_all()
+    references = [weakref.ref(probe), weakref.ref(feed)]
+    if end == "cancel":
+        drain.cancel()
+    elif end == "complete":
+        feed.end(flow.COMPLETED)
+        drain.signal()
+    elif end == "fail":
+        drain.fail(ValueError())
+    else:
+        drain.request(0)
+    if where is not None and not (executor == "stuck" and end == "cancel"):
+        # A cancelled drain lets go even if its executor never runs again.
+        where.run_all()
+    del probe, feed
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+    assert drain.ended
+
+
+@pytest.mark.parametrize("where", ["on_subscribe", "on_next", "on_error", "tell", "pull"])
+def test_rule_313_the_traceback_of_a_kept_error_does_not_keep_the_subscriber(dropped, where):
+    kept = []
+
+    class Raising(Probe):
+        def on_subscribe(self, subscription, /):
+            super().on_subscribe(subscription)
+            self.explode("on_subscribe")
+
+        def on_next(self, item, /):
+            me = self
+            me.explode("on_next")
+
+        def on_error(self, error, /):
+            if where == "pull":
+                kept.append(error)
+            self.explode("on_error")
+
+        def explode(self, here):
+            if here == where and here != "on_next":
+                raise ValueError(self)
+            if here == where:
+                try:
+                    raise OSError(self)
+                except OSError as error:
+                    error.args = ()
+                    raise ValueError from error
+
+    class Feed(QueueFeed):
+        def pull(self, limit, /):
+            if where == "pull":
+                raise OSError("disk")
+            return super().pull(limit)
+
+    executor = ManualExecutor()
+
+    def begin():
+        probe = Raising(first=1)
+        return weakref.ref(probe), started(probe, Feed([1]), executor=executor)
+
+    # Run from a frame that does not know the subscriber: a traceback keeps the callers too.
+    reference, drain = begin()
+    executor.run_all()
+    if where == "on_error":
+        drain.fail(OSError())
+    if where == "tell":
+        drain.tell("x", lambda subscriber: subscriber.explode("tell"))
+    executor.run_all()
+    assert drain.ended
+    errors = [*dropped.errors, *kept]
+    assert errors
+    for error in errors:
+        error.args = ()
+    gc.collect()
+    assert reference() is None
+
+
+def test_rule_313_an_interrupt_that_is_kept_does_not_keep_the_subscriber():
+    def explode(item):
+        raise KeyboardInterrupt
+
+    def run():
+        probe = Probe(on_item=explode)
+        drain = started(probe, QueueFeed([1]))
+        try:
+            drain.request(1)
+        except KeyboardInterrupt as interrupt:
+            frames = []
+            traceback = interrupt.__traceback__
+            while traceback is not None:
+                if traceback.tb_frame.f_code.co_filename.startswith(str(Path(flow.__file__).parent)):
+                    frames.append(traceback.tb_frame)
+                traceback = traceback.tb_next
+            return probe, frames
+        raise AssertionError
+
+    probe, frames = run()
+    assert frames
+    for frame in frames:
+        assert probe not in frame.f_locals.values()
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_subscriber_gets_what_one_pull_brought_in_one_call():
+    feed = QueueFeed(range(10), complete=True)
+    probe = BatchProbe(first=4)
+    started(probe, feed)
+    assert probe.batches == [[0, 1, 2, 3]]
+    probe.request(100)
+    assert probe.batches == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
+    assert probe.completed
+    assert "next" not in probe.signals
+
+
+def test_on_an_executor_a_turn_is_one_batch():
+    where = ManualExecutor()
+    probe = BatchProbe(first=UNBOUNDED)
+    started(probe, QueueFeed(range(10)), executor=where, turn=4)
+    sizes = []
+    while where.run_one():
+        sizes.append([len(batch) for batch in probe.batches])
+    assert sizes == [[4], [4, 4], [4, 4, 2], [4, 4, 2]]
+
+
+def test_a_batch_with_none_in_it_is_delivered_up_to_there():
+    probe = BatchProbe(first=9)
+    started(probe, QueueFeed([1, 2, None, 3]))
+    assert probe.items == [1, 2]
+    assert isinstance(probe.error, TypeError)
+    probe = BatchProbe(first=9)
+    started(probe, QueueFeed([None, 3]))
+    assert probe.signals == ["subscribe", "error"]
+
+
+def test_a_raising_batch_subscriber_is_dropped(dropped):
+    class Raising(BatchProbe):
+        def on_next_batch(self, items, /):
+            raise ValueError
+
+    drain = started(Raising(first=9), QueueFeed([1, 2]))
+    assert drain.ended
+    assert len(dropped.errors) == 1
+
+
+def test_a_lazy_sequence_that_raises_while_it_is_iterated_is_the_feeds_failure(dropped):
+    class Lazy(tuple):
+        __slots__ = ()
+
+        def __iter__(self):
+            raise OSError("corrupt")
+
+    class Feed(QueueFeed):
+        def pull(self, limit, /):
+            return Lazy((1, 2))
+
+    probe = Probe(first=9)
+    started(probe, Feed())
+    assert isinstance(probe.error, OSError)
+    assert dropped.errors == []
+
+
+# -- side signals ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_told_comes_without_demand_and_the_last_of_a_key_wins():
+    where = ManualExecutor()
+    probe = Probe()
+    drain = started(probe, QueueFeed([1]), executor=where)
+    where.run_all()
+    drain.tell("state", lambda s: s.items.append("LIVE"))
+    drain.tell("lag", lambda s: s.items.append("lag"))
+    drain.tell("state", lambda s: s.items.append("RESYNC"))
+    assert probe.items == []
+    assert where.run_all() == 1
+    assert probe.items == ["lag", "RESYNC"]
+    assert drain.demand == 0
+
+
+def test_what_a_feed_tells_from_inside_a_pull_comes_before_the_elements_of_that_pull():
+    feed = QueueFeed()
+    probe = Probe(first=9)
+    drain = started(probe, feed)
+    feed.on_pull = lambda: drain.tell("lag", lambda s: s.items.append("lag")) if feed._items else None
+    feed.push(1, 2)
+    drain.signal()
+    assert probe.items == ["lag", 1, 2]
+
+
+def test_what_is_told_comes_before_the_end():
+    where = ManualExecutor()
+    probe = Probe()
+    drain = started(probe, QueueFeed(), executor=where)
+    drain.tell("state", lambda s: s.items.append("RESYNC"))
+    drain.fail(OSError())
+    where.run_all()
+    assert probe.items == ["RESYNC"]
+    assert probe.error is not None
+
+
+def test_raising_in_what_is_told_counts_as_raising_anywhere(dropped):
+    def explode(subscriber):
+        raise ValueError
+
+    feed = QueueFeed()
+    probe = Probe(first=9)
+    drain = started(probe, feed)
+    feed.push(1)
+    drain.tell("state", explode)
+    assert drain.ended
+    assert feed.released == 1
+    assert len(dropped.errors) == 1
+    assert probe.items == []
+
+
+# -- context -----------------------------------------------------------------------------------------------------------
+
+
+def test_signals_see_the_context_of_the_start():
+    variable = contextvars.ContextVar("variable", default="nothing")
+    seen = []
+    feed = QueueFeed()
+    probe = Probe(first=9, on_item=lambda item: seen.append(variable.get()))
+    token = variable.set("at start")
+    drain = started(probe, feed)
+    variable.reset(token)
+    feed.push(1)
+    drain.signal()
+    assert seen == ["at start"]
