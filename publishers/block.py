@@ -12,7 +12,8 @@ import msgspec
 
 from publishers.change import Area, Change, Content, Operation, View, time_of
 from publishers.position import Position
-from publishers.wal import FIRST, LAST, Column, Columns, FrameHeader
+from publishers.wal import Column, Columns, FrameHeader
+from publishers.wal.frame import FIRST, LAST
 
 __all__ = ["Block", "Slice"]
 
@@ -26,14 +27,14 @@ class _Attached(msgspec.Struct):
     schema_version: int | None = None
     entry_version: int | None = None
     origin: str | None = None
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.Raw()
 
 
 class _Annotations(msgspec.Struct):
     """The annotations of a transaction."""
 
     id: str = ""
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.Raw()
 
 
 _attached: Final = msgspec.json.Decoder(_Attached)
@@ -181,7 +182,7 @@ class Block:
         """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
         if not index:
             meta = self._annotated().meta
-            return None if meta is None else _Attached(meta=meta)
+            return _Attached(meta=meta) if len(memoryview(meta)) else None
         stored = self._stored(self.columns.meta, index)
         return None if stored is None else _attached.decode(stored)
 
@@ -244,7 +245,7 @@ class Block:
             attached.schema_version if attached else None,
             attached.entry_version if attached else None,
             attached.origin if attached else None,
-            bytes(attached.meta) if attached and attached.meta is not None else None,
+            bytes(attached.meta) or None if attached else None,
         )
 
 

@@ -68,8 +68,11 @@ class ChangeLog:
         read_only: Whether this opening follows the log instead of owning it.
     """
 
-    def __init__(self, path: Path, files: Wal | Follower, options: LogOptions, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, files: Wal | Follower, storage: FileSystem, options: LogOptions, clock: Clock
+    ) -> None:
         self.path = path
+        self._storage = storage
         self.name = path.resolve().name
         self.log_id: UUID = files.log_id
         self.options = options
@@ -135,8 +138,8 @@ class ChangeLog:
         if read_only:
             files = Follower.open(directory, chosen, filesystem=storage)
         else:
-            files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
-        return cls(directory, files, chosen, clock)
+            files = Wal.open(directory, chosen, filesystem=storage, clock=clock.now_us)
+        return cls(directory, files, storage, chosen, clock)
 
     # Reading.
 
@@ -316,7 +319,7 @@ class ChangeLog:
             producer=None if producer is None else producer_id(producer[0]),
             sequence=0 if producer is None else producer[1],
             options=self.options,
-            filesystem=wal.filesystem,
+            filesystem=self._storage,
             directory=wal.directory,
         )
         return committer.commit(transaction, durable=durable)

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from publishers.block import Block
-from publishers.errors import LogClosed, LogError, LogFailed
+from publishers.errors import LogClosed, LogError, LogFailed, LogFull
 from publishers.options import LogOptions
 from publishers.publication import Publication, Published, wake
 from publishers.subscription import ChangeSubscription
-from publishers.wal import COMPRESSED, Appended, Transaction, Wal, decode_payload, inflate
+from publishers.wal import Appended, Transaction, Wal, decode_payload
+from publishers.wal.frame import COMPRESSED
+from publishers.wal.transaction import inflate
 
 __all__ = ["Commit", "Committer"]
 
@@ -205,38 +207,51 @@ class Committer:
         if self._failed is not None:
             raise LogFailed("refused", self._failed)
         repeated, fresh = self._sift(group)
-        appended = (
-            self._wal.append([m.transaction for m in fresh if m.transaction is not None]) if fresh else []
-        )
+        appended = self._append(fresh)
         self.groups += 1
         for member, done in zip(fresh, appended, strict=True):
             transaction = member.transaction
             assert transaction is not None
+            changes = transaction.count + 1
             member.commit = Commit(
-                done.version, duplicate=False, changes=transaction.count + 1, committed_at=done.committed_at
+                done.version, duplicate=False, changes=changes, committed_at=done.committed_at
             )
             self._unsynced.append(_published(transaction, done))
             self._unsynced_bytes += member.size
         for member, original in repeated:
-            version = (
-                original.commit.version if isinstance(original, _Pending) and original.commit else original
+            known = (
+                original if isinstance(original, int) else original.commit.version if original.commit else 0
             )
-            member.commit = Commit(
-                version if isinstance(version, int) else 0, duplicate=True, changes=0, committed_at=0
-            )
-        policy = self._options.sync
-        late = policy == "interval" and self._unsynced_bytes <= self._options.queue_bytes
-        if (
-            any(member.durable for member in group)
-            or policy == "always"
-            or (policy == "interval" and not late)
-        ):
-            if self._unsynced:
-                self._wal.sync()
-        elif late:
+            member.commit = Commit(known, duplicate=True, changes=0, committed_at=0)
+        if not self._unsynced:
+            return []
+        if self._syncs(group):
+            self._wal.sync()
+        elif self._options.sync == "interval":
             return []
         published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
         return published
+
+    def _syncs(self, group: list[_Pending]) -> bool:
+        """Whether a group is synced before its members return."""
+        if self._options.sync == "always" or any(member.durable for member in group):
+            return True
+        return self._options.sync == "interval" and self._unsynced_bytes > self._options.queue_bytes
+
+    def _append(self, fresh: list[_Pending]) -> list[Appended]:
+        """Writes what is new; those for which the disk has no room are told, and leave ``fresh``."""
+        appended: list[Appended] = []
+        while len(appended) < len(fresh):
+            rest = fresh[len(appended) :]
+            try:
+                appended += self._wal.append([m.transaction for m in rest if m.transaction is not None])
+            except LogFull as error:
+                if not appended:
+                    raise
+                for member in rest:
+                    member.error = error
+                del fresh[len(appended) :]
+        return appended
 
     def _sift(self, group: list[_Pending]) -> tuple[list[tuple[_Pending, "_Pending | int"]], list[_Pending]]:
         """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
