@@ -182,7 +182,7 @@ class Block:
         """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
         if not index:
             meta = self._annotated().meta
-            return _Attached(meta=meta) if len(memoryview(meta)) else None
+            return _Attached(meta=meta) if bytes(meta) else None
         stored = self._stored(self.columns.meta, index)
         return None if stored is None else _attached.decode(stored)
 

@@ -126,11 +126,9 @@ class ChangeLog:
             WalCorrupted: If acknowledged data are damaged.
         """
         chosen = options or LogOptions()
-        for name in overrides:
+        for name, value in overrides.items():
             if name not in LogOptions.__dataclass_fields__:
-                raise InvalidOption(
-                    name, overrides[name], "one of " + ", ".join(LogOptions.__dataclass_fields__)
-                )
+                raise InvalidOption(name, value, "one of " + ", ".join(LogOptions.__dataclass_fields__))
         chosen = replace(chosen, **overrides)
         directory = Path(path)
         storage = filesystem or RealFileSystem()

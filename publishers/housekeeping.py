@@ -41,9 +41,7 @@ class Housekeeping:
         while not self._ended:
             self._wanted.wait(self._interval)
             self._wanted.clear()
-            if self._ended:
-                return
             try:
                 self._step()
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same
                 _log.exception("a step of housekeeping failed")

@@ -4,7 +4,7 @@ Matching ``Glob`` patterns takes time proportional to key times pattern at worst
 with one point of return; a later ``*`` makes the earlier ones irrelevant), so a hostile pattern costs little.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from publishers.block import Block
@@ -82,7 +82,7 @@ class _Wish:
         """Whether the TRANSACTION event of the block is wished for."""
         return block.leads and not self.sited and _TRANSACTION in self.kinds
 
-    def rows(self, block: Block) -> Iterable[int] | None:
+    def rows(self, block: Block) -> Collection[int] | None:
         """The stored rows that are wished for; None for all of them."""
         columns = block.columns
         types = range(len(columns.entity_types))
@@ -92,7 +92,7 @@ class _Wish:
                 return ()
         else:
             types_wanted = frozenset(types)
-        rows: Iterable[int] | None = None
+        rows: Collection[int] | None = None
         present = block.selection("kinds", lambda b: sorted(frozenset(b.columns.kinds)))
         if not self.kinds.issuperset(present):
             if self.kinds.isdisjoint(present):
@@ -106,7 +106,7 @@ class _Wish:
             rows = self._keyed(block, range(block.count) if rows is None else rows)
         return rows
 
-    def _keyed(self, block: Block, rows: Iterable[int]) -> list[int]:
+    def _keyed(self, block: Block, rows: Collection[int]) -> list[int]:
         keys = block.columns.key
         if self.keys:
             wanted = self.keys
@@ -143,17 +143,17 @@ class Predicate:
         return block.selection(self.criteria, self._select)
 
     def _select(self, block: Block) -> Sequence[int]:
-        rows: set[int] | Iterable[int] | None = ()
+        rows: Collection[int] | None = ()
         leads = False
         for wish in self._wishes:
             leads = leads or wish.leads(block)
             if rows is not None:
                 found = wish.rows(block)
-                rows = None if found is None else (found if not rows else {*rows, *found})
+                rows = None if found is None else {*rows, *found} if rows else found
         first = block.first_index
         if rows is None:
             return block.indices if leads or not block.leads else range(first, first + block.count)
-        found = sorted(rows) if isinstance(rows, set) else rows
+        found = sorted(rows) if isinstance(rows, set) else rows  # one wish alone finds them in order
         head = [0] if leads else []
         return head + [row + first for row in found]
 

@@ -19,7 +19,7 @@ class Position(NamedTuple):
     """
 
     version: int
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # a field; nobody looks for items in this tuple
 
     def __str__(self) -> str:
         return f"{self.version}:{self.index}"

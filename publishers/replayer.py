@@ -180,7 +180,7 @@ class Replayer:
                 task = self._waiting.popleft()
             try:
                 more = task.replay()
-            except Exception:
+            except Exception:  # noqa: BLE001 - one task must not take the thread from all others
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
             if more:

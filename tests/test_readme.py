@@ -10,7 +10,8 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(.*?)\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced if name == language]
 
 
 def test_the_program_in_the_readme_prints_what_the_readme_shows(tmp_path):
