@@ -11,6 +11,7 @@
     |   `-- GoingAway        the server is stopping
     |-- RemoteError          an error that a server sent, as its client sees it        (code, data)
     |-- ConnectionLost       the connection ended before the subscription did          (close_code, reason)
+    |-- InvalidInput         a line of the input of a command is wrong                   (line)
     |-- ServerFailed         the server could not start                                (host, port)
     `-- ExtraMissing         an optional dependency is not installed                   (extra)
     Violation                the peer broke the protocol: the connection is closed     (close_code)
@@ -46,6 +47,7 @@ __all__ = [
     "ExtraMissing",
     "GoingAway",
     "InvalidDemand",
+    "InvalidInput",
     "InvalidRequest",
     "LogNotFound",
     "Problem",
@@ -226,6 +228,14 @@ class ServerFailed(PenstockError):
         super().__init__(f"cannot serve on {host}:{port}: {why}")
         self.host = host
         self.port = port
+
+
+class InvalidInput(PenstockError, ValueError):
+    """A line of the input of a command is wrong; nothing of the input was used."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"line {line}: {why}")
+        self.line = line
 
 
 class ExtraMissing(PenstockError):

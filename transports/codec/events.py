@@ -7,21 +7,23 @@ it, and it goes with the block.
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from publishers.batch import Batch
 from publishers.block import Block, Slice
-from publishers.change import Area, Content, Operation, View, time_of
+from publishers.change import Area, Change, Content, Operation, View, time_of
 from publishers.position import Position
 
-__all__ = ["EventEncoder", "encode_text", "next_head"]
+__all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]
 
 _AREAS: Final = {area.value: b',"area":"%s"' % area.name.encode() for area in Area}
 _OPERATIONS: Final = {
     operation.value: b',"operation":"%s"' % operation.name.encode() for operation in Operation
 }
+_FORMAT: Final = "penstock.v1+json"
 _EVENT_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
 
 
@@ -31,6 +33,38 @@ def encode_text(text: str) -> bytes:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
         return json.dumps(text).encode()
+
+
+def encode_change(change: Change, cursor: str) -> bytes:
+    """The event of a change that lies in no block, with the cursor after it; the same JSON as ``EventEncoder`` makes."""
+    plain: dict[str, Any] = {
+        "cursor": cursor,
+        "version": change.version,
+        "index": change.index,
+        "count": change.count,
+        "timestamp": _stamp(change.timestamp),
+        "area": change.area.name,
+        "operation": change.operation.name,
+        "entity_type": change.entity_type,
+        "key": None if change.key is None else msgspec.Raw(encode_text(change.key)),
+        "body": _raw(change.body_bytes),
+        "before": _raw(change.before_bytes),
+        "changed": change.changed,
+        "schema_version": change.schema_version,
+        "entry_version": change.entry_version,
+        "origin": change.origin,
+        "meta": _raw(change.meta_bytes),
+    }
+    return msgspec.json.encode({name: value for name, value in plain.items() if value is not None})
+
+
+def _raw(value: bytes | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _stamp(moment: datetime) -> str:
+    """RFC 3339 in UTC, always with microseconds."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def next_head(subscription: str) -> bytes:
@@ -44,9 +78,9 @@ class _Shelf:
     __slots__ = ("head", "made", "middle", "types")
 
     def __init__(self, block: Block, prefix: str) -> None:
-        stamp = time_of(block.committed_at).replace(tzinfo=None).isoformat(timespec="microseconds")
+        stamp = _stamp(time_of(block.committed_at))
         self.head = b'{"cursor":"%s' % prefix.encode()
-        self.middle = b',"count":%d,"timestamp":"%sZ"' % (block.transaction_count, stamp.encode())
+        self.middle = b',"count":%d,"timestamp":"%s"' % (block.transaction_count, stamp.encode())
         self.types: dict[str, bytes] = {}
         self.made: dict[int, bytes] = {}
 
@@ -89,10 +123,10 @@ class EventEncoder:
         return b'%s%s],"cursor":"%s","boundary":%s}' % (head, events, self.cursor(batch.end).encode(), flag)
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
-        prefix = self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":"
-        key = ("json", prefix, view)
+        key = (_FORMAT, view)
         shelf: _Shelf | None = block.memo.get(key)
         if shelf is None:
+            prefix = self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":"
             # Two threads may both get here; setdefault lets one of their shelves win.
             shelf = block.memo.setdefault(key, _Shelf(block, prefix))
         return shelf

@@ -52,13 +52,13 @@ class Event(msgspec.Struct):
     operation: str
     entity_type: str | None = None
     key: str | None = None
-    body: msgspec.Raw | None = None
-    before: msgspec.Raw | None = None
+    body: msgspec.Raw = msgspec.Raw()
+    before: msgspec.Raw = msgspec.Raw()
     changed: tuple[str, ...] | None = None
     schema_version: int | None = None
     entry_version: int | None = None
     origin: str | None = None
-    meta: msgspec.Raw | None = None
+    meta: msgspec.Raw = msgspec.Raw()
 
     def change(self) -> RemoteChange:
         """The change, with bytes of its own."""
@@ -199,5 +199,5 @@ def _with_surrogates(message: Mapping[str, Any]) -> Reply:
     return Next(message["id"], events, message["cursor"], message["boundary"])
 
 
-def _bytes(raw: msgspec.Raw | None) -> bytes | None:
-    return None if raw is None else bytes(raw)
+def _bytes(raw: msgspec.Raw) -> bytes | None:
+    return bytes(raw) or None

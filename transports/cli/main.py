@@ -1,0 +1,201 @@
+"""Arguments, and what becomes of errors: one line for the user, never a traceback.
+
+Exit codes: 0 done; 1 it failed (the line on standard error says why); 2 the arguments or the input are wrong; 130
+interrupted; 141 whoever read the output has left.
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from flow.errors import FlowError
+from publishers.errors import InvalidChange, InvalidCriteria, InvalidOption, PenstockError, PositionMalformed
+from transports.errors import ExtraMissing, InvalidInput
+
+__all__ = ["main"]
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+_DEFAULT_PORT: Final = 8090
+_USERS_MISTAKES: Final = (InvalidChange, InvalidCriteria, InvalidInput, InvalidOption, PositionMalformed)
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: What follows the name of the program; from ``sys.argv`` if None.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python would flush standard output once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except _USERS_MISTAKES as error:
+        return _say(error, USAGE)
+    except (PenstockError, FlowError, OSError) as error:
+        return _say(error, FAILED)
+    except Exception as error:
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        return _say(f"internal error: {type(error).__name__}: {error} (PENSTOCK_DEBUG=1 shows where)", FAILED)
+
+
+def _say(error: object, code: int) -> int:
+    print("penstock: " + " ".join(str(error).split()), file=sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    # The demo's arguments are its own business: argparse would claim its options for itself.
+    if arguments[:1] == ["demo"]:
+        return _demo(arguments[1:])
+    parser = _parser()
+    try:
+        chosen = parser.parse_args(arguments)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else USAGE
+    command: Command | None = getattr(chosen, "command", None)
+    if command is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return command(chosen)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock",
+        description="Change data capture with backpressure.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments or input, 130 interrupted, 141 broken pipe.",
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="serve a log over WebSockets"))
+    _add_tail(commands.add_parser("tail", help="print changes as JSON lines, from a server or a directory"))
+    _add_append(commands.add_parser("append", help="append changes, given as JSON lines, as one transaction"))
+    commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
+    commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
+    return parser
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="directory of a log")
+    parser.add_argument(
+        "--own", action="store_true", help="open it for writing, instead of following its writer"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port",
+        type=_number(0, 65535),
+        default=_DEFAULT_PORT,
+        help="port to listen on, 0 for a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--origin", action="append", default=[], metavar="URL", help="web page that may connect; repeatable"
+    )
+    parser.set_defaults(command=_serve)
+
+
+def _add_tail(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log")
+    for name, what in (
+        ("entity-type", "entity type"),
+        ("key", "key"),
+        ("operation", "operation, such as UPSERT"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only this {what}; repeatable",
+        )
+    parser.add_argument(
+        "--since",
+        default="latest",
+        metavar="WHERE",
+        help="latest, earliest, a version, or the cursor of an event (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--until", type=_number(1, 2**53 - 1), metavar="VERSION", help="end after this version"
+    )
+    parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
+    parser.add_argument(
+        "--content", type=str.upper, choices=["HEADER", "BODY"], default="BODY", help="(default: %(default)s)"
+    )
+    parser.add_argument("--log", metavar="NAME", help="which log of a server that has several")
+    parser.set_defaults(command=_tail)
+
+
+def _add_append(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="directory of a log; made if there is none")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", help="JSON lines (default: standard input)"
+    )
+    parser.set_defaults(command=_append)
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r:.60} is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+# Each command imports what it needs when it runs, so that the others work without the extras.
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    from transports.cli.serve import serve  # noqa: PLC0415 - see above
+
+    return serve(chosen)
+
+
+def _tail(chosen: argparse.Namespace) -> int:
+    from transports.cli.tail import tail  # noqa: PLC0415 - see above
+
+    return tail(chosen)
+
+
+def _append(chosen: argparse.Namespace) -> int:
+    from transports.cli.append import append  # noqa: PLC0415 - see above
+
+    return append(chosen)
+
+
+def _demo(arguments: list[str]) -> int:
+    try:
+        run = importlib.import_module("transports.demo").main
+    except ImportError as error:
+        raise ExtraMissing("the demo", error.name or str(error), "demo") from None
+    return int(run(arguments) or DONE)
+
+
+def _print_version(_: argparse.Namespace) -> int:
+    print(f"penstock {_version()}")
+    return DONE
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("penstock")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"

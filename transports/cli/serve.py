@@ -1,0 +1,32 @@
+"""``penstock serve``: a log on a port until it is interrupted."""
+
+import argparse
+import signal
+import threading
+from types import FrameType
+
+from publishers.changelog import ChangeLog
+from transports.server import serve as start
+
+__all__ = ["serve"]
+
+
+def serve(chosen: argparse.Namespace) -> int:
+    """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
+    finished = threading.Event()
+
+    def finish(_signal: int, _frame: FrameType | None) -> None:
+        finished.set()
+
+    with (
+        ChangeLog.open(chosen.directory, read_only=not chosen.own) as log,
+        start(log, chosen.host, chosen.port, origins=chosen.origin) as server,
+    ):
+        before = signal.signal(signal.SIGTERM, finish)
+        try:
+            how = "as its owner" if chosen.own else "read-only"
+            print(f"serving {log.name} {how} at {server.url}, health at {server.health_url}", flush=True)
+            finished.wait()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return 0

@@ -1,0 +1,172 @@
+"""``penstock tail``: changes as JSON lines, from a server or from the directory of a log."""
+
+import argparse
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from publishers.batch import Batch
+from publishers.change import Change, Content, View
+from publishers.changelog import ChangeLog
+from publishers.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption, PositionMalformed
+from publishers.position import Position, PositionToken
+from transports.codec.events import EventEncoder, encode_change
+from transports.codec.replies import RemoteChange
+from transports.websocket.client import connect
+
+if TYPE_CHECKING:
+    from flow.contracts import Subscription
+
+__all__ = ["tail"]
+
+_WINDOW: Final = 256
+
+
+def tail(chosen: argparse.Namespace) -> int:
+    """Prints until the limit, the last version, the end of the log, or an interrupt."""
+    if chosen.source.startswith(("ws://", "wss://")):
+        asyncio.run(_remote(chosen))
+    else:
+        _local(chosen)
+    return 0
+
+
+class _Printer:
+    """A subscriber that prints one line for each change, and asks for more when half of its window is used."""
+
+    def __init__(
+        self,
+        limit: int | None,
+        finished: Callable[[], object],
+        encode: Callable[[Sequence[Change]], list[bytes]],
+    ) -> None:
+        self.error: BaseException | None = None
+        self._left = limit
+        self._finished = finished
+        self._encode = encode
+        self._asked = 0
+        self._subscription: Subscription
+
+    def on_subscribe(self, subscription: "Subscription", /) -> None:
+        self._subscription = subscription
+        self._ask()
+
+    def on_next(self, change: Change, /) -> None:
+        self.on_next_batch((change,))
+
+    def on_next_batch(self, changes: Sequence[Change], /) -> None:
+        try:
+            lines = [line.replace(b"\n", b" ").replace(b"\r", b" ") for line in self._encode(changes)]
+            sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
+            sys.stdout.buffer.flush()
+        except (OSError, ValueError) as error:
+            # Whoever read our output has left; the main thread ends the command with it.
+            self._subscription.cancel()
+            self._end(error)
+            return
+        self._asked -= len(changes)
+        if self._left is not None:
+            self._left -= len(changes)
+        self._ask()
+
+    def on_error(self, error: Exception, /) -> None:
+        self._end(error)
+
+    def on_complete(self) -> None:
+        self._end(None)
+
+    def _ask(self) -> None:
+        want = _WINDOW if self._left is None else min(self._left, _WINDOW)
+        if want == 0:
+            self._subscription.cancel()
+            self._end(None)
+        elif self._asked * 2 <= want:
+            more, self._asked = want - self._asked, want
+            self._subscription.request(more)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.error = error
+        self._finished()
+
+
+def _local(chosen: argparse.Namespace) -> None:
+    criteria = _criteria(chosen)
+    view = View(Content(chosen.content))
+    with ChangeLog.open(chosen.source, read_only=True) as log:
+        encoder = EventEncoder(log.token)
+        finished = threading.Event()
+
+        def encode(changes: Sequence[Change]) -> list[bytes]:
+            if isinstance(changes, Batch):
+                return encoder.events(changes.slices, view)
+            return [encode_change(change, encoder.cursor(change.after)) for change in changes]
+
+        printer = _Printer(chosen.limit, finished.set, encode)
+        feed = log.changes(
+            criteria, since=_since(log, chosen.since), until=chosen.until, content=view.content
+        )
+        feed.subscribe(printer)
+        finished.wait()
+        if printer.error is not None:
+            raise printer.error
+
+
+def _since(log: ChangeLog, where: str) -> Position | None:
+    kind = _where(where)
+    if isinstance(kind, PositionToken):
+        return log.position_of(kind)
+    if isinstance(kind, int):
+        return Position(kind, 0)
+    return log.oldest if kind == "earliest" else None
+
+
+def _where(text: str) -> PositionToken | int | str:
+    """What ``--since`` says: a cursor, a version, or a word."""
+    if text in ("latest", "earliest"):
+        return text
+    if text.isascii() and text.isdigit() and 1 <= len(text) <= 15:
+        return int(text)
+    try:
+        return PositionToken.parse(text)
+    except PositionMalformed:
+        right = "latest, earliest, a version, or a cursor such as events carry"
+        raise InvalidOption("--since", text, right) from None
+
+
+def _criteria(chosen: argparse.Namespace) -> Criteria:
+    return Criteria.of(
+        Criterion(
+            entity_types=chosen.entity_type,
+            keys=chosen.key,
+            operations=[operation.upper() for operation in chosen.operation],
+        )
+    )
+
+
+async def _remote(chosen: argparse.Namespace) -> None:
+    criteria = _criteria(chosen)
+    where = _where(chosen.since)
+    finished = asyncio.Event()
+
+    def encode(changes: Sequence[Change]) -> list[bytes]:
+        return [
+            encode_change(change, change.cursor) for change in changes if isinstance(change, RemoteChange)
+        ]
+
+    printer = _Printer(chosen.limit, finished.set, encode)
+    async with connect(chosen.source) as log:
+        feed = log.changes(
+            criteria,
+            since=where if isinstance(where, PositionToken) else None,
+            start=None if isinstance(where, PositionToken) else where,  # type: ignore[arg-type]  # checked in _where
+            until=chosen.until,
+            content=Content(chosen.content),
+            log=chosen.log,
+        )
+        feed.subscribe(printer)
+        await finished.wait()
+    if printer.error is not None:
+        raise printer.error
