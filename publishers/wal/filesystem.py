@@ -78,7 +78,7 @@ class FileSystem(Protocol):
         ...
 
     def make_directory(self, path: Path, /) -> None:
-        """Creates the directory and its parents where missing."""
+        """Creates the directory and its parents where missing, durably."""
         ...
 
     def sync_directory(self, path: Path, /) -> None:
@@ -229,6 +229,8 @@ class RealFileSystem:
 
     def make_directory(self, path: Path, /) -> None:
         """See `FileSystem.make_directory`. Directories that were created are made durable from the top down."""
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "a file has that name", str(path))
         missing = [parent for parent in (path, *path.parents) if not parent.exists()]
         for directory in reversed(missing):
             directory.mkdir(exist_ok=True)

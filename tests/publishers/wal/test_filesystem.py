@@ -1,0 +1,260 @@
+"""The contract of `FileSystem`, kept by the real one and by the simulated one alike."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from publishers.wal.filesystem import (
+    FileSystem,
+    RealFileSystem,
+    SyncError,
+    means_full,
+    sync_file,
+    sync_names,
+    write_all,
+)
+from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
+
+
+@pytest.fixture(params=["real", "simulated"])
+def system(request):
+    return RealFileSystem() if request.param == "real" else SimulatedFileSystem()
+
+
+@pytest.fixture
+def home(system: FileSystem, tmp_path: Path) -> Path:
+    path = tmp_path / "some" / "where"
+    system.make_directory(path)
+    return path
+
+
+def test_what_was_written_is_read_back_at_its_offset(system, home):
+    file = system.open(home / "a", "create")
+    assert file.pwrite(b"abcdef", 0) == 6
+    assert file.pwrite(memoryview(b"XY"), 2) == 2
+    assert file.pread(100, 0) == b"abXYef"
+    assert file.pread(2, 4) == b"ef"
+    assert file.pread(2, 6) == b""
+    assert file.size() == 6
+    file.close()
+    file.close()
+
+
+def test_a_write_behind_the_end_leaves_zeros_before_it(system, home):
+    file = system.open(home / "a", "create")
+    file.pwrite(b"x", 5)
+    assert file.pread(10, 0) == b"\0\0\0\0\0x"
+    file.close()
+
+
+def test_truncate_cuts_and_lengthens_with_zeros(system, home):
+    file = system.open(home / "a", "create")
+    file.pwrite(b"abcdef", 0)
+    file.truncate(2)
+    file.truncate(4)
+    assert file.pread(10, 0) == b"ab\0\0"
+    file.sync()
+    file.close()
+
+
+def test_opening_what_is_missing_says_so(system, home):
+    for mode in ("read", "write"):
+        with pytest.raises(FileNotFoundError):
+            system.open(home / "missing", mode)
+    for call in (system.unlink, system.listing, system.sync_directory):
+        with pytest.raises(FileNotFoundError):
+            call(home / "missing")
+    with pytest.raises(FileNotFoundError):
+        system.rename(home / "missing", home / "b")
+    with pytest.raises(FileNotFoundError):
+        system.link(home / "missing", home / "b")
+
+
+def test_a_file_open_for_reading_refuses_writes(system, home):
+    system.open(home / "a", "create").close()
+    file = system.open(home / "a", "read")
+    with pytest.raises(OSError, match=r"."):
+        file.pwrite(b"x", 0)
+    file.close()
+
+
+def test_create_keeps_what_is_there(system, home):
+    file = system.open(home / "a", "create")
+    file.pwrite(b"abc", 0)
+    file.close()
+    file = system.open(home / "a", "create")
+    assert file.pread(10, 0) == b"abc"
+    file.close()
+
+
+def test_rename_replaces_and_keeps_open_files_valid(system, home):
+    for name in "ab":
+        file = system.open(home / name, "create")
+        file.pwrite(name.encode(), 0)
+        file.close()
+    old = system.open(home / "b", "read")
+    system.rename(home / "a", home / "b")
+    assert system.listing(home) == ["b"]
+    new = system.open(home / "b", "read")
+    assert (old.pread(1, 0), new.pread(1, 0)) == (b"b", b"a")
+    system.unlink(home / "b")
+    assert new.pread(1, 0) == b"a"
+    assert system.listing(home) == []
+    old.close()
+    new.close()
+
+
+def test_a_link_is_a_second_name_of_one_file(system, home):
+    file = system.open(home / "a", "create")
+    system.link(home / "a", home / "b")
+    file.pwrite(b"x", 0)
+    other = system.open(home / "b", "read")
+    assert other.pread(1, 0) == b"x"
+    with pytest.raises(FileExistsError):
+        system.link(home / "a", home / "b")
+    file.close()
+    other.close()
+
+
+def test_the_lock_excludes_another_opening_until_it_is_closed(system, home):
+    first = system.open(home / "a", "create")
+    second = system.open(home / "a", "create")
+    assert first.lock()
+    assert first.lock()
+    assert not second.lock()
+    first.close()
+    assert second.lock()
+    second.close()
+
+
+def test_a_map_is_shared_between_openings(system, home):
+    file = system.open(home / "a", "create")
+    file.truncate(4096)
+    writable = file.map(4096)
+    reader = system.open(home / "a", "read")
+    readable = reader.map(4096)
+    file.close()
+    reader.close()
+    writable[10:13] = b"abc"
+    assert bytes(readable[10:13]) == b"abc"
+    with pytest.raises(TypeError):
+        readable[0] = 1
+    writable.release()
+    readable.release()
+
+
+def test_directories_appear_in_the_listing_and_can_be_synced(system, home):
+    system.make_directory(home / "inner")
+    system.open(home / "a", "create").close()
+    system.make_directory(home / "inner")
+    assert system.listing(home) == ["a", "inner"]
+    system.sync_directory(home)
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        system.make_directory(home / "a")
+
+
+def test_the_machine_tells_about_itself(system, home):
+    assert system.free_bytes(home) > 0
+    assert len(system.boot_id()) == 16
+    assert system.boot_id() == system.boot_id()
+    assert system.process_id() > 0
+
+
+class Stubborn:
+    def __init__(self, takes: int) -> None:
+        self.takes = takes
+        self.data = bytearray()
+
+    def pwrite(self, data, offset) -> int:
+        assert offset == len(self.data)
+        self.data += bytes(data[: self.takes])
+        return min(self.takes, len(data))
+
+
+def test_short_writes_are_continued():
+    file = Stubborn(3)
+    write_all(file, b"abcdefgh", 0)
+    assert file.data == b"abcdefgh"
+
+
+def test_a_write_without_progress_means_a_full_disk():
+    with pytest.raises(OSError, match="no progress") as caught:
+        write_all(Stubborn(0), b"abc", 0)
+    assert means_full(caught.value)
+
+
+def test_what_a_sync_raises_never_means_a_full_disk():
+    system = SimulatedFileSystem()
+    system.make_directory(Path("/log"))
+    file = system.open(Path("/log/a"), "create")
+    system.faults = {2: "ENOSPC", 3: "EIO"}
+    with pytest.raises(SyncError) as caught:
+        sync_file(file)
+    assert caught.value.errno == errno.ENOSPC
+    assert not means_full(caught.value)
+    with pytest.raises(SyncError):
+        sync_names(system, Path("/log"))
+
+
+def _synced(system, text: bytes) -> Path:
+    path = Path("/log/a")
+    system.make_directory(path.parent)
+    file = system.open(path, "create")
+    file.pwrite(text, 0)
+    file.sync()
+    system.sync_directory(path.parent)
+    return path
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_simulated_disk_keeps_what_was_synced_and_may_lose_the_rest(seed):
+    system = SimulatedFileSystem(seed)
+    path = _synced(system, b"x" * 3000)
+    file = system.open(path, "write")
+    file.pwrite(b"y" * 3000, 3000)
+    system.power_cut()
+    with pytest.raises(PowerCut):
+        file.pread(1, 0)
+    content = system.content(path)
+    assert content[:3000] == b"x" * 3000
+    assert set(content[3000:]) <= {0, ord("y")}
+
+
+def test_the_simulated_disk_forgets_names_that_were_not_synced():
+    outcomes = set()
+    for seed in range(60):
+        system = SimulatedFileSystem(seed)
+        path = _synced(system, b"x")
+        system.rename(path, path.with_name("b"))
+        system.open(path.with_name("c"), "create").close()
+        system.power_cut()
+        outcomes.add(tuple(system.listing(path.parent)))
+    assert outcomes == {("a",), ("b",), ("a", "c"), ("b", "c")}
+
+
+def test_a_failed_sync_of_the_simulated_disk_loses_data_that_stay_readable():
+    system = SimulatedFileSystem()
+    path = _synced(system, b"old")
+    file = system.open(path, "write")
+    file.pwrite(b"new", 0)
+    system.faults = {system.operations + 1: "EIO"}
+    with pytest.raises(OSError, match="simulated EIO"):
+        file.sync()
+    assert file.pread(3, 0) == b"new"
+    file.sync()
+    system.kill()
+    assert system.content(path) == b"new"
+    system.power_cut()
+    assert system.content(path) == b"old"
+
+
+def test_the_simulated_disk_can_be_full():
+    system = SimulatedFileSystem(capacity=10)
+    path = _synced(system, b"12345678")
+    file = system.open(path, "write")
+    assert file.pwrite(b"abcd", 8) == 2
+    with pytest.raises(OSError, match="full") as caught:
+        file.pwrite(b"cd", 10)
+    assert means_full(caught.value)
+    assert file.pwrite(b"AB", 0) == 2

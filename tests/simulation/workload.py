@@ -1,0 +1,330 @@
+"""T1: a random life of a log on the simulated disk, beside a model that is a list of transactions.
+
+One seed draws everything: the options, the transactions, the faults, and where the power goes. `Trial.run` raises
+`AssertionError` if the log breaks its promise:
+
+* nothing acknowledged, and nothing that a follower was shown, is ever lost;
+* what is there is an unbroken run of whole transactions, byte for byte those that were given;
+* producers and epochs come back as they were;
+* what was not damaged is never called corrupted.
+"""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from publishers.errors import LogFailed, LogFull
+from publishers.options import LogOptions
+from publishers.wal import Columns, Follower, Wal, decode_payload, seal_transaction
+from publishers.wal.columns import Column, encode_payload
+from publishers.wal.transaction import Transaction, inflate
+from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
+
+LOG = Path("/log")
+PRODUCERS = tuple(UUID(int=number + 1) for number in range(3))
+
+
+class Clock:
+    """Microseconds that a test moves; sometimes backwards, as clocks do."""
+
+    def __init__(self, now: int = 1_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass
+class Given:
+    """A transaction as it was handed in: what must be read back."""
+
+    changes: list[tuple[int, bytes, bytes | None]]
+    annotations: bytes
+    producer: UUID | None
+    sequence: int
+
+
+@dataclass
+class Model:
+    """What the log must hold.
+
+    Attributes:
+        given: Every version that was appended last under that number, acknowledged or not.
+        acknowledged: Newest version whose sync returned, or that was shown to a follower.
+        oldest: Oldest version that retention has left, as last seen.
+    """
+
+    given: dict[int, Given] = field(default_factory=dict)
+    acknowledged: int = 0
+    oldest: int = 0
+    epoch: int = 0
+
+
+def columns_of(changes: list[tuple[int, bytes, bytes | None]]) -> Columns:
+    kinds = memoryview(bytes(kind for kind, _, _ in changes))
+    keys = Column.of([key for _, key, _ in changes])
+    return Columns(kinds, ("Product",), None, keys, Column.of([body for _, _, body in changes]))
+
+
+def draw_options(rng: random.Random) -> LogOptions:
+    return LogOptions(
+        segment_bytes=65536,
+        segment_age=rng.choice([None, None, 5.0]),
+        frame_bytes=rng.choice([1024, 2048, 4096]),
+        spool_bytes=rng.choice([3000, 1 << 20]),
+        fill_step=rng.choice([0, 700, 4096, 20000]),
+        head_sync=rng.choice([0.0, 1.0]),
+        compress=rng.random() < 0.2,
+        retain_bytes=rng.choice([None, 70_000, 150_000]),
+        retain_age=rng.choice([None, 10.0]),
+    )
+
+
+class Trial:
+    """One seed."""
+
+    def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.system = SimulatedFileSystem(seed ^ 0x5EED, trace=trace)
+        self.clock = Clock()
+        self.model = Model()
+        self.options = draw_options(self.rng)
+        self.waiting: dict[UUID, int] = {}
+        self.crashes = self.rolls = self.recoveries_cut = 0
+
+    def run(self) -> None:
+        rng = self.rng
+        for _ in range(rng.randint(1, 4)):
+            self.life()
+        # The last word: a life without faults, in which everything is compared.
+        self.system.faults.clear()
+        wal = self.reopen()
+        self.compare(wal)
+        wal.close()
+        wal = self.reopen()
+        self.compare(wal)
+        wal.abandon()
+
+    # --- a life ------------------------------------------------------------------------------------------------------
+
+    def life(self) -> None:
+        rng = self.rng
+        system = self.system
+        system.faults.clear()
+        if rng.random() < 0.8:
+            system.faults[system.operations + _near(rng)] = "crash"
+        if rng.random() < 0.3:
+            kind = rng.choice(["EIO", "ENOSPC", "ENOSPC", "short"])
+            system.faults[system.operations + _near(rng)] = kind
+        wal: Wal | None = None
+        try:
+            wal = self.reopen()
+            self.compare(wal, fully=rng.random() < 0.3)
+            for _ in range(rng.randint(1, 14)):
+                self.step(wal)
+                if wal.failed:
+                    break
+            if rng.random() < 0.5 and not wal.failed:
+                wal.close()
+                self.model.acknowledged = wal.appended
+        except PowerCut:
+            pass
+        except (LogFailed, LogFull):
+            if wal is not None and not wal.failed:
+                raise
+        self.crashes += 1
+        if system.dead and rng.random() < 0.15:
+            system.kill()
+        elif rng.random() < 0.85:
+            system.power_cut()
+        else:
+            system.kill()
+
+    def reopen(self) -> Wal:
+        """Opens; the power may fail during recovery too, as often as it likes."""
+        while True:
+            try:
+                return Wal.open(LOG, self.options, filesystem=self.system, clock=self.clock)
+            except PowerCut:
+                self.recoveries_cut += 1
+                self.system.power_cut()
+                self.system.faults.clear()
+                if self.rng.random() < 0.4:
+                    self.system.faults[self.system.operations + self.rng.randint(1, 15)] = "crash"
+            except (LogFailed, LogFull):
+                self.system.faults.clear()
+                if self.rng.random() < 0.5:
+                    self.system.kill()
+                else:
+                    self.system.power_cut()
+
+    def step(self, wal: Wal) -> None:
+        rng = self.rng
+        self.clock.now += rng.choice([-5000, 0, 1, 700, 400_000, 3_000_000])
+        roll = rng.random()
+        if roll < 0.62:
+            self.commit(wal)
+        elif roll < 0.85:
+            self.maintain(wal)
+        elif roll < 0.92:
+            self.follow(wal)
+        elif wal.durable:
+            wal.vouch(rng.randint(1, wal.durable))
+
+    def commit(self, wal: Wal) -> None:
+        rng = self.rng
+        group = [self.draw() for _ in range(rng.choice([1, 1, 1, 2, 5]))]
+        sealed = []
+        try:
+            for given in group:
+                sealed.append(self.seal(given))
+        except OSError:
+            for transaction in sealed:
+                transaction.discard()
+            return
+        before = wal.appended
+        # What may be on disk from here on, under the versions that it would get.
+        for version in [version for version in self.model.given if version > before]:
+            del self.model.given[version]
+        for offset, given in enumerate(group):
+            self.model.given[before + 1 + offset] = given
+        live = wal._writer.live.number
+        try:
+            done = wal.append(sealed)
+        except LogFull:
+            assert wal.appended == before
+            return
+        finally:
+            if not self.system.dead:
+                for transaction in sealed:
+                    self.discard(transaction)
+        assert [item.version for item in done] == list(range(before + 1, wal.appended + 1))
+        self.rolls += wal._writer.live.number - live
+        if rng.random() < 0.8:
+            assert wal.sync() == wal.appended
+            self.model.acknowledged = wal.appended
+            if rng.random() < 0.7:
+                wal.publish_tail(wal.visible)
+
+    def discard(self, transaction: Transaction) -> None:
+        try:
+            transaction.discard()
+        except OSError:
+            pass
+
+    def seal(self, given: Given) -> Transaction:
+        changes = given.changes
+        middle = len(changes) // 2 if self.rng.random() < 0.2 else 0
+        batches = [columns_of(part) for part in (changes[:middle], changes[middle:]) if part]
+        return seal_transaction(
+            batches,
+            given.annotations,
+            options=self.options,
+            producer=given.producer,
+            sequence=given.sequence,
+            filesystem=self.system,
+            directory=LOG,
+        )
+
+    def draw(self) -> Given:
+        rng = self.rng
+        size = rng.choice([0, 1, 30, 300, 423, 424, 425, 512 - 80, 900, 2000, 4096, 9000, 25_000])
+        count = rng.choice([0, 1, 1, 1, 3, 20])
+        share = size // max(count, 1)
+        fill = rng.choice([b"\0", b"x", bytes([rng.randrange(256)]), b"abc"])
+        changes: list[tuple[int, bytes, bytes | None]] = [
+            (rng.choice([0x11, 0x12]), b"k%d" % rng.randrange(100), (fill * share)[:share] if rng.random() < 0.9 else None)
+            for _ in range(count)
+        ]
+        producer = rng.choice([None, *PRODUCERS])
+        sequence = 0
+        if producer is not None:
+            sequence = self.waiting.get(producer, 0) + rng.randint(1, 3)
+            self.waiting[producer] = sequence
+        return Given(changes, b'{"n":%d}' % rng.randrange(1000), producer, sequence)
+
+    def maintain(self, wal: Wal) -> None:
+        rng = self.rng
+        floor = rng.choice([None, None, wal.durable, 1, max(wal.durable - 3, 1)])
+        wal.maintain(floor)
+        if floor is not None:
+            assert wal.reader.oldest <= max(floor, self.model.oldest, 1), "retention passed the floor"
+        self.model.oldest = max(self.model.oldest, wal.reader.oldest)
+
+    def follow(self, wal: Wal) -> None:
+        """Nobody is shown what is not durable; what he is shown counts as acknowledged."""
+        follower = Follower.open(LOG, self.options, filesystem=self.system)
+        try:
+            assert follower.visible <= wal.durable
+            assert follower.visible <= self.model.acknowledged or follower.visible <= wal._writer.synced
+            self.model.acknowledged = max(self.model.acknowledged, follower.visible)
+            self.read(follower, follower.reader.oldest, follower.visible)
+        finally:
+            follower.close()
+
+    # --- comparison --------------------------------------------------------------------------------------------------
+
+    def compare(self, wal: Wal, *, fully: bool = True) -> None:
+        """Recovery has just returned ``wal``."""
+        model = self.model
+        assert wal.durable == wal.appended
+        assert wal.appended >= model.acknowledged, f"lost: {wal.appended} of {model.acknowledged} acknowledged"
+        assert wal.appended in (0, *model.given), f"phantom: {wal.appended}"
+        assert wal.reader.oldest >= max(model.oldest, 1) or not wal.appended
+        assert wal.epoch > model.epoch
+        assert wal.epochs[-1] == (wal.epoch, wal.appended + 1)
+        model.epoch = wal.epoch
+        model.acknowledged = wal.appended
+        model.oldest = max(model.oldest, wal.reader.oldest)
+        last: dict[UUID, tuple[int, int]] = {}
+        for version in range(1, wal.appended + 1):
+            given = model.given[version]
+            if given.producer is not None:
+                last[given.producer] = (given.sequence, version)
+        for producer in PRODUCERS:
+            state = wal.producer(producer)
+            assert (state and state[:2]) == last.get(producer), f"producer {producer}: {state}"
+            # A retry after the crash starts from what the log knows.
+            self.waiting[producer] = state.sequence if state else 0
+        if fully:
+            self.read(wal, wal.reader.oldest, wal.durable)
+
+    def read(self, log: Wal | Follower, oldest: int, newest: int) -> None:
+        reader = log.reader
+        location = reader.locate(oldest)
+        at = 0
+        version = oldest
+        changes: list[tuple[int, bytes | None, bytes | None]] = []
+        annotations = b""
+        while (frame := reader.read(location)) is not None:
+            header = frame.header
+            columns = frame.columns
+            assert header.version == version
+            assert header.committed_at > at or header.first_index > 1
+            at = header.committed_at
+            annotations += frame.annotations
+            for index in range(header.count):
+                body = columns.body[index] if columns.body is not None else None
+                changes.append((columns.kinds[index], columns.key[index], body))
+            location = frame.next
+            if header.flags & 2:
+                given = self.model.given[version]
+                assert changes == given.changes, f"other content in version {version}"
+                assert annotations == given.annotations
+                assert header.transaction_count == len(changes) + 1
+                changes, annotations = [], b""
+                version += 1
+        assert (version, changes) == (newest + 1, []), f"read up to {version - 1} of {newest}"
+        if newest >= oldest:
+            middle = self.rng.randint(oldest, newest)
+            found = reader.read(reader.locate(middle))
+            assert found is not None
+            assert (found.header.version, found.header.first_index) == (middle, 1)
+
+
+def _near(rng: random.Random) -> int:
+    return rng.choice([rng.randint(1, 12), rng.randint(1, 40), rng.randint(1, 150)])
+
+
+__all__ = ["Clock", "Given", "Model", "Trial", "columns_of", "decode_payload", "encode_payload", "inflate"]
