@@ -39,11 +39,8 @@ class Batch(Sequence[Change]):
         return self._size
 
     def __iter__(self) -> Iterator[Change]:
-        view = self.view
         for part in self.slices:
-            change = part.block.change
-            for index in part.indices:
-                yield change(index, view)
+            yield from part.block.changes(part.indices, self.view)
 
     @overload
     def __getitem__(self, place: int) -> Change: ...

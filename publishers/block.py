@@ -5,7 +5,7 @@ events and the rows that a predicate selects are made from it lazily, and shared
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -59,6 +59,7 @@ class Block:
         committed_at: Commit time in microseconds since the Unix epoch.
         columns: The stored rows.
         annotations: JSON of the annotations, or empty.
+        weight: Stored bytes, roughly.
         memo: What others made from this block, by their own keys; gone with the block.
         memo_bytes: Weight of what is in ``memo``, roughly.
     """
@@ -76,6 +77,7 @@ class Block:
         "transaction_bytes",
         "transaction_count",
         "version",
+        "weight",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class Block:
         self.transaction_bytes = transaction_bytes
         self.committed_at = committed_at
         self.annotations = annotations
+        self.weight = columns.nbytes + len(annotations)
         self.memo: dict[Any, Any] = {}
         self.memo_bytes = 0
 
@@ -136,7 +139,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Weight of the block with all that was made from it, roughly."""
-        return self.columns.nbytes + len(self.annotations) + self.memo_bytes
+        return self.weight + self.memo_bytes
 
     def kind(self, index: int) -> int:
         """Area and operation as stored: ``area * 16 + operation``."""
@@ -199,16 +202,21 @@ class Block:
         return size
 
     def change(self, index: int, view: View) -> Change:
-        """The change at an index, made at most once per content."""
+        """The change at an index, made at most once per view."""
+        return next(self.changes((index,), view))
+
+    def changes(self, indices: Sequence[int], view: View) -> Iterator[Change]:
+        """The changes at some indices, each made at most once per view."""
+        first = self.indices.start
         made: list[Change | None] | None = self.memo.get(view)
         if made is None:
-            made = self.memo.setdefault(view, [None] * (self.first_index + self.count - self.indices.start))
-        place = index - self.indices.start
-        change = made[place]
-        if change is None:
-            change = made[place] = self._make(index, view)
-            self.memo_bytes += _CHANGE_BYTES + self.size(index)
-        return change
+            made = self.memo.setdefault(view, [None] * (self.first_index + self.count - first))
+        for index in indices:
+            change = made[index - first]
+            if change is None:
+                change = made[index - first] = self._make(index, view)
+                self.memo_bytes += _CHANGE_BYTES + self.size(index)
+            yield change
 
     def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
         """The indices that a predicate selects, found once per block and predicate."""
@@ -257,11 +265,12 @@ class Slice:
         indices: Which of them, ascending.
     """
 
-    __slots__ = ("block", "indices")
+    __slots__ = ("_nbytes", "block", "indices")
 
     def __init__(self, block: Block, indices: Sequence[int]) -> None:
         self.block = block
         self.indices = indices
+        self._nbytes = -1
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -269,9 +278,11 @@ class Slice:
     @property
     def nbytes(self) -> int:
         """Stored bytes of these changes, roughly."""
-        if len(self.indices) == len(self.block.indices):
-            return self.block.columns.nbytes + len(self.block.annotations) + 64 * len(self.indices)
-        return sum(map(self.block.size, self.indices))
+        if self._nbytes < 0:
+            block, events = self.block, len(self.indices)
+            whole = events >= block.count
+            self._nbytes = block.weight + 64 * events if whole else sum(map(block.size, self.indices))
+        return self._nbytes
 
     def since(self, index: int) -> "Slice":
         """The changes from ``index`` on."""

@@ -55,7 +55,7 @@ class Following:
                 break
             block, location = found
             blocks.append(block)
-            weight += block.columns.nbytes
+            weight += block.weight
             if weight > self._behind_max:
                 return None
             if block.ends:

@@ -189,23 +189,20 @@ class Ring:
                 chunk = self._chunks[at]
                 if max_events <= 0 or (max_bytes <= 0 and taken):
                     break
-                partial = False
-                for part in (
-                    chunk.slices if cursor.next.version != chunk.version else _rest(chunk, cursor.next.index)
-                ):
-                    if max_events <= 0 or (max_bytes <= 0 and taken):
-                        partial = True
+                whole = not (cursor.next.index and cursor.next.version == chunk.version)
+                if whole and chunk.events <= max_events and chunk.nbytes <= max_bytes:
+                    taken += chunk.slices
+                    max_events -= chunk.events
+                    max_bytes -= chunk.nbytes
+                else:
+                    parts = chunk.slices if whole else _rest(chunk, cursor.next.index)
+                    pieces = _fitting(parts, max_events, max_bytes)
+                    taken += pieces
+                    max_events -= sum(map(len, pieces))
+                    max_bytes -= sum(piece.nbytes for piece in pieces)
+                    if sum(map(len, pieces)) < sum(map(len, parts)):
+                        cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
                         break
-                    piece = part.first(max_events, max_bytes)
-                    taken.append(piece)
-                    max_events -= len(piece)
-                    max_bytes -= piece.nbytes
-                    cursor.next = Position(chunk.version, piece.indices[-1] + 1)
-                    if len(piece) < len(part):
-                        partial = True
-                        break
-                if partial:
-                    break
                 place += 1
                 cursor.next = Position(chunk.version + 1, 0)
             more = at < len(self._chunks) and self._chunks[at].version <= upto
@@ -281,3 +278,18 @@ class Ring:
 def _rest(chunk: Chunk, index: int) -> list[Slice]:
     """What of a chunk lies at or after an index."""
     return [rest for part in chunk.slices if len(rest := part.since(index))]
+
+
+def _fitting(parts: Sequence[Slice], max_events: int, max_bytes: int) -> list[Slice]:
+    """As much from the front as fits both bounds, but at least one change."""
+    pieces: list[Slice] = []
+    for part in parts:
+        if max_events <= 0 or (max_bytes <= 0 and pieces):
+            break
+        piece = part.first(max_events, max_bytes)
+        pieces.append(piece)
+        max_events -= len(piece)
+        max_bytes -= piece.nbytes
+        if len(piece) < len(part):
+            break
+    return pieces

@@ -194,7 +194,7 @@ class ChangeSubscription:
             return filled
         cursor = self._cursor
         self._settle(cursor.next)  # all that was pulled before has been delivered by now
-        if cursor.finished:
+        if cursor.finished or (cursor.live and cursor.next.version > cursor.upto):
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes)
@@ -304,7 +304,7 @@ class ChangeSubscription:
                 taken.append(piece)
                 room -= len(piece)
                 space -= piece.nbytes
-            budget -= block.columns.nbytes
+            budget -= block.weight
             if cursor.next >= block.end:
                 cursor.location = after
 
