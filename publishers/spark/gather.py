@@ -27,6 +27,7 @@ __all__ = ["windows"]
 
 _LIMIT: Final = "spark.driver.maxResultSize"
 _FIRST: Final = 8  # partitions that the first job takes, if the cluster runs fewer at once
+_SORTED_PARTITIONS: Final = 64  # at least, if Spark sorts, so that each can be brought alone
 _SORTED_BYTES: Final = 2**30  # what is put in order here; Arrow's offsets end at twice that
 
 
@@ -54,7 +55,9 @@ def windows(frame: DataFrame, order_by: int, collect_bytes: int) -> Iterator[lis
                 return
             del whole
         order = [F.col(f"order_{place}").asc_nulls_first() for place in range(order_by)]
-        partitions = _Partitions(frame.orderBy(*order))
+        # Spark's own sort would leave as few partitions as shuffles have, or as adaptive execution makes of them.
+        wanted = max(_SORTED_PARTITIONS, partitions.count)
+        partitions = _Partitions(frame.repartitionByRange(wanted, *order).sortWithinPartitions(*order))
     start = size = 0
     width = ceiling = partitions.first
     while start < partitions.count:

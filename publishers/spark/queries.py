@@ -3,6 +3,7 @@
 import threading
 import weakref
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from publishers.spark.errors import ConnectRefused, SinkNameTaken
 
@@ -56,10 +57,10 @@ class Claims:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: weakref.WeakKeyDictionary[object, dict[str, tuple[QueryBatch, int]]]
+        self._held: weakref.WeakKeyDictionary[object, dict[str | UUID, tuple[QueryBatch, int]]]
         self._held = weakref.WeakKeyDictionary()
 
-    def take(self, log: object, producer: str, name: str, batch: QueryBatch, sink: int) -> None:
+    def take(self, log: object, producer: str | UUID, name: str, batch: QueryBatch, sink: int) -> None:
         """Notes that ``sink``, a number that no other sink of this process has, commits ``batch``.
 
         The same batch in another run of the query, or by the same sink, is a re-run and welcome.
@@ -74,7 +75,7 @@ class Claims:
                 raise SinkNameTaken(name, batch.batch_id)
             of_log[producer] = (batch, sink)
 
-    def give_back(self, log: object, producer: str, sink: int) -> None:
+    def give_back(self, log: object, producer: str | UUID, sink: int) -> None:
         """Forgets a batch that failed, or that belongs to no query and is over."""
         with self._lock:
             of_log = self._held.get(log, {})

@@ -62,7 +62,10 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     given = wanted.pop("spark.driver.extraJavaOptions", "")
     settings = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(wanted.items()))
     settings.set("spark.driver.extraJavaOptions", f"{options} {given}".rstrip())
-    session: SparkSession = SparkSession.builder.config(conf=settings).getOrCreate()
+    with warnings.catch_warnings():
+        # It is said to everybody who has pandas 3, which nothing here uses.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        session: SparkSession = SparkSession.builder.config(conf=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from publishers.admission import AdmissionStopped
 from publishers.change import Operation
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, LogReadOnly
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import SinkFailed
 from publishers.spark.gather import windows
@@ -104,10 +104,10 @@ class ChangeSink:
         stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
         collect_bytes: About how much of a large batch is brought to the driver in one Spark job. One partition is the
             least, and ``spark.driver.maxResultSize`` the most that Spark permits.
-        piece_bytes: Size of the frames that a batch is cut into; the log's ``frame_bytes`` bounds it too.
 
     Raises:
         InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
+        LogReadOnly: If the log was opened to be followed.
     """
 
     def __init__(
@@ -125,7 +125,6 @@ class ChangeSink:
         producer: str | None = None,
         stall_timeout: float = 60.0,
         collect_bytes: int = 256 * MIB,
-        piece_bytes: int = MIB,
     ) -> None:
         if (entity_type is None) == (entity_type_column is None):
             raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
@@ -138,10 +137,11 @@ class ChangeSink:
         for option, value, least in (
             ("stall_timeout", stall_timeout, 0),
             ("collect_bytes", collect_bytes, 1),
-            ("piece_bytes", piece_bytes, 4096),
         ):
             if not value >= least:
                 raise InvalidOption(option, value, f"at least {least}")
+        if log.read_only:
+            raise LogReadOnly(log.path)
         self._log = log
         self._entity_type = entity_type
         self._encoding = Encoding(
@@ -156,7 +156,6 @@ class ChangeSink:
         self._producer = producer
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
-        self._piece_bytes = piece_bytes
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
         self._checked: StructType | None = None
@@ -228,14 +227,14 @@ class ChangeSink:
             if not kept:
                 _claims.give_back(self._log, producer, self._number)
 
-    def _producer_of(self, batch: QueryBatch) -> str:
+    def _producer_of(self, batch: QueryBatch) -> str | UUID:
         if self._producer is not None:
             return self._producer
         if batch.query_id is None:
             raise InvalidOption(
                 "producer", None, "given outside of a streaming query, which has an id to commit under"
             )
-        return str(uuid5(UUID(batch.query_id), self.name))
+        return uuid5(UUID(batch.query_id), self.name)
 
     def _check(self, frame: DataFrame) -> None:
         schema = frame.schema
@@ -243,17 +242,21 @@ class ChangeSink:
             self._encoding.check(schema)
             self._checked = schema
 
-    def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str) -> None:
+    def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
         # An opened gate lets the batch through: the query is being stopped and waits for it.
         with suppress(AdmissionStopped):
-            self._log.admit(stopped=self._gate(batch.query_id or producer), stall_timeout=self._stall_timeout)
+            self._log.admit(stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout)
         admitted = perf_counter()
         gathered = _Gathered(self._columns(frame))
         if gathered.empty:
             return
+        # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
         commit = self._log.commit_columns(
-            gathered, meta={"spark": self._annotations(batch, gathered)}, producer=(producer, batch.batch_id)
+            gathered,
+            meta={"spark": self._annotations(batch, gathered)},
+            producer=(producer, batch.batch_id),
+            durable=True,
         )
         ended = perf_counter()
         with self._lock:
@@ -274,10 +277,8 @@ class ChangeSink:
         """The batch as columns of frames, a window of partitions at a time."""
         selected = self._encoding.select(frame)
         for window in windows(selected, len(self._encoding.order_by), self._collect_bytes):
-            yield [
-                columns_of(piece, self._encoding, self._entity_type)
-                for piece in pieces(window, self._piece_bytes)
-            ]
+            cut = pieces(window, self._log.options.frame_bytes)
+            yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
 
     def _annotations(self, batch: QueryBatch, gathered: "_Gathered") -> dict[str, Any]:
         told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
