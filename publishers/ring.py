@@ -238,7 +238,8 @@ class Ring:
             self._evicted_events += self._chunks[0].events
             self._drop_oldest()
         overtaken += self._overtake(self._base, Position(version, 0), visible)
-        self.start = Position(version + 1, 0)
+        # A ring made while this version is being published starts behind the whole group already.
+        self.start = max(self.start, Position(version + 1, 0))
         return overtaken
 
     def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
