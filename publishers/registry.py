@@ -39,14 +39,16 @@ class Registry:
     ) -> "ChangeSubscription":
         """Adds a subscription, made for the publisher of its criteria."""
         with self._lock:
-            shared = self._publishers.get(criteria)
-            if shared is None:
-                # What is being matched at this moment was matched without this publisher, so its ring starts behind.
-                shared = SharedPublisher(criteria, Position(self._matched_through + 1, 0), self._options)
-                self._publishers[criteria] = shared
-                self._index = None
+            known = self._publishers.get(criteria)
+            # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
+            shared = known or SharedPublisher(
+                criteria, Position(self._matched_through + 1, 0), self._options
+            )
             subscription = make(shared)
             shared.subscriptions[subscription] = None
+            if known is None:
+                self._publishers[criteria] = shared
+                self._index = None
             return subscription
 
     def remove(self, subscription: "ChangeSubscription") -> bool:
