@@ -177,6 +177,6 @@ class EventEncoder:
             parts.append(b',"entry_version":%d' % attached.entry_version)
         if attached.origin is not None:
             parts.append(b',"origin":' + encode_text(attached.origin))
-        if attached.meta is not None:
-            parts.append(b',"meta":' + bytes(attached.meta))
+        if meta := bytes(attached.meta):
+            parts.append(b',"meta":' + meta)
         return parts

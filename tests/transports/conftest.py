@@ -1,0 +1,154 @@
+"""A log, a server on a free port, and a client that speaks the protocol by hand."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection
+
+from publishers.changelog import ChangeLog
+from publishers.mutation import upsert
+from transports import Limits, Server, serve
+
+DEADLINE = 20.0
+
+
+class Wire:
+    """A connection on which messages are JSON objects."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, **message: Any) -> None:
+        await self.socket.send(json.dumps(message))
+
+    async def raw(self, text: str | bytes) -> None:
+        await self.socket.send(text)
+
+    async def receive(self) -> dict[str, Any]:
+        async with asyncio.timeout(DEADLINE):
+            return json.loads(await self.socket.recv())
+
+    async def expect(self, kind: str) -> dict[str, Any]:
+        """The next message of a type; checkpoints in between are passed over, unless one is asked for."""
+        while True:
+            message = await self.receive()
+            if message["type"] == kind:
+                return message
+            assert message["type"] == "checkpoint", message
+
+    async def init(self, **payload: Any) -> dict[str, Any]:
+        await self.send(type="connection_init", payload=payload)
+        return await self.expect("connection_ack")
+
+    async def subscribe(self, id: str = "a", **payload: Any) -> dict[str, Any]:
+        await self.send(type="subscribe", id=id, payload={"criteria": [], "credits": 0} | payload)
+        return await self.expect("subscribed")
+
+    async def fail(self, id: str = "a", **payload: Any) -> dict[str, Any]:
+        """Subscribes in vain; returns the payload of the error."""
+        await self.send(type="subscribe", id=id, payload={"criteria": [], "credits": 0} | payload)
+        message = await self.expect("error")
+        assert message["id"] == id
+        return message["payload"]
+
+    async def events(self, count: int, id: str = "a") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            message = await self.expect("next")
+            assert message["id"] == id
+            found += message["events"]
+        assert len(found) == count
+        return found
+
+    async def nothing_comes(self) -> None:
+        """The answer to a ping is the next thing to come: what was on its way before it would have come first."""
+        await self.send(type="ping", payload={"n": 1})
+        assert await self.receive() == {"type": "pong", "payload": {"n": 1}}
+
+    async def closed(self) -> tuple[int, str]:
+        """Reads until the end, and returns code and reason."""
+        async with asyncio.timeout(DEADLINE):
+            with pytest.raises(websockets.ConnectionClosed) as caught:
+                while True:
+                    await self.socket.recv()
+        received = caught.value.rcvd
+        return (1006, "") if received is None else (received.code, received.reason)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[ChangeLog]:
+    with ChangeLog.open(tmp_path / "shop") as log:
+        yield log
+
+
+@pytest.fixture
+def fill(log: ChangeLog) -> Callable[..., int]:
+    """Commits transactions of some orders each, and returns the last version."""
+
+    def fill(versions: int, changes: int = 1, body: str = "x", entity_type: str = "order") -> int:
+        version = 0
+        for number in range(versions):
+            version = log.commit(
+                [upsert(entity_type, f"{number}-{place}", {"value": body}) for place in range(changes)]
+            ).version
+        return version
+
+    return fill
+
+
+@pytest.fixture
+def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
+    """Serves the log; bounds of the connections are keyword arguments."""
+    servers: list[Server] = []
+
+    def start(
+        port: int = 0, origins: tuple[str, ...] = (), authenticate: Any = None, **limits: Any
+    ) -> Server:
+        server = serve(log, port=port, limits=Limits(**limits), origins=origins, authenticate=authenticate)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def dial() -> Callable[..., Any]:
+    """Connects by hand, without the handshake of the protocol."""
+
+    @asynccontextmanager
+    async def dial(url: str, subprotocols: list[str] | None = None, **options: Any) -> AsyncIterator[Wire]:
+        async with websockets.connect(
+            url,
+            proxy=None,
+            compression=None,
+            subprotocols=subprotocols,
+            max_size=None,
+            close_timeout=1,
+            **options,
+        ) as socket:
+            yield Wire(socket)
+
+    return dial
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """Waits for a condition, with a deadline."""
+
+    async def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
+        end = time.monotonic() + DEADLINE
+        while not (value := condition()):
+            assert time.monotonic() < end, f"{what} did not come true in {DEADLINE} s"
+            await asyncio.sleep(0.005)
+        return value
+
+    return until

@@ -1,0 +1,79 @@
+import uuid
+
+import pytest
+
+from flow.errors import IllegalRequestError, Lagged
+from publishers.errors import (
+    HistoryPruned,
+    InvalidCriteria,
+    InvalidOption,
+    LogClosed,
+    PositionAhead,
+    PositionForeign,
+    PositionForked,
+    PositionMalformed,
+    WalCorrupted,
+)
+from publishers.position import Position
+from transports.errors import CloseCode, GoingAway, LogNotFound, close_reason, describe
+
+
+def token(position):
+    return f"token {position}"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "retryable", "data"),
+    [
+        (
+            InvalidCriteria("criteria[0].keys", 7, "text"),
+            "INVALID_CRITERIA",
+            False,
+            {"path": "criteria[0].keys"},
+        ),
+        (InvalidOption("until", -1, "a version"), "INVALID_REQUEST", False, {"path": "until"}),
+        (LogNotFound("x", ["shop"]), "LOG_NOT_FOUND", False, {"path": "log"}),
+        (LogClosed(Position(3, 1)), "LOG_CLOSED", True, {"cursor": "token 3:1"}),
+        (LogClosed(), "LOG_CLOSED", True, {}),
+        (PositionMalformed("x"), "CURSOR_INVALID", False, {}),
+        (PositionForeign(uuid.UUID(int=1), uuid.UUID(int=2)), "CURSOR_FOREIGN", False, {}),
+        (PositionForked(2, Position(9, 0)), "CURSOR_FORKED", False, {"epoch": 2, "end": "token 9:0"}),
+        (HistoryPruned(Position(5, 0)), "HISTORY_PRUNED", False, {"oldest": "token 5:0"}),
+        (PositionAhead(Position(5, 0)), "CURSOR_AHEAD", True, {"head": "token 5:0"}),
+        (Lagged(7), "LAGGED", True, {"missed": 7}),
+        (IllegalRequestError(0), "INVALID_DEMAND", False, {}),
+        (GoingAway(), "GOING_AWAY", True, {}),
+    ],
+)
+def test_every_error_has_its_word(error, code, retryable, data):
+    problem = describe(error, token)
+    assert (problem.code, problem.retryable, dict(problem.data)) == (code, retryable, data)
+    assert problem.message
+    assert problem.payload() == {"code": code, "message": problem.message, "retryable": retryable, **data}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a secret"), WalCorrupted(1, 2, "a secret")])
+def test_the_unexpected_is_told_by_an_id_and_no_internals(error, caplog):
+    problem = describe(error)
+    assert problem.code == "INTERNAL"
+    assert problem.data["id"] in problem.message
+    assert "secret" not in problem.message
+    assert problem.data["id"] in caplog.text
+    assert "a secret" in caplog.text
+
+
+def test_a_message_stays_short_however_large_the_wrong_value_is():
+    assert len(describe(InvalidOption("until", "x" * 100_000, "a version")).message) < 1000
+
+
+@pytest.mark.parametrize("text", ["short", "ü" * 100, "☃" * 100, "a" * 122 + "☃", "𝄞" * 40, "\udcff" * 200])
+def test_close_reasons_are_cut_at_a_character(text):
+    reason = close_reason(text)
+    assert len(reason.encode()) <= 123
+    assert text.replace("\udcff", "?").startswith(reason)
+
+
+def test_never_1011_and_retryable_codes_are_the_curable_ones():
+    assert 1011 not in list(CloseCode)
+    retryable = {code.value for code in CloseCode if code.retryable}
+    assert retryable == {1000, 1001, 1006, 1012, 1013, 4408, 4491}
