@@ -35,6 +35,22 @@ class Batch(Sequence[Change]):
         """Whether the last transaction in the batch is finished."""
         return self.end.index == 0
 
+    def cut(self, events: int) -> "tuple[Batch, Batch | None]":
+        """At most ``events`` changes from the front, and the rest if there is one."""
+        if events >= self._size:
+            return self, None
+        front: list[Slice] = []
+        rest = list(self.slices)
+        while events >= len(rest[0]):
+            events -= len(rest[0])
+            front.append(rest.pop(0))
+        block, indices = rest[0].block, rest[0].indices
+        if events:
+            front.append(Slice(block, indices[:events]))
+            rest[0] = Slice(block, indices[events:])
+        end = Position(block.version, indices[events])
+        return Batch(tuple(front), end, self.view), Batch(tuple(rest), self.end, self.view)
+
     def __len__(self) -> int:
         return self._size
 

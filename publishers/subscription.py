@@ -189,9 +189,10 @@ class ChangeSubscription:
         """Takes what is there for the subscriber; never does I/O."""
         if self._replaying:
             return ()
-        filled, self._filled = self._filled, None
-        if filled is not None:
-            return filled
+        if self._filled is not None:
+            # The demand was there when it was filled, but this turn of the drain may be nearly used up.
+            given, self._filled = self._filled.cut(limit)
+            return given
         cursor = self._cursor
         self._settle(cursor.next)  # all that was pulled before has been delivered by now
         if cursor.finished or (cursor.live and cursor.next.version > cursor.upto):
