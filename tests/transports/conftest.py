@@ -47,22 +47,22 @@ class Wire:
         await self.send(type="connection_init", payload=payload)
         return await self.expect("connection_ack")
 
-    async def subscribe(self, id: str = "a", **payload: Any) -> dict[str, Any]:
-        await self.send(type="subscribe", id=id, payload={"criteria": [], "credits": 0} | payload)
+    async def subscribe(self, name: str = "a", **payload: Any) -> dict[str, Any]:
+        await self.send(type="subscribe", id=name, payload={"criteria": [], "credits": 0} | payload)
         return await self.expect("subscribed")
 
-    async def fail(self, id: str = "a", **payload: Any) -> dict[str, Any]:
+    async def fail(self, name: str = "a", **payload: Any) -> dict[str, Any]:
         """Subscribes in vain; returns the payload of the error."""
-        await self.send(type="subscribe", id=id, payload={"criteria": [], "credits": 0} | payload)
+        await self.send(type="subscribe", id=name, payload={"criteria": [], "credits": 0} | payload)
         message = await self.expect("error")
-        assert message["id"] == id
+        assert message["id"] == name
         return message["payload"]
 
-    async def events(self, count: int, id: str = "a") -> list[dict[str, Any]]:
+    async def events(self, count: int, name: str = "a") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while len(found) < count:
             message = await self.expect("next")
-            assert message["id"] == id
+            assert message["id"] == name
             found += message["events"]
         assert len(found) == count
         return found
@@ -75,11 +75,11 @@ class Wire:
     async def closed(self) -> tuple[int, str]:
         """Reads until the end, and returns code and reason."""
         async with asyncio.timeout(DEADLINE):
-            with pytest.raises(websockets.ConnectionClosed) as caught:
+            try:
                 while True:
                     await self.socket.recv()
-        received = caught.value.rcvd
-        return (1006, "") if received is None else (received.code, received.reason)
+            except websockets.ConnectionClosed as error:
+                return (1006, "") if error.rcvd is None else (error.rcvd.code, error.rcvd.reason)
 
 
 @pytest.fixture

@@ -99,10 +99,10 @@ def test_a_wrong_field_is_named_with_what_would_be_right(payload, path):
     assert "must be" in str(caught.value)
 
 
-@pytest.mark.parametrize("credits", [-1, 2**31, 2**70])
-def test_credits_out_of_range_are_invalid_demand(credits):
+@pytest.mark.parametrize("value", [-1, 2**31, 2**70])
+def test_credits_out_of_range_are_invalid_demand(value):
     with pytest.raises(InvalidDemand, match="between 0 and 2147483647"):
-        wish(credits=credits)
+        wish(credits=value)
 
 
 @pytest.mark.parametrize(

@@ -38,16 +38,17 @@ def acknowledged(**limits):
     return made
 
 
-def subscribe(made, id="a", now=0.0, **payload):
+def subscribe(made, name="a", now=0.0, **payload):
     effects = made.receive(
-        json.dumps({"type": "subscribe", "id": id, "payload": {"criteria": [], "credits": 1} | payload}), now
+        json.dumps({"type": "subscribe", "id": name, "payload": {"criteria": [], "credits": 1} | payload}),
+        now,
     )
     assert isinstance(effects[0], Open), effects
     return effects[0].entry
 
 
-def active(made, id="a", now=0.0, **payload):
-    entry = subscribe(made, id, now, **payload)
+def active(made, name="a", now=0.0, **payload):
+    entry = subscribe(made, name, now, **payload)
     made.subscribed(entry, resync=False, now=now, **TOLD)
     return entry
 
@@ -284,7 +285,7 @@ def test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state():
 
 def test_one_checkpoint_message_serves_all_subscriptions_and_counts_up():
     made = acknowledged()
-    entries = [active(made, id) for id in "abc"]
+    entries = [active(made, name) for name in "abc"]
     (first,) = sent(made.checkpoint([(entry, "c", "h", False) for entry in entries], 1.0))
     (second,) = sent(made.checkpoint([(entries[0], "c", "h", False)], 2.0))
     assert [item["id"] for item in first["items"]] == ["a", "b", "c"]
@@ -321,7 +322,7 @@ def test_stop_ends_every_subscription_with_going_away_and_closes_with_1012():
 
 def test_a_lost_connection_cancels_every_subscription():
     made = acknowledged()
-    entries = [active(made, id) for id in "abc"]
+    entries = [active(made, name) for name in "abc"]
     assert made.lost() == [Cancel(entry) for entry in entries]
 
 
@@ -348,45 +349,38 @@ MESSAGES = st.one_of(
 )
 
 
+def play(made, message):
+    live = list(made.entries.values())
+    steps = {
+        "ack": made.acknowledge,
+        "subscribed": lambda: [
+            e for one in live for e in made.subscribed(one, resync=False, now=0.0, **TOLD)
+        ],
+        "fail": lambda: [e for one in live for e in made.failed(one, describe(LogClosed()))],
+        "complete": lambda: [e for one in live for e in made.completed(one, "c")],
+        "goaway": lambda: made.goaway(1.0, "test"),
+    }
+    return steps[message]() if message in steps else made.receive(message, 0.0)
+
+
 @given(st.lists(MESSAGES, max_size=40))
 def test_whatever_comes_each_subscription_has_one_first_and_one_last_message(messages):
     made = session()
-    opened, effects = [], []
-    for message in messages:
-        live = list(made.entries.values())
-        match message:
-            case "ack":
-                effects += made.acknowledge()
-            case "subscribed":
-                for entry in live:
-                    effects += made.subscribed(entry, resync=False, now=0.0, **TOLD)
-            case "fail":
-                for entry in live:
-                    effects += made.failed(entry, describe(LogClosed()))
-            case "complete":
-                for entry in live:
-                    effects += made.completed(entry, "c")
-            case "goaway":
-                effects += made.goaway(1.0, "test")
-            case _:
-                effects += made.receive(message, 0.0)
-    effects += made.stop()
+    effects = [effect for message in messages for effect in play(made, message)] + made.stop()
     running = {}
     for effect in effects:
+        told = json.loads(effect.data) if isinstance(effect, Send) else {"type": None}
         if isinstance(effect, Open):
-            opened.append(effect.entry)
             assert effect.entry.id not in running
             running[effect.entry.id] = False
-        elif isinstance(effect, Send):
-            told = json.loads(effect.data)
-            if told["type"] == "subscribed":
-                assert running[told["id"]] is False
-                running[told["id"]] = True
-            elif told["type"] == "complete":
-                assert running[told["id"]]
         elif isinstance(effect, Cancel):
             del running[effect.entry.id]
+        elif told["type"] == "subscribed":
+            assert running[told["id"]] is False
+            running[told["id"]] = True
+        elif told["type"] == "complete":
+            assert running[told["id"]]
     assert running == {}
-    assert len([effect for effect in effects if isinstance(effect, Cancel)]) == len(opened)
+    assert sum(isinstance(effect, Open) for effect in effects) == sum(isinstance(e, Cancel) for e in effects)
     assert sum(isinstance(effect, Close) for effect in effects) == 1
     assert isinstance(effects[-1], Close)
