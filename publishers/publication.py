@@ -92,9 +92,7 @@ class Publication:
                 if subscription.demand:
                     found[subscription] = None
         for cursor in overtaken:
-            subscription = cursor.owner  # type: ignore[attr-defined]  # every cursor in a log's rings is a Cursor
-            subscription.overtaken()
-            found[subscription] = None
+            found[cursor.owner] = None  # type: ignore[attr-defined]  # every cursor in a log's rings is a Cursor
         for subscription in self._service.due():
             found[subscription] = None
         return list(found)

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
@@ -104,6 +105,7 @@ class ChangeSubscription:
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._drain: Drain[Change] = Drain(subscriber, self, executor=executor, turn=batch_events)
         self._cursor.enter()
+        self._told = self.state
         if until is not None:
             service.bound(self)
 
@@ -170,13 +172,10 @@ class ChangeSubscription:
         self._drain.fail(error)
 
     def wake(self) -> None:
-        """There may be something to deliver, or to end."""
+        """There may be something to deliver, or to end, or the ring has moved on without this cursor."""
+        if self._observes and self.state is not self._told:
+            self._tell_state()
         self._drain.signal()
-
-    def overtaken(self) -> None:
-        """The ring has moved on without this cursor."""
-        self._tell_state()
-        self.prune(self._service.oldest)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
@@ -340,5 +339,11 @@ class ChangeSubscription:
 
     def _tell_state(self) -> None:
         if self._observes:
-            state = self.state
-            self._drain.tell("state", lambda subscriber: subscriber.on_state(state))
+            self._drain.tell("state", self._deliver_state)
+
+    def _deliver_state(self, subscriber: Any) -> None:
+        # Asked here, on the drain: who told last need not be who changed it last.
+        state = self.state
+        if state is not self._told:
+            self._told = state
+            subscriber.on_state(state)
