@@ -289,14 +289,15 @@ class Slice:
         place = bisect_left(self.indices, index)
         return Slice(self.block, self.indices[place:]) if place else self
 
-    def first(self, events: int, nbytes: int) -> "Slice":
-        """As many changes from the front as fit both bounds, but at least one."""
-        count = min(events, len(self.indices))
-        if self.nbytes > nbytes:
+    def first(self, events: int, nbytes: int, *, least: int = 1) -> "Slice":
+        """As many changes from the front as fit both bounds, but at least ``least``; looks at no others."""
+        block, indices = self.block, self.indices
+        count = min(events, len(indices))
+        if block.weight + 64 * count > nbytes:  # else they fit, whichever they are
             left = nbytes
-            for place, index in enumerate(self.indices[:count]):
-                left -= self.block.size(index)
+            for place in range(count):
+                left -= block.size(indices[place])
                 if left < 0:
-                    count = max(1, place)
+                    count = max(least, place)
                     break
-        return self if count == len(self.indices) else Slice(self.block, self.indices[:count])
+        return self if count == len(indices) else Slice(block, indices[:count])

@@ -76,8 +76,11 @@ class Cursor(RingCursor):
         taken = self._ring.poll(self, self.upto, max_events, max_bytes)
         return None if taken is BEHIND else list(taken[0])
 
-    def take(self, block: Block, max_events: int, max_bytes: int) -> list[Slice]:
-        """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took."""
+    def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> list[Slice]:
+        """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took.
+
+        It takes what fits both bounds, but at least ``least`` changes; if something is left, ``next`` stays before it.
+        """
         if block.end <= self.next:
             return []
         found = Slice(block, self._predicate.select(block))
@@ -86,6 +89,8 @@ class Cursor(RingCursor):
         if not len(found):
             self.next = max(self.next, block.end)
             return []
-        piece = found.first(max_events, max_bytes)
+        piece = found.first(max_events, max_bytes, least=least)
+        if not len(piece):
+            return []
         self.next = block.end if len(piece) == len(found) else Position(block.version, piece.indices[-1] + 1)
         return [piece]

@@ -196,12 +196,13 @@ class Ring:
                     max_bytes -= chunk.nbytes
                 else:
                     parts = chunk.slices if whole else _rest(chunk, cursor.next.index)
-                    pieces = _fitting(parts, max_events, max_bytes)
+                    pieces = _fitting(parts, max_events, max_bytes, least=0 if taken else 1)
                     taken += pieces
                     max_events -= sum(map(len, pieces))
                     max_bytes -= sum(piece.nbytes for piece in pieces)
                     if sum(map(len, pieces)) < sum(map(len, parts)):
-                        cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
+                        if pieces:
+                            cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
                         break
                 place += 1
                 cursor.next = Position(chunk.version + 1, 0)
@@ -281,16 +282,15 @@ def _rest(chunk: Chunk, index: int) -> list[Slice]:
     return [rest for part in chunk.slices if len(rest := part.since(index))]
 
 
-def _fitting(parts: Sequence[Slice], max_events: int, max_bytes: int) -> list[Slice]:
-    """As much from the front as fits both bounds, but at least one change."""
+def _fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: int) -> list[Slice]:
+    """As much from the front as fits both bounds, but at least ``least`` changes."""
     pieces: list[Slice] = []
     for part in parts:
-        if max_events <= 0 or (max_bytes <= 0 and pieces):
-            break
-        piece = part.first(max_events, max_bytes)
-        pieces.append(piece)
-        max_events -= len(piece)
-        max_bytes -= piece.nbytes
+        piece = part.first(max_events, max_bytes, least=0 if pieces else least)
+        if len(piece):
+            pieces.append(piece)
         if len(piece) < len(part):
             break
+        max_events -= len(piece)
+        max_bytes -= piece.nbytes
     return pieces
