@@ -49,7 +49,8 @@ def read_history(service: Service, predicate: Predicate, since: Position, limit:
     location = service.frames.locate(*since) if since.version <= upto else None
     while left > 0 and location is not None and cursor.next.version <= upto:
         found = service.frames.read(location)
-        if found is None:
+        if found is None or found[0].version > upto:
+            cursor.next = Position(upto + 1, 0)
             break
         block, after = found
         for piece in cursor.take(block, left, 2**62):

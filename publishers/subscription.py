@@ -26,7 +26,7 @@ from publishers.batch import Batch
 from publishers.block import Slice
 from publishers.change import Change, View
 from publishers.cursor import Cursor
-from publishers.errors import HistoryPruned, LogClosed, LogError, PenstockError
+from publishers.errors import HistoryPruned, LogClosed, LogError
 from publishers.position import Position
 from publishers.service import Service
 from publishers.shared import SharedPublisher
@@ -239,10 +239,10 @@ class ChangeSubscription:
         try:
             if self._slice():
                 return True
-        except PenstockError as error:
-            self._drain.fail(error)
         except OSError as error:
             self._drain.fail(LogError(f"the log could not be read: {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+            self._drain.fail(error)
         self._hand_back()
         return False
 
@@ -293,20 +293,25 @@ class ChangeSubscription:
         cursor, frames = self._cursor, self._service.frames
         budget = self._service.options.replay_slice_bytes
         space = self._batch_bytes
-        while cursor.next.version <= upto and room > 0 and budget > 0 and (space > 0 or not taken):
-            if cursor.location is None:
-                cursor.location = frames.locate(*cursor.next)
-            found = frames.read(cursor.location)
-            if found is None:
+        while cursor.next.version <= upto and room > 0 and budget > 0:
+            fresh = cursor.location is None
+            location = cursor.location or frames.locate(*cursor.next)
+            found = frames.read(location)
+            if found is None or found[0].version > upto:
+                if fresh and cursor.next.index:  # the version where it began has no such index
+                    cursor.next = Position(upto + 1, 0)
+                    break
                 raise LogError(f"the log ends before {cursor.next}, although version {upto} was published")
             block, after = found
-            for piece in cursor.take(block, room, space):
+            cursor.location = location
+            for piece in cursor.take(block, room, space, least=0 if taken else 1):
                 taken.append(piece)
                 room -= len(piece)
                 space -= piece.nbytes
+            if cursor.next < block.end:
+                break
             budget -= block.weight
-            if cursor.next >= block.end:
-                cursor.location = after
+            cursor.location = after
 
     def _resync(self, limit: int) -> Sequence[Change]:
         """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
