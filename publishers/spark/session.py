@@ -64,7 +64,9 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     settings.set("spark.driver.extraJavaOptions", f"{options} {given}".rstrip())
     with warnings.catch_warnings():
         # It is said to everybody who has pandas 3, which nothing here uses.
-        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        warnings.filterwarnings(
+            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
+        )
         session: SparkSession = SparkSession.builder.config(conf=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -11,9 +11,8 @@ from uuid import UUID, uuid5
 
 from pyspark.sql import DataFrame
 
-from publishers.admission import AdmissionStopped
 from publishers.change import Operation
-from publishers.errors import InvalidOption, LogReadOnly
+from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import SinkFailed
 from publishers.spark.gather import windows
@@ -246,7 +245,9 @@ class ChangeSink:
         started = perf_counter()
         # An opened gate lets the batch through: the query is being stopped and waits for it.
         with suppress(AdmissionStopped):
-            self._log.admit(stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout)
+            self._log.admit(
+                stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
+            )
         admitted = perf_counter()
         gathered = _Gathered(self._columns(frame))
         if gathered.empty:

@@ -50,7 +50,7 @@ class LocalTimes:
             [seconds for name in names for seconds in _offsets(ZoneInfo(name))], pa.int64()
         )
 
-    def zone_rows(self, codes: pa.ChunkedArray) -> pa.ChunkedArray:
+    def zone_rows(self, codes: pa.ChunkedArray) -> pa.Array:
         """Finds the row of the table for each airport code.
 
         Raises:

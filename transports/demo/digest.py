@@ -1,10 +1,10 @@
-"""A digest of a stream of changes that Spark and a subscriber in plain Python compute alike.
+r"""A digest of a stream of changes that Spark and a subscriber in plain Python compute alike.
 
-Of each change the CRC-32 of ``<seq>\\n<key>\\n<body>`` is taken and all of them are summed up, ``<seq>`` being the change's
+Of each change the CRC-32 of ``<seq>\n<key>\n<body>`` is taken and all of them are summed up, ``<seq>`` being the change's
 place in the order of time, from 1, in decimal digits. Spark takes it from the source's column ``seq``, which is not in the
 body; a subscriber counts what it receives. So the sums agree only if every change came, once, unaltered and in order,
 although a sum can be computed in any order and in parallel, and continued after a restart from two numbers. A second sum,
-of the CRC-32 of ``<key>\\n<body>``, does without the place: it holds for subscribers of a part, too.
+of the CRC-32 of ``<key>\n<body>``, does without the place: it holds for subscribers of a part, too.
 """
 
 from collections.abc import Iterable

@@ -84,7 +84,9 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
     if found is not None and _holds(directory, found, rows, events_per_file):
         return _manifest(found)
     if found is None and directory.exists() and any(directory.iterdir()):
-        raise FileExistsError(f"{directory} holds something that is no prepared events; name an empty or a new directory")
+        raise FileExistsError(
+            f"{directory} holds something that is no prepared events; name an empty or a new directory"
+        )
     events = flight_events(rows)
     directory.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
@@ -106,7 +108,11 @@ def _write(events: pa.Table, draft: Path, rows: int | None, events_per_file: int
         path = draft / f"events-{len(files):05d}.parquet"
         pq.write_table(part, path, compression="zstd", use_dictionary=True, store_schema=False)
         content = path.read_bytes()
-        files.append(PreparedFile(path.name, part.num_rows, start + 1, len(content), hashlib.sha256(content).hexdigest()))
+        files.append(
+            PreparedFile(
+                path.name, part.num_rows, start + 1, len(content), hashlib.sha256(content).hexdigest()
+            )
+        )
         moment = _FIRST_MODIFIED + len(files)
         os.utime(path, (moment, moment))
     digest = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest()
@@ -141,7 +147,12 @@ def _read_manifest(directory: Path) -> dict[str, Any] | None:
 def _holds(directory: Path, stored: dict[str, Any], rows: int | None, events_per_file: int) -> bool:
     """Whether a directory holds these very events, its files being of the right size and times."""
     asked = (_FORMAT, _source(), rows, events_per_file)
-    if (stored.get("format"), stored.get("source"), stored.get("rows"), stored.get("events_per_file")) != asked:
+    if (
+        stored.get("format"),
+        stored.get("source"),
+        stored.get("rows"),
+        stored.get("events_per_file"),
+    ) != asked:
         return False
     for place, file in enumerate(stored["files"], start=1):
         try:

@@ -33,7 +33,9 @@ def read_events(spark: "SparkSession", directory: Path, files_per_trigger: int) 
     return stream.option("pathGlobFilter", _FILES).parquet(str(directory))
 
 
-def source_digest(spark: "SparkSession", directory: Path, *, glob: str | None = None, where: str | None = None) -> StreamDigest:
+def source_digest(
+    spark: "SparkSession", directory: Path, *, glob: str | None = None, where: str | None = None
+) -> StreamDigest:
     """Lets Spark compute what a subscriber of all these events must end up with.
 
     Args:
@@ -50,6 +52,8 @@ def source_digest(spark: "SparkSession", directory: Path, *, glob: str | None = 
     line = encoded.select("order_0", F.concat("key", F.lit(b"\n"), "body").alias("line"))
     place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
     ordered, content = F.crc32(F.concat(place, "line")), F.crc32("line")
-    sums = line.select(F.count("*"), F.sum(ordered.cast("decimal(20,0)")), F.sum(content.cast("decimal(20,0)")))
+    sums = line.select(
+        F.count("*"), F.sum(ordered.cast("decimal(20,0)")), F.sum(content.cast("decimal(20,0)"))
+    )
     count, in_order, anyhow = sums.collect()[0]
     return StreamDigest(count, int(in_order or 0), int(anyhow or 0))

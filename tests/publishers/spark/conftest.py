@@ -61,18 +61,28 @@ class Source:
     def read(self, schema: str = "id BIGINT, name STRING") -> DataFrame:
         return self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self.files))
 
-    def start(self, function: Callable[[DataFrame, int], None], schema: str = "id BIGINT, name STRING", name=None):
-        writer = self.read(schema).writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
+    def start(
+        self, function: Callable[[DataFrame, int], None], schema: str = "id BIGINT, name STRING", name=None
+    ):
+        writer = (
+            self.read(schema)
+            .writeStream.foreachBatch(function)
+            .option("checkpointLocation", str(self.checkpoint))
+        )
         return (writer.queryName(name) if name else writer).trigger(availableNow=True).start()
 
-    def run(self, function: Callable[[DataFrame, int], None], schema: str = "id BIGINT, name STRING", name=None) -> None:
+    def run(
+        self, function: Callable[[DataFrame, int], None], schema: str = "id BIGINT, name STRING", name=None
+    ) -> None:
         query = self.start(function, schema, name)
         assert query.awaitTermination(120), "the query hangs"
 
     def forget_newest_commit(self) -> int:
         """Makes Spark run its newest batch again, as after a stop or a crash between our commit and its own."""
         commits = self.checkpoint / "commits"
-        newest = max((entry for entry in commits.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name))
+        newest = max(
+            (entry for entry in commits.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name)
+        )
         newest.unlink()
         (commits / f".{newest.name}.crc").unlink(missing_ok=True)
         return int(newest.name)

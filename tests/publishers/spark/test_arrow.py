@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +16,10 @@ UPSERTS = Encoding(key=("id",))
 
 
 def batch_of(rows, **more):
-    names = {"key": pa.array([key for key, _ in rows], pa.binary()), "body": pa.array([body for _, body in rows], pa.binary())}
+    names = {
+        "key": pa.array([key for key, _ in rows], pa.binary()),
+        "body": pa.array([body for _, body in rows], pa.binary()),
+    }
     return pa.RecordBatch.from_pydict(names | more)
 
 
@@ -47,7 +52,7 @@ def test_pieces_hold_every_row_in_order_and_fit_a_frame(sizes, cuts, piece_bytes
     rows = [(b"k" * key, b"b" * body) for key, body in sizes]
     whole = batch_of(rows)
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    batches = [whole.slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    batches = [whole.slice(a, b - a) for a, b in pairwise(bounds)]
     found = [columns_of(piece, UPSERTS, "n") for piece in pieces(batches, piece_bytes)]
     assert [row for columns in found for row in rows_of(columns)] == rows
     assert all(columns.count == 1 or columns.nbytes <= piece_bytes for columns in found)
@@ -102,7 +107,9 @@ def test_a_null_key_is_refused_with_the_names_of_its_columns():
 
 
 def test_rows_without_any_body_make_no_body_column():
-    columns = columns_of(batch_of([(b"1", None), (b"2", None)]), Encoding(key=("id",), operation=Operation.REMOVE), "n")
+    columns = columns_of(
+        batch_of([(b"1", None), (b"2", None)]), Encoding(key=("id",), operation=Operation.REMOVE), "n"
+    )
     assert columns.body is None
 
 

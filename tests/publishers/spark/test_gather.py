@@ -1,5 +1,7 @@
+from itertools import chain
+
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.errors import BatchTooLarge
 from publishers.spark.gather import windows
@@ -39,7 +41,7 @@ def test_few_partitions_come_in_one_window_in_their_order(spark):
 
 def test_many_partitions_come_in_windows_of_about_the_bytes_asked_for(spark):
     found = [keys_of(window) for window in windows(frame_of(spark, 3000, 30, size=100), 0, 35_000)]
-    assert sum(found, []) == list(range(3000))
+    assert list(chain.from_iterable(found)) == list(range(3000))
     # A partition brings some 12,000 bytes; the first window does not know that yet.
     assert len(found[0]) == 800
     assert {len(keys) for keys in found[1:-1]} == {200}
@@ -54,13 +56,15 @@ def test_empty_partitions_bring_nothing(spark):
 def test_a_window_above_the_limit_is_halved(spark, result_limit):
     result_limit("1m")
     found = [keys_of(window) for window in windows(frame_of(spark, 800, 8, size=3000), 0, 1 << 30)]
-    assert sum(found, []) == list(range(800))
+    assert list(chain.from_iterable(found)) == list(range(800))
     assert [len(keys) for keys in found] == [200, 200, 200, 200]
 
 
 def test_a_partition_above_the_limit_fails_and_names_the_ways_out(spark, result_limit):
     result_limit("1m")
-    with pytest.raises(BatchTooLarge, match=r"spark\.driver\.maxResultSize \(1m\).*repartition.*maxFilesPerTrigger"):
+    with pytest.raises(
+        BatchTooLarge, match=r"spark\.driver\.maxResultSize \(1m\).*repartition.*maxFilesPerTrigger"
+    ):
         list(windows(frame_of(spark, 1000, 1, size=3000), 0, 1 << 30))
 
 
@@ -74,7 +78,9 @@ def test_rows_are_ordered_wherever_they_are_sorted(spark, result_limit, partitio
 
 @pytest.mark.parametrize("limit", ["1g", "1m"])
 def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, result_limit, limit):
-    rows = spark.sql("select * from values (2, 'b'), (null, 'z'), (2, 'a'), (1, 'c'), (2, null), (null, 'y') as t(a, b)")
+    rows = spark.sql(
+        "select * from values (2, 'b'), (null, 'z'), (2, 'a'), (1, 'c'), (2, null), (null, 'y') as t(a, b)"
+    )
     frame = rows.select(
         F.concat_ws("-", F.coalesce("a", F.lit(0)), F.coalesce("b", F.lit("0"))).cast("binary").alias("key"),
         F.repeat(F.lit("x"), F.lit(500_000)).cast("binary").alias("body"),
@@ -82,7 +88,12 @@ def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, resu
         F.col("b").alias("order_1"),
     )
     result_limit(limit)
-    found = [key for window in windows(frame.repartition(3), 2, 1) for batch in window for key in batch.column("key").to_pylist()]
+    found = [
+        key
+        for window in windows(frame.repartition(3), 2, 1)
+        for batch in window
+        for key in batch.column("key").to_pylist()
+    ]
     assert found == [b"0-y", b"0-z", b"1-c", b"2-0", b"2-a", b"2-b"]
 
 

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from publishers.change import Operation
@@ -22,7 +22,11 @@ VALUES = [
     ("1e21D", "1.0E21", "1.0E21"),
     ("-0.0D", "-0.0", "-0.0"),
     ("cast(0.1 as float)", "0.1", "0.1"),
-    ("timestamp'2024-02-29 10:11:12.123456Z'", '"2024-02-29T10:11:12.123456Z"', "2024-02-29T10:11:12.123456Z"),
+    (
+        "timestamp'2024-02-29 10:11:12.123456Z'",
+        '"2024-02-29T10:11:12.123456Z"',
+        "2024-02-29T10:11:12.123456Z",
+    ),
     ("timestamp_ntz'2024-02-29 10:11:12.1'", '"2024-02-29T10:11:12.100000"', "2024-02-29T10:11:12.100000"),
     ("date'2024-02-29'", '"2024-02-29"', "2024-02-29"),
     ("time'10:11:12.123456'", '"10:11:12.123456"', "10:11:12.123456"),
@@ -39,7 +43,7 @@ VALUES = [
     ("map(x'00ff', 1)", '{"AP8=":1}', None),
     ("map(10, true)", '{"10":true}', None),
     ("interval '1-2' year to month", "\"INTERVAL '1-2' YEAR TO MONTH\"", None),
-    ("parse_json('{\"b\":1.50,\"a\":null}')", '{"a":null,"b":1.5}', None),
+    ('parse_json(\'{"b":1.50,"a":null}\')', '{"a":null,"b":1.5}', None),
 ]
 
 
@@ -53,7 +57,9 @@ def session(request, spark):
 
 
 def test_every_type_is_told_without_loss_whatever_the_settings(session):
-    frame = session.sql("select 'k' as id, " + ", ".join(f"{sql} as c{place}" for place, (sql, *_) in enumerate(VALUES)))
+    frame = session.sql(
+        "select 'k' as id, " + ", ".join(f"{sql} as c{place}" for place, (sql, *_) in enumerate(VALUES))
+    )
     encoding = Encoding(key=("id",))
     encoding.check(frame.schema)
     body = bytes(encoding.select(frame).collect()[0].body).decode()
@@ -120,13 +126,29 @@ def test_removed_rows_have_no_body(spark):
         ("id INT", Encoding(key=("id",), order_by=("seq",)), "column 'seq' is not in the batch"),
         ("id INT", Encoding(key=("id",), body=("x",)), "column 'x' is not in the batch"),
         ("id INT", Encoding(key=("id",), operation_column="op"), "column 'op' is not in the batch"),
-        ("id INT, op INT", Encoding(key=("id",), operation_column="op"), "'op' is of type int, but must be a string"),
+        (
+            "id INT, op INT",
+            Encoding(key=("id",), operation_column="op"),
+            "'op' is of type int, but must be a string",
+        ),
         ("id ARRAY<INT>", Encoding(key=("id",)), "'id' is of type array<int>, which has no single text"),
-        ("id INT, s DOUBLE", Encoding(key=("id",), order_by=("s",)), "'s' is of type double, which has no order"),
+        (
+            "id INT, s DOUBLE",
+            Encoding(key=("id",), order_by=("s",)),
+            "'s' is of type double, which has no order",
+        ),
         ("id INT, s STRUCT<x: INT, x: INT>", Encoding(key=("id",)), r"'s\.x' is there twice"),
         ("id INT, s ARRAY<STRUCT<x: INT, x: INT>>", Encoding(key=("id",)), r"'s\.x' is there twice"),
-        ("id INT, m MAP<STRUCT<x: INT>, INT>", Encoding(key=("id",)), "'m' is a map with keys of type struct<x:int>"),
-        ("id INT, m ARRAY<MAP<ARRAY<INT>, INT>>", Encoding(key=("id",)), r"map_entries\(\) to make it an array"),
+        (
+            "id INT, m MAP<STRUCT<x: INT>, INT>",
+            Encoding(key=("id",)),
+            "'m' is a map with keys of type struct<x:int>",
+        ),
+        (
+            "id INT, m ARRAY<MAP<ARRAY<INT>, INT>>",
+            Encoding(key=("id",)),
+            r"map_entries\(\) to make it an array",
+        ),
         ("id INT", Encoding(key=("id",), body=("id",), order_by=("id",)), None),
     ],
 )

@@ -1,0 +1,146 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers import ChangeLog
+from publishers.spark import ChangeSink
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.timeout(180)
+
+
+def ids(log, stored):
+    return [int(change.key) for change in stored(log)]
+
+
+def test_a_batch_that_runs_again_in_another_order_costs_no_job_and_writes_nothing(source, log, stored):
+    source.add_numbers(3, 5)
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    assert source.forget_newest_commit() == 2
+    source.add_numbers(1, 1)
+    again = ChangeSink(log, entity_type="n", key="id")
+
+    def other_order(frame, batch):
+        if batch == 2:
+            frame = frame.orderBy(F.rand()).withColumn("name", F.raise_error(F.lit("a job ran")))
+        again(frame, batch)
+
+    source.run(other_order)
+    assert ids(log, stored) == [*range(15), 0]
+    assert (again.statistics().repeated, again.statistics().batches) == (1, 1)
+
+
+def test_two_sinks_of_two_names_run_again_each_for_itself(source, log, stored):
+    source.add_numbers(1, 2)
+    first = ChangeSink(log, entity_type="n", key="id")
+    second = ChangeSink(log, entity_type="n", key="id", name="second")
+
+    def fail_between(frame, batch):
+        first(frame, batch)
+        raise RuntimeError("between the sinks")
+
+    with pytest.raises(StreamingQueryException, match="between the sinks"):
+        source.run(fail_between)
+
+    def both(frame, batch):
+        first(frame, batch)
+        second(frame, batch)
+
+    source.run(both)
+    assert ids(log, stored) == [0, 1, 0, 1]
+    assert (first.statistics().repeated, second.statistics().repeated) == (1, 0)
+
+
+def test_the_log_remembers_when_it_is_opened_again(source, tmp_path, stored):
+    source.add_numbers(2, 3)
+    with ChangeLog.open(tmp_path / "kept") as log:
+        source.run(ChangeSink(log, entity_type="n", key="id"))
+    source.forget_newest_commit()
+    with ChangeLog.open(tmp_path / "kept") as log:
+        sink = ChangeSink(log, entity_type="n", key="id")
+        source.run(sink)
+        assert sink.statistics().repeated == 1
+        assert ids(log, stored) == list(range(6))
+
+
+def test_a_query_with_a_new_checkpoint_is_another_producer(source, log, stored, tmp_path):
+    source.add_numbers(1, 2)
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    source.checkpoint = tmp_path / "another"
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    assert ids(log, stored) == [0, 1, 0, 1]
+
+
+def test_a_named_producer_survives_a_lost_checkpoint(source, log, stored, tmp_path):
+    source.add_numbers(1, 2)
+    source.run(ChangeSink(log, entity_type="n", key="id", producer="numbers"))
+    source.checkpoint = tmp_path / "another"
+    source.run(ChangeSink(log, entity_type="n", key="id", producer="numbers"))
+    assert ids(log, stored) == [0, 1]
+
+
+def test_stops_and_restarts_lose_and_repeat_nothing(source, log, stored):
+    source.add_numbers(12, 4)
+    for wanted in (3, 7, 12):
+        sink = ChangeSink(log, entity_type="n", key="id")
+        reached, stopping = Event(), Event()
+
+        def commit(frame, batch, sink=sink, wanted=wanted, reached=reached, stopping=stopping):
+            sink(frame, batch)
+            if batch + 1 == wanted:
+                # Stopping waits for this function, so the batch is committed here and not in Spark.
+                reached.set()
+                assert stopping.wait(60)
+
+        query = source.start(commit)
+        assert reached.wait(60)
+        stopper = Thread(target=query.stop)
+        stopper.start()
+        stopping.set()
+        stopper.join(60)
+        assert not query.isActive
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    assert ids(log, stored) == list(range(48))
+
+
+DRIVER = textwrap.dedent(
+    """
+    import os, sys
+    from publishers import ChangeLog
+    from publishers.spark import ChangeSink, spark_session
+    directory, kill_at, after = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "after"
+    spark = spark_session("driver", cores=1)
+    log = ChangeLog.open(directory + "/log")
+    sink = ChangeSink(log, entity_type="n", key="value", order_by="value")
+    def commit(frame, batch):
+        if batch == kill_at and not after:
+            os.kill(os.getpid(), 9)
+        sink(frame, batch)
+        if batch == kill_at:
+            os.kill(os.getpid(), 9)
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    query = stream.writeStream.foreachBatch(commit).option("checkpointLocation", directory + "/checkpoint").start()
+    query.awaitTermination()
+    """
+)
+
+
+@pytest.mark.crash
+@pytest.mark.spark
+def test_a_driver_killed_before_and_after_its_commit_ends_with_every_row_once(tmp_path, stored):
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    for kill_at, moment in ((2, "after"), (5, "before")):
+        command = [sys.executable, "-c", DRIVER, str(tmp_path), str(kill_at), moment]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    with ChangeLog.open(tmp_path / "log") as log:
+        assert ids(log, stored) == list(range(500))
+        assert [change.version for change in stored(log)][::100] == [1, 2, 3, 4, 5]

@@ -1,0 +1,131 @@
+from threading import Event, Thread
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import flow
+from publishers.errors import SubscriberStalled
+from publishers.spark import ChangeSink
+from publishers.spark.queries import gate_of
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Reader:
+    """Takes what it asked for, and asks only when told to."""
+
+    def __init__(self):
+        self.taken = []
+        self.ended = Event()
+
+    def on_subscribe(self, subscription):
+        self.subscription = subscription
+
+    def on_next(self, change):
+        self.taken.append(change.key)
+
+    def on_error(self, error):
+        self.ended.set()
+
+    def on_complete(self):
+        self.ended.set()
+
+
+@pytest.fixture
+def slow(log):
+    """A subscriber that lets the log get ahead by 3 changes and takes nothing by itself."""
+    reader = Reader()
+    log.changes().subscribe(reader, executor=flow.INLINE, max_lag=3, name="slow reader")
+    return reader
+
+
+@pytest.fixture
+def waiting(log, monkeypatch):
+    """Is set when a sink asks for admission a second time, which `slow` keeps it from getting."""
+    asked, second = [], Event()
+    admit = log.admit
+
+    def watched(stopped, stall_timeout):
+        asked.append(stopped)
+        if len(asked) == 2:
+            second.set()
+        admit(stopped=stopped, stall_timeout=stall_timeout)
+
+    monkeypatch.setattr(log, "admit", watched)
+    return second
+
+
+def test_a_gating_subscriber_holds_the_query_back_until_it_takes(source, log, slow, waiting, stored):
+    source.add_numbers(2, 5)
+    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    assert waiting.wait(60)
+    assert query.isActive
+    assert log.head.version == 2
+    slow.subscription.request(6)
+    assert query.awaitTermination(60)
+    assert slow.taken == [None, "0", "1", "2", "3", "4"]
+    assert [change.version for change in stored(log)] == [1] * 5 + [2] * 5
+
+
+def test_a_subscriber_that_leaves_lets_the_query_go_on(source, log, slow, waiting, stored):
+    source.add_numbers(2, 5)
+    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    assert waiting.wait(60)
+    slow.subscription.cancel()
+    assert query.awaitTermination(60)
+    assert len(stored(log)) == 10
+
+
+def test_a_subscriber_that_stalls_fails_the_query_and_is_named(source, log, slow):
+    source.add_numbers(2, 5)
+    sink = ChangeSink(log, entity_type="n", key="id", stall_timeout=0.3)
+    query = source.start(sink)
+    with pytest.raises(
+        StreamingQueryException, match=r"subscriber slow reader lags 6 changes \(max_lag is 3\)"
+    ):
+        query.awaitTermination(60)
+    assert isinstance(sink.error, SubscriberStalled)
+    assert log.head.version == 2
+
+
+def test_one_that_is_not_behind_admits_a_batch_of_any_size(source, log, slow, stored):
+    source.add_numbers(1, 100)
+    source.run(ChangeSink(log, entity_type="n", key="id", stall_timeout=0))
+    assert len(stored(log)) == 100
+
+
+def test_stopping_by_the_sink_opens_the_gate_and_ends_without_an_error(source, log, slow, waiting, stored):
+    source.add_numbers(4, 5)
+    sink = ChangeSink(log, entity_type="n", key="id")
+    query = source.start(sink)
+    assert waiting.wait(60)
+    stopper = Thread(target=sink.stop, args=(query,))
+    stopper.start()
+    stopper.join(60)
+    assert not stopper.is_alive()
+    assert not query.isActive
+    assert query.exception() is None
+    assert not gate_of(str(query.id)).is_set()
+    slow.subscription.cancel()
+    source.run(sink)
+    assert [int(change.key) for change in stored(log)] == list(range(20))
+
+
+def test_stopping_by_one_sink_opens_the_gates_of_all_sinks_of_the_query(source, log, slow, waiting):
+    source.add_numbers(2, 5)
+    idle = ChangeSink(log, entity_type="n", key="id", name="idle")
+    busy = ChangeSink(log, entity_type="n", key="id", name="busy")
+    query = source.start(lambda frame, batch: (busy(frame, batch), idle)[0])
+    assert waiting.wait(60)
+    idle.stop(query)
+    assert not query.isActive
+    assert query.exception() is None
+
+
+def test_closing_the_log_ends_the_wait_and_fails_the_query(source, log, slow, waiting):
+    source.add_numbers(2, 5)
+    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    assert waiting.wait(60)
+    Thread(target=log.close).start()
+    with pytest.raises(StreamingQueryException, match="the change log is closed"):
+        query.awaitTermination(60)

@@ -1,0 +1,1 @@
+"""The demo: a year of flights goes through Spark into a change log, and out to subscribers."""
