@@ -1,6 +1,7 @@
 """The change log: a durable, totally ordered log of changes, its one write path, and its subscribers."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -348,15 +349,20 @@ class ChangeLog:
         return statistics_of(self.name, self._files, self._service, self._publication)
 
     def close(self) -> None:
-        """Ends every subscription with a terminal signal, and closes the files. Idempotent."""
+        """Ends every subscription with a terminal signal, and closes the files. Idempotent.
+
+        Raises:
+            LogFailed: If what was left could not be synced; everything is closed all the same.
+        """
         with self._closing:
             if self._service.closed:
                 return
-            if self._committer is not None:
-                self._committer.close()
-            self._housekeeping.close()
-            self._service.close(wake)
-            self._files.close()
+            with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
+                last.callback(self._files.close)
+                last.callback(self._service.close, wake)
+                last.callback(self._housekeeping.close)
+                if self._committer is not None:
+                    last.callback(self._committer.close)
 
     def __enter__(self) -> Self:
         return self

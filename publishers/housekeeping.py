@@ -4,6 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from publishers.background import BackgroundThread
+
 __all__ = ["Housekeeping"]
 
 _log = logging.getLogger("penstock.housekeeping")
@@ -23,7 +25,7 @@ class Housekeeping:
         self._interval = interval
         self._wanted = threading.Event()
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def poke(self) -> None:

@@ -41,9 +41,7 @@ class Registry:
         with self._lock:
             known = self._publishers.get(criteria)
             # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
-            shared = known or SharedPublisher(
-                criteria, Position(self._matched_through + 1, 0), self._options
-            )
+            shared = known or SharedPublisher(criteria, Position(self._matched_through + 1, 0), self._options)
             subscription = make(shared)
             shared.subscriptions[subscription] = None
             if known is None:
@@ -62,6 +60,12 @@ class Registry:
                 del self._publishers[shared.criteria]
                 self._index = None
             return True
+
+    def if_empty(self, call: Callable[[], None]) -> None:
+        """Calls something if there is no subscription, and lets none in meanwhile."""
+        with self._lock:
+            if not self._publishers:
+                call()
 
     def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict, deque
 from typing import Protocol
 
+from publishers.background import BackgroundThread
 from publishers.block import Block
 from publishers.wal import Location, Reader
 
@@ -131,7 +132,7 @@ class Replayer:
         self._name = name
         self._work = threading.Condition()
         self._waiting: deque[Replayable] = deque()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[BackgroundThread] = []
         self._idle = 0
         self._closed = False
 
@@ -143,7 +144,7 @@ class Replayer:
                 if self._idle:
                     self._work.notify()
                 elif len(self._threads) < self._size:
-                    thread = threading.Thread(
+                    thread = BackgroundThread(
                         target=self._serve, name=f"{self._name}-replay-{len(self._threads)}", daemon=True
                     )
                     self._threads.append(thread)

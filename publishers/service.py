@@ -1,11 +1,13 @@
 """What all subscriptions of one log share."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from publishers.admission import Admission
+from publishers.background import in_background
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.registry import Registry
@@ -63,9 +65,20 @@ class Service:
     def pool(self) -> ThreadPoolExecutor:
         """Where signals run for subscribers that named no executor and run on no event loop."""
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self.options.dispatch_threads, f"{self._name}-dispatch")
-            return self._pool
+            pool = self._pool
+            if pool is None:
+                pool = ThreadPoolExecutor(self.options.dispatch_threads, f"{self._name}-dispatch")
+                if not self.closed:  # else it goes with whom it serves
+                    self._pool = pool
+            return pool
+
+    def run_aside(self, run: Callable[[], None]) -> None:
+        """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""
+        if in_background():
+            with contextlib.suppress(RuntimeError):  # the pool was just shut down: nobody subscribes any more
+                self.pool.submit(run)
+                return
+        run()
 
     def park(self, subscription: "ChangeSubscription") -> None:
         """Keeps one who has read up to the watermark, while the ring is already beyond it."""
@@ -82,6 +95,8 @@ class Service:
         with self._lock:
             self._parked.discard(subscription)
             self._bounded.discard(subscription)
+        if self.closed:
+            self.registry.if_empty(self._dismiss)
 
     def due(self) -> Iterable["ChangeSubscription"]:
         """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end."""
@@ -101,6 +116,10 @@ class Service:
         self.replayer.close()
         wake(self.registry.subscriptions())
         self.frames.clear()
+        # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.
+        self.registry.if_empty(self._dismiss)
+
+    def _dismiss(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:

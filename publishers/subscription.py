@@ -14,14 +14,15 @@ Whose turn it is
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import Executor
+from flow.executors import INLINE, Executor
 from publishers.batch import Batch
 from publishers.block import Slice
 from publishers.change import Change, View
@@ -103,6 +104,7 @@ class ChangeSubscription:
         self._replaying = False
         self._parked_at: int | None = None
         self._observes = callable(getattr(subscriber, "on_state", None))
+        self._inline = executor is INLINE
         self._drain: Drain[Change] = Drain(subscriber, self, executor=executor, turn=batch_events)
         self._cursor.enter()
         self._told = self.state
@@ -169,18 +171,25 @@ class ChangeSubscription:
 
     def fail(self, error: Exception) -> None:
         """Ends the subscription with an error, demand or not."""
-        self._drain.fail(error)
+        self._run(partial(self._drain.fail, error))
 
     def wake(self) -> None:
         """There may be something to deliver, or to end, or the ring has moved on without this cursor."""
         if self._observes and self.state is not self._told:
             self._tell_state()
-        self._drain.signal()
+        self._run(self._drain.signal)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
         if not self._cursor.live and self._cursor.next < oldest:
-            self._drain.signal()  # the drain's holder asks for the outcome, and judges there
+            self._run(self._drain.signal)  # the drain's holder asks for the outcome, and judges there
+
+    def _run(self, signal: Callable[[], None]) -> None:
+        """Signals the drain, which runs the subscriber's code on this thread only if it is INLINE."""
+        if self._inline:
+            self._service.run_aside(signal)
+        else:
+            signal()
 
     # What its drain pulls from.
 
@@ -240,9 +249,9 @@ class ChangeSubscription:
             if self._slice():
                 return True
         except OSError as error:
-            self._drain.fail(LogError(f"the log could not be read: {error}"))
+            self.fail(LogError(f"the log could not be read: {error}"))
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
-            self._drain.fail(error)
+            self.fail(error)
         self._hand_back()
         return False
 
@@ -252,7 +261,7 @@ class ChangeSubscription:
 
     def _hand_back(self) -> None:
         self._replaying = False
-        self._drain.signal()
+        self._run(self._drain.signal)
         if self._drain.ended:  # it ended during the slice, and nothing may stay behind
             self._filled = None
             self._service.forget(self)
@@ -344,7 +353,7 @@ class ChangeSubscription:
 
     def _tell_state(self) -> None:
         if self._observes:
-            self._drain.tell("state", self._deliver_state)
+            self._run(partial(self._drain.tell, "state", self._deliver_state))
 
     def _deliver_state(self, subscriber: Any) -> None:
         # Asked here, on the drain: who told last need not be who changed it last.
