@@ -9,6 +9,7 @@ A wake-up cannot be lost: the flag is given back in the same critical section th
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import takewhile
@@ -133,11 +134,12 @@ class Drain(Strand, Generic[T]):
 
     # Delivering: from here on the caller holds the flag.
 
-    def _turn(self) -> bool:
-        """Deliver until there is nothing to do (false) or the turn is used up (true: schedule the next)."""
+    def _turn(self, context: contextvars.Context) -> bool:
         if not self._greeted:
             self._greeted = True
-            self._guard(partial(self._subscriber.on_subscribe, self._subscription), self._subscriber)
+            context.run(
+                self._guard, partial(self._subscriber.on_subscribe, self._subscription), self._subscriber
+            )
         left = self._turn_items
         idle = False
         while True:
@@ -153,21 +155,28 @@ class Drain(Strand, Generic[T]):
                     self._state = SCHEDULED
                     return True
                 self._pending = False
-            if self._tells:
-                self._tell_all()
-            if self._halted:
-                self._finish(None)
+            # The context is left before the flag is: the next holder may be another thread, and enters it too.
+            taken = context.run(self._step, min(demand, left) if demand else 0)
+            if taken < 0:
                 return False
-            if demand and (taken := self._deliver(min(demand, left))):
-                if not self._inline:
-                    left = 0 if self._batches else left - taken
-                idle = False
-                continue
-            outcome = self._outcome()
-            if outcome is not None:
-                self._finish(outcome)
-                return False
-            idle = True
+            idle = not taken
+            if not self._inline:
+                left = 0 if taken and self._batches else left - taken
+
+    def _step(self, limit: int) -> int:
+        """Deliver once: how many elements were pulled, or -1 after the end."""
+        if self._tells:
+            self._tell_all()
+        if self._halted:
+            self._finish(None)
+            return -1
+        if limit and (taken := self._deliver(limit)):
+            return taken
+        outcome = self._outcome()
+        if outcome is None:
+            return 0
+        self._finish(outcome)
+        return -1
 
     def _deliver(self, limit: int) -> int:
         """Pull and deliver once; how many were pulled."""

@@ -57,10 +57,11 @@ class Strand:
         self._halted = False  # no further element: cancelled, failed or ended
         self._ended = False  # no further signal at all
 
-    def _turn(self) -> bool:
-        """Do what there is to do, on the executor; true leaves the state `SCHEDULED` and asks for another turn.
+    def _turn(self, context: contextvars.Context) -> bool:
+        """Do what there is to do, in the context; true leaves the state `SCHEDULED` and asks for another turn.
 
-        Only a critical section that finds nothing pending may leave the state `IDLE`.
+        Only a critical section that finds nothing pending may leave the state `IDLE`, outside the context: the next
+        holder may already enter it.
         """
         raise NotImplementedError
 
@@ -225,7 +226,7 @@ class Strand:
         context = self._context
         assert context is not None
         try:
-            again = context.run(self._turn)
+            again = self._turn(context)
         except BaseException:
             # KeyboardInterrupt and SystemExit pass, after cancelling.
             self._abandon()

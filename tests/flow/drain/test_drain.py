@@ -394,7 +394,9 @@ def test_rules_306_and_307_request_and_cancel_after_cancel_have_no_effect():
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(st.integers(1, 9), st.just(UNBOUNDED), st.just(None)), max_size=12), st.integers(0, 40))
+@given(
+    st.lists(st.one_of(st.integers(1, 9), st.just(UNBOUNDED), st.just(None)), max_size=12), st.integers(0, 40)
+)
 def test_rule_308_requests_add_up_after_any_sequence(steps, available):
     feed = QueueFeed()
     probe = Probe()
@@ -412,7 +414,9 @@ def test_rule_308_requests_add_up_after_any_sequence(steps, available):
         assert drain.demand == (requested if requested == UNBOUNDED else requested - len(probe.items))
 
 
-@pytest.mark.parametrize("n", [0, -1, -(2**70), pytest.param(-(10**6000), id="huge"), True, False, 1.5, "3", None, object()])
+@pytest.mark.parametrize(
+    "n", [0, -1, -(2**70), pytest.param(-(10**6000), id="huge"), True, False, 1.5, "3", None, object()]
+)
 def test_rule_309_and_316_an_illegal_request_ends_in_on_error_and_never_raises(n):
     feed = QueueFeed(range(5))
     probe = Probe(first=1)
