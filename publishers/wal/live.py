@@ -198,7 +198,7 @@ def control_frame(payload: bytes, chain: Chain, now: int, durable: int) -> bytes
         0,
         CONTROL,
         durable,
-        now,
+        max(now, chain.committed_at),
         NO_PRODUCER,
         0,
         0,
@@ -237,5 +237,9 @@ def create_segment(
     except BaseException:
         spare.discard()
         raise
-    sync_names(filesystem, directory)
+    try:
+        sync_names(filesystem, directory)
+    except BaseException:
+        spare.file.close()
+        raise
     return LiveSegment(filesystem, path, spare.file, header, len(start), spare.filled)

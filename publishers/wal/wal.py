@@ -334,6 +334,9 @@ class Wal:
 
     def _retain(self, floor: int | None) -> bool:
         entries = self._catalog.entries
+        # What nobody was shown yet, somebody waits for.
+        unseen = self.visible + 1
+        floor = unseen if floor is None else min(floor, unseen)
         oldest = oldest_to_keep(entries, self._size, self._options, floor, self._clock())
         if oldest == entries[0].number:
             return False

@@ -186,7 +186,8 @@ class SimulatedFileSystem:
         self.operations += 1
         kind = self.faults.get(self.operations)
         if self.trace is not None:
-            self.trace.append(f"{self.operations:5} {what} {path.name} {details or ''} {kind or ''}")
+            name = path.name.rstrip("0123456789.-tmp") if path.suffix == ".tmp" else path.name
+            self.trace.append(f"{self.operations:5} {what} {name} {details or ''} {kind or ''}")
         return kind
 
     def reading(self) -> None:
