@@ -9,7 +9,6 @@ The publish gate is taken before leadership is passed on, which keeps publicatio
 
 import threading
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from publishers.block import Block
@@ -41,9 +40,37 @@ class Commit(NamedTuple):
 
 
 class _Pending:
-    """A transaction in the queue, and the place where its thread waits; without one it only asks for a sync."""
+    """A transaction in the queue, and the place where its thread waits; without one it only asks for a sync.
 
-    __slots__ = ("commit", "durable", "error", "group", "leads", "ready", "transaction")
+    Attributes:
+        transaction: What to commit.
+        durable: Whether to sync, whatever the policy.
+        commit: What became of it.
+        error: Or why nothing did.
+        leads: Whether its thread leads.
+        taken: Whether a leader has taken it from the queue.
+        done: Whether its thread may return.
+        ready: Set when its thread is to lead or may return.
+        group: As a leader: whom it has taken.
+        decided: As a leader: whether the fate of its group is known.
+        verdict: As a leader: what its group failed with.
+        woken: As a leader: whom its publishing concerns and who was not woken yet.
+    """
+
+    __slots__ = (
+        "commit",
+        "decided",
+        "done",
+        "durable",
+        "error",
+        "group",
+        "leads",
+        "ready",
+        "taken",
+        "transaction",
+        "verdict",
+        "woken",
+    )
 
     def __init__(self, transaction: Transaction | None, *, durable: bool) -> None:
         self.transaction = transaction
@@ -51,18 +78,39 @@ class _Pending:
         self.commit: Commit | None = None
         self.error: LogError | None = None
         self.leads = False
-        self.group: list[_Pending] | None = None  # what its leader has taken and not finished
+        self.taken = False
+        self.done = False
         self.ready = threading.Event()
+        self.group: list[_Pending] = []
+        self.decided = False
+        self.verdict: LogError | None = None
+        self.woken: deque[ChangeSubscription] = deque()
 
     @property
     def size(self) -> int:
         return 0 if self.transaction is None or self.transaction.spooled else self.transaction.size
 
-    def finish(self, error: LogError | None = None) -> None:
-        if error is not None:
-            self.commit, self.error = None, error
-        self.group = None
-        self.ready.set()
+    def finish(self, error: LogError | None) -> None:
+        """Lets its thread return. If that is interrupted, it can be done again."""
+        if not self.done:
+            if error is not None:
+                self.commit, self.error = None, error
+            self.ready.set()
+            self.done = True
+
+
+class _Repeated(NamedTuple):
+    """A transaction that its producer has committed before, or one that comes after a later one.
+
+    Attributes:
+        member: The transaction.
+        ahead: The one in the same group that it repeats, or comes after.
+        version: The version of the one that it repeats; None for that of ``ahead``, 0 if unknown.
+    """
+
+    member: _Pending
+    ahead: _Pending | None
+    version: int | None
 
 
 class Committer:
@@ -135,17 +183,16 @@ class Committer:
         return len(self._queue), self._queued_bytes
 
     def _run(self, pending: _Pending) -> None:
-        woken: Sequence[ChangeSubscription] = ()
         try:
             self._enter(pending)
             if not pending.leads:
                 pending.ready.wait()
             if pending.leads:
-                woken = self._lead(pending)
-        except BaseException:
-            self._give_up(pending)
+                self._lead(pending)
+            wake(pending.woken)
+        except BaseException as error:
+            self._give_up(pending, error)
             raise
-        wake(woken)
         if pending.error is not None:
             raise pending.error
 
@@ -166,38 +213,39 @@ class Committer:
                 self._leader = pending
                 pending.leads = True
 
-    def _lead(self, pending: _Pending) -> list[ChangeSubscription]:
+    def _lead(self, pending: _Pending) -> None:
         group = self._gather(pending)
         try:
             published = self._write(group)
-            with self._publication.gate:
-                self._pass_on(pending)
-                woken = self._publication.publish(published) if published else []
-                if published:
-                    self._wal.publish_tail(published[-1].version)
         except LogError as error:
             if isinstance(error, LogFailed):
-                self._fail(error)
+                self._fail(self._wal.failed or str(error))
             self._pass_on(pending)
-            for member in group:
-                member.finish(error)
-            return []
+            pending.verdict = error
+        else:
+            with self._publication.gate:
+                self._pass_on(pending)
+                if published:
+                    pending.woken.extend(self._publication.publish(published))
+                    self._wal.publish_tail(published[-1].version)
+        pending.decided = True
         for member in group:
-            member.finish()
-        return woken
+            member.finish(pending.verdict)
 
     def _gather(self, pending: _Pending) -> list[_Pending]:
         options = self._options
-        group: list[_Pending] = []
+        group = pending.group
         nbytes = 0
         with self._lock:
-            pending.group = group
             while self._queue and len(group) < options.group_transactions:
-                size = self._queue[0].size
-                if group and nbytes + size > options.group_bytes:
+                first = self._queue[0]
+                if group and nbytes + first.size > options.group_bytes:
                     break
-                group.append(self._queue.popleft())
-                nbytes += size
+                # In this order, so that an interrupt in between leaves nobody out.
+                first.taken = True
+                group.append(first)
+                self._queue.popleft()
+                nbytes += first.size
             self._queued_bytes -= nbytes
             self._room.notify_all()
         return group
@@ -218,13 +266,12 @@ class Committer:
             )
             self._unsynced.append(_published(transaction, done))
             self._unsynced_bytes += member.size
-        for member, original in repeated:
-            known = (
-                original if isinstance(original, int) else original.commit.version if original.commit else 0
-            )
-            member.commit = Commit(known, duplicate=True, changes=0, committed_at=0)
-        if not self._unsynced:
-            return []
+        for member, ahead, version in repeated:
+            if ahead is not None and ahead.commit is None:
+                member.error = ahead.error  # what it repeats, or came too late for, was not written after all
+                continue
+            original = ahead.commit.version if ahead and ahead.commit and version is None else version
+            member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
         if self._syncs(group):
             self._wal.sync()
         elif self._options.sync == "interval":
@@ -253,33 +300,29 @@ class Committer:
                 del fresh[len(appended) :]
         return appended
 
-    def _sift(self, group: list[_Pending]) -> tuple[list[tuple[_Pending, "_Pending | int"]], list[_Pending]]:
+    def _sift(self, group: list[_Pending]) -> tuple[list[_Repeated], list[_Pending]]:
         """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
-        repeated: list[tuple[_Pending, _Pending | int]] = []
+        repeated: list[_Repeated] = []
         fresh: list[_Pending] = []
-        newest: dict[bytes, _Pending] = {}
+        newest: dict[bytes, tuple[_Pending, int]] = {}
         for member in group:
             transaction = member.transaction
             if transaction is None:
                 member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
                 continue
-            producer = transaction.producer_id
-            if producer is None:
-                fresh.append(member)
-                continue
-            ahead = newest.get(transaction.producer)
-            if (
-                ahead is not None
-                and ahead.transaction is not None
-                and transaction.sequence <= ahead.transaction.sequence
-            ):
-                repeated.append((member, ahead if transaction.sequence == ahead.transaction.sequence else 0))
-                continue
-            known = self._wal.producer(producer) if ahead is None else None
-            if known is not None and transaction.sequence <= known.sequence:
-                repeated.append((member, known.version if transaction.sequence == known.sequence else 0))
-                continue
-            newest[transaction.producer] = member
+            producer, sequence = transaction.producer_id, transaction.sequence
+            if producer is not None:
+                ahead = newest.get(transaction.producer)
+                known = self._wal.producer(producer) if ahead is None else None
+                if ahead is not None and sequence <= ahead[1]:
+                    repeated.append(_Repeated(member, ahead[0], None if sequence == ahead[1] else 0))
+                    continue
+                if known is not None and sequence <= known.sequence:
+                    repeated.append(
+                        _Repeated(member, None, known.version if sequence == known.sequence else 0)
+                    )
+                    continue
+                newest[transaction.producer] = (member, sequence)
             fresh.append(member)
         return repeated, fresh
 
@@ -293,28 +336,44 @@ class Committer:
                 self._leader.leads = True
                 self._leader.ready.set()
 
-    def _fail(self, error: LogFailed) -> None:
+    def _fail(self, why: str) -> None:
         if self._failed is None:
-            self._failed = str(error)
+            self._failed = why
 
-    def _give_up(self, pending: _Pending) -> None:
+    def _give_up(self, pending: _Pending, error: BaseException) -> None:
         """Something interrupted the caller, KeyboardInterrupt perhaps, at any place.
 
         If its group was being written or published, nobody knows how far that went, so the log fails with an unknown
-        outcome; in any case followers and gates are released.
+        outcome; in any case followers and gates are released, and subscribers woken.
         """
+        try:
+            self._abandon(pending, error)
+        except BaseException:
+            self._abandon(pending, error)  # interrupted once more; each of its steps may be repeated
+            raise
+        if pending.taken and not pending.leads:
+            # Another thread writes it at this moment, perhaps from its spool, which has to stay until then.
+            pending.ready.wait()
+        wake(pending.woken)
+
+    def _abandon(self, pending: _Pending, error: BaseException) -> None:
         group = pending.group
-        if group is not None:
-            error = LogFailed("unknown", "the leading commit was interrupted")
-            if group:
-                self._fail(error)
-            for member in group:
-                member.finish(error)
+        if group and not pending.decided:
+            why = f"{type(error).__name__} while a commit was being written or published"
+            self._fail(why)
+            pending.verdict = LogFailed("unknown", why)
+            pending.woken.extend(self._publication.everybody())
+        for member in group:
+            member.finish(pending.verdict)
         with self._lock:
-            if pending in self._queue:
-                self._queue.remove(pending)
-                self._queued_bytes -= pending.size
-        self._pass_on(pending)
+            self._queue = deque(one for one in self._queue if one is not pending and one not in group)
+            self._queued_bytes = sum(one.size for one in self._queue)
+            self._room.notify_all()
+            if self._leader is pending:
+                self._leader = self._queue[0] if self._queue else None
+            if self._leader is not None:  # it may not have heard of it
+                self._leader.leads = True
+                self._leader.ready.set()
 
 
 def _published(transaction: Transaction, appended: Appended) -> Published:

@@ -1,6 +1,7 @@
 """The publish gate: what is durable becomes visible, in version order, for everybody at once."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -29,9 +30,20 @@ class Published(NamedTuple):
 
 
 def wake(subscriptions: Iterable[ChangeSubscription]) -> None:
-    """Lets subscriptions look for something to deliver. User code may run here, so hold no gate."""
-    for subscription in subscriptions:
-        subscription.wake()
+    """Lets subscriptions look for something to deliver. User code may run here, so hold no gate.
+
+    A deque is emptied, so that whoever was interrupted here can go on.
+    """
+    waiting = subscriptions if isinstance(subscriptions, deque) else deque(subscriptions)
+    try:
+        while waiting:
+            waiting[0].wake()
+            waiting.popleft()
+    finally:
+        if (
+            waiting
+        ):  # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless
+            wake(waiting)
 
 
 class Publication:
@@ -81,6 +93,10 @@ class Publication:
         For a follower that is so far behind that reading everything into rings would serve nobody.
         """
         return self.publish([Published(version, 0, None)])
+
+    def everybody(self) -> list[ChangeSubscription]:
+        """Whom to wake when nobody knows how far a publishing has gone."""
+        return self._service.registry.subscriptions()
 
     def _concerned(
         self, touched: Iterable[SharedPublisher], overtaken: Sequence[RingCursor]
