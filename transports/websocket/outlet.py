@@ -91,6 +91,7 @@ class Outlet:
         elif isinstance(subscription, ChangeSubscription):
             self.subscription = subscription
             self._desk.opened(self)
+            self.lane.eager = False
             if self.credits:
                 subscription.request(self.credits)
 

@@ -15,6 +15,7 @@ import logging
 import socket
 import struct
 import termios
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Protocol, cast
@@ -88,6 +89,7 @@ class LinkProtocol(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._response: Response | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
+        self._events: deque[Request | Response | Frame] = deque()
         self._message = bytearray()
         self._binary = False
         self._queue: list[bytes] = []
@@ -119,14 +121,20 @@ class LinkProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
         self._conn.receive_data(data)
-        for event in self._conn.events_received():
+        self._events += self._conn.events_received()
+        self._process()
+
+    def _process(self) -> None:
+        """Handles what arrived, but no more than the peer takes answers to."""
+        while self._events and self._reading:
+            event = self._events.popleft()
             if isinstance(event, Request):
                 self._upgrade(event)
             elif isinstance(event, Frame):
                 self._frame(event)
         self._collect()
         self.flush()
-        if self._conn.parser_exc is not None:
+        if self._conn.parser_exc is not None and not self._events:
             self._end()
 
     def eof_received(self) -> bool:
@@ -142,7 +150,9 @@ class LinkProtocol(asyncio.Protocol):
         self._full = False
         if not self._reading and not self._transport.is_closing():
             self._reading = True
-            self._transport.resume_reading()
+            self._process()
+            if self._reading:
+                self._transport.resume_reading()
         if self._receiver is not None:
             self._receiver.drained()
 
