@@ -1,8 +1,10 @@
 """How a read-only opening learns of commits and carries them to its own subscribers."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from publishers.block import Block
+from publishers.errors import PenstockError
 from publishers.publication import Publication, Published, wake
 from publishers.replayer import FrameCache
 from publishers.service import Service
@@ -33,7 +35,11 @@ class Following:
         published = self._service.watermark.visible
         if visible <= published:
             return False
-        transactions = self._read(published, visible) if self._service.registry.publishers() else None
+        transactions = None
+        if self._service.registry.publishers():
+            # What cannot be read here is told to those who need it, by the replayer.
+            with contextlib.suppress(PenstockError):
+                transactions = self._read(published, visible)
         if transactions is None:
             self._location = None
             transactions = [Published(visible, 0, None)]
