@@ -38,28 +38,31 @@ class Admission:
         self._clock = clock
         self._gating = gating
         self._moved = threading.Condition()
+        self._moves = 0
+        self._lock = threading.Lock()
         self._versions: deque[int] = deque([visible], maxlen=_VERSIONS_MAX)
         self._totals: deque[int] = deque([0], maxlen=_VERSIONS_MAX)
         self.closed = False
 
     def published(self, version: int, count: int) -> None:
         """Counts a version that becomes visible."""
-        self._totals.append(self._totals[-1] + count)
-        self._versions.append(version)
+        with self._lock:
+            self._totals.append(self._totals[-1] + count)
+            self._versions.append(version)
 
     def nudge(self) -> None:
         """Lets waiting writers look again."""
         with self._moved:
+            self._moves += 1
             self._moved.notify_all()
 
     def lag(self, position: Position) -> int | None:
         """Changes from a position to the watermark; None if that is further back than is remembered."""
-        versions, totals = list(self._versions), list(self._totals)
-        newest = min(len(versions), len(totals)) - 1
-        before = bisect_right(versions, position.version - 1) - 1
-        if before < 0:
-            return None
-        return max(0, totals[newest] - totals[min(before, newest)] - position.index)
+        with self._lock:
+            before = bisect_right(self._versions, position.version - 1) - 1
+            if before < 0:
+                return None
+            return max(0, self._totals[-1] - self._totals[before] - position.index)
 
     def wait(self, stopped: threading.Event, stall_timeout: float) -> None:
         """Waits until every gating subscriber is within its ``max_lag``.
@@ -75,26 +78,29 @@ class Admission:
         """
         seen: dict[ChangeSubscription, Position] = {}
         since = self._clock.monotonic()
-        with self._moved:
-            while True:
-                if stopped.is_set():
-                    raise AdmissionStopped
-                if self.closed:
-                    raise LogClosed
-                behind = [s for s in self._gating() if not s.ended and not self._within(s)]
-                if not behind:
-                    return
-                now = self._clock.monotonic()
-                for subscription in behind:
-                    if seen.get(subscription) != subscription.position:
-                        seen[subscription] = subscription.position
-                        since = now
-                if now - since >= stall_timeout:
-                    slowest = min(behind, key=lambda s: s.position)
-                    raise SubscriberStalled(
-                        slowest.name, self.lag(slowest.position), slowest.max_lag or 0, stall_timeout
-                    )
-                self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
+        while True:
+            if stopped.is_set():
+                raise AdmissionStopped
+            if self.closed:
+                raise LogClosed
+            moves = self._moves
+            # Asked without the lock, because to look how far a subscriber is may run its code.
+            behind = [one for one in self._gating() if not one.ended and not self._within(one)]
+            if not behind:
+                return
+            now = self._clock.monotonic()
+            for subscription in behind:
+                if seen.get(subscription) != subscription.position:
+                    seen[subscription] = subscription.position
+                    since = now
+            if now - since >= stall_timeout:
+                slowest = min(behind, key=lambda one: one.position)
+                raise SubscriberStalled(
+                    slowest.name, self.lag(slowest.position), slowest.max_lag or 0, stall_timeout
+                )
+            with self._moved:
+                if moves == self._moves:
+                    self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
 
     def _within(self, subscription: "ChangeSubscription") -> bool:
         lag = self.lag(subscription.checkpoint().position)
