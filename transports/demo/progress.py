@@ -1,0 +1,85 @@
+"""What a display shows at one moment."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from publishers.spark import SinkStatistics
+
+__all__ = ["Meter", "Progress", "Row"]
+
+_SPAN: Final = 3.0  # seconds
+
+
+class Meter:
+    """The rate of something that is counted, over the last three seconds."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def read(self, now: float, count: int) -> float:
+        """Takes in the count at a moment, and tells how much was added in a second."""
+        seen = self._seen
+        seen.append((now, count))
+        while len(seen) > 2 and seen[1][0] <= now - _SPAN:
+            seen.popleft()
+        span = now - seen[0][0]
+        return max(0.0, (count - seen[0][1]) / span) if span > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One subscriber.
+
+    Attributes:
+        title: Who it is.
+        wants: Its criteria.
+        received: Changes that came.
+        rate: Changes a second.
+        reached: Changes of the log up to its position, wanted or not.
+        behind: Changes of the log between its position and the end.
+        demand: Changes that it requested and that have not come.
+        state: LIVE, RESYNC, or None before that is known.
+        resyncs: How often it was in RESYNC.
+    """
+
+    title: str
+    wants: str
+    received: int
+    rate: float
+    reached: int
+    behind: int
+    demand: int
+    state: str | None
+    resyncs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The whole run.
+
+    Attributes:
+        events: Changes of the run.
+        committed: Changes in the log.
+        rate: Changes committed a second.
+        batch: Micro-batches in the log.
+        batches: Micro-batches of the run.
+        nbytes: Size of the log.
+        sink: What the sink has done.
+        reached: The time in the data of the newest change, or None.
+        doing: What is being done.
+        rows: The subscribers.
+    """
+
+    events: int
+    committed: int
+    rate: float
+    batch: int
+    batches: int
+    nbytes: int
+    sink: SinkStatistics
+    reached: str | None
+    doing: str
+    rows: tuple[Row, ...] = field(default=())
