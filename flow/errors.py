@@ -44,7 +44,7 @@ class IllegalRequestError(FlowError, ValueError):
         )
 
 
-class Rejected(FlowError):  # noqa: N818 - named after what happened, as queue.Full is
+class Rejected(FlowError):
     """An executor is saturated: it takes nothing now, and may take the same callable later.
 
     An executor that raises this (or ``queue.Full``) from ``submit`` is tried again until it accepts; any other
@@ -54,7 +54,7 @@ class Rejected(FlowError):  # noqa: N818 - named after what happened, as queue.F
     retryable: ClassVar[bool] = True
 
 
-class Lagged(FlowError):  # noqa: N818 - the word of the field
+class Lagged(FlowError):
     """The subscriber was slower than the source keeps elements for it, and was overtaken.
 
     Attributes:

@@ -55,7 +55,8 @@ class Rescue(Protocol):
     def resubmit(self, run: Task, executor: Executor, /) -> None:
         """Call ``executor.submit(run)`` soon, again and again until it raises none of `SATURATED`.
 
-        Returns at once, without having submitted anything, and raises nothing.
+        Returns at once, without having submitted anything, and raises nothing. The executor may be `INLINE`: then ``run``
+        tells a subscriber of its end, which belongs on no thread but the rescue's own.
         """
         ...
 

@@ -120,8 +120,9 @@ class Drain(Strand, Generic[T]):
     def tell(self, key: Hashable, fn: Callable[[Any], object]) -> None:
         """Signal something beside the stream: ``fn(subscriber)``, serially, before the next elements or the end.
 
-        It spends no demand. Of what is told under one key before it is delivered, the last wins; so at most one call
-        for each key is kept. A feed may tell from inside `Feed.pull`: it comes before the elements of that pull.
+        It spends no demand. Of what is told under one key before it is delivered, the last wins: so at most one call for
+        each key is kept, and it should tell a state or a total, never a difference. A feed may tell from inside
+        `Feed.pull`: it comes before the elements of that pull.
         """
         with self._lock:
             if self._ended:

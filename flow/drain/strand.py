@@ -165,6 +165,7 @@ class Strand:
             if self._rescue is None:
                 self._die(error)
             else:
+                self._loop = None  # it is closed; to find that out once is enough
                 self._ask_rescue(partial(self._die, error), INLINE)
         except BaseException:
             self.cancel()

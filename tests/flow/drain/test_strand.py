@@ -1,7 +1,6 @@
 import asyncio
 import gc
 import queue
-import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -268,7 +267,7 @@ def test_a_shut_down_pool_ends_the_subscriber_inline():
     feed = QueueFeed()
     probe = Probe(first=9)
     drain = started(probe, feed, executor=pool)
-    wait_until(lambda: drain.try_hold())
+    wait_until(drain.try_hold)
     drain.release_hold()
     pool.shutdown()
     feed.push(1)
@@ -376,104 +375,14 @@ def test_a_drain_does_not_keep_its_loop_alive_after_the_loop_was_closed():
     assert drain.ended
 
 
-@pytest.fixture
-def restless():
-    """Switch threads as often as possible."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-# -- races -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("restless")
-def test_no_wake_up_is_lost_while_two_threads_request_and_a_third_signals():
-    rounds = 20_000
-    feed = QueueFeed()
+def test_a_closed_loop_asks_the_rescue_once_however_often_it_is_signalled():
+    loop, rescue = asyncio.new_event_loop(), Rescue()
     probe = Probe()
-    with ThreadPoolExecutor(1) as pool:
-        drain = started(probe, feed, executor=pool)
-        wait_until(lambda: probe.subscription)
-
-        def request():
-            for _ in range(rounds // 2):
-                drain.request(1)
-
-        def signal():
-            for number in range(rounds):
-                feed.push(number)
-                drain.signal()
-
-        threads = [threading.Thread(target=work) for work in (request, request, signal)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        # No further signal and no further request: what was said is enough.
-        wait_until(lambda: len(probe.items) == rounds)
-        wait_until(lambda: drain.demand == 0)
-    assert probe.items == list(range(rounds))
-    assert probe.overlaps == 0
-
-
-@pytest.mark.usefixtures("restless")
-def test_no_wake_up_is_lost_in_lock_step():
-    rounds = 2_000
-    feed = QueueFeed()
-    arrived = threading.Semaphore(0)
-    probe = Probe(on_item=lambda item: arrived.release())
-    with ThreadPoolExecutor(1) as pool:
-        drain = started(probe, feed, executor=pool)
-        barrier = threading.Barrier(2)
-
-        def request():
-            for _ in range(rounds):
-                barrier.wait(10)
-                drain.request(1)
-
-        thread = threading.Thread(target=request)
-        thread.start()
-        for number in range(rounds):
-            barrier.wait(10)
-            feed.push(number)
-            drain.signal()
-            assert arrived.acquire(timeout=10), f"round {number} lost its wake-up"
-        thread.join()
-    assert len(probe.items) == rounds
-
-
-@pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("inline", [True, False])
-def test_requests_of_eight_threads_while_another_cancels(inline):
-    for _ in range(20):
-        feed = QueueFeed(range(100_000))
-        probe = Probe()
-        with ThreadPoolExecutor(1) as pool:
-            drain = started(probe, feed, executor=None if inline else pool)
-            go = threading.Barrier(9)
-
-            def request(drain=drain, go=go):
-                go.wait(10)
-                for _ in range(200):
-                    drain.request(1)
-
-            def cancel(drain=drain, go=go, probe=probe):
-                go.wait(10)
-                wait_until(lambda: len(probe.items) > 20)
-                drain.cancel()
-                drain.cancel()
-
-            threads = [threading.Thread(target=request) for _ in range(8)]
-            threads.append(threading.Thread(target=cancel))
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert feed.released == 1
-        assert drain.ended
-        assert len(probe.items) <= 1600
-        assert probe.items == list(range(len(probe.items)))
-        assert probe.overlaps == 0
-        assert set(probe.signals) <= {"subscribe", "next"}
+    drain = started(probe, QueueFeed(), executor=loop, rescue=rescue)
+    loop.close()
+    for _ in range(5):
+        drain.signal()
+    assert len(rescue.waiting) == 1
+    assert probe.signals == []
+    rescue.attempt()
+    assert probe.signals == ["subscribe", "error"]
