@@ -119,3 +119,13 @@ def test_rule_313_the_callbacks_are_forgotten_after_cancel():
     del callback
     gc.collect()
     assert reference() is None
+
+
+def test_rule_208_signals_after_cancel_are_harmless():
+    seen = []
+    handle = flow.subscribe(flow.never(), seen.append, seen.append, lambda: seen.append("complete"))
+    handle.cancel()
+    handle.on_next(1)
+    handle.on_error(OSError())
+    handle.on_complete()
+    assert seen == []

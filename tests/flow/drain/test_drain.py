@@ -491,3 +491,22 @@ def test_a_failed_outcome_is_told_with_the_same_object():
     feed.end(Failed(failure))
     drain.signal()
     assert probe.error is failure
+
+
+@pytest.mark.parametrize("where", ["on_subscribe", "outcome"])
+def test_cancelled_error_anywhere_else_is_a_cancellation_too(dropped, where):
+    def cancelled(*_):
+        raise asyncio.CancelledError
+
+    probe, feed = Probe(), QueueFeed()
+    setattr(probe if where == "on_subscribe" else feed, where, cancelled)
+    drain = started(probe, feed)
+    assert drain.ended
+    assert feed.released == 1
+    assert not {"next", "error", "complete"} & set(probe.signals)
+    assert dropped.errors == []
+
+
+def test_a_turn_has_at_least_one_element():
+    with pytest.raises(ValueError, match="turn: 0"):
+        Drain(Probe(), QueueFeed(), turn=0)
