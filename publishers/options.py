@@ -72,8 +72,8 @@ class LogOptions:
     retain_age: float | None = 7 * 86400.0
     producers: int = 10_000
     producer_ttl: float = 30 * 86400.0
-    ring_events: int = 16_384
-    ring_bytes: int = 8 * MIB
+    ring_events: int = 131_072
+    ring_bytes: int = 32 * MIB
     replay_bytes: int = 64 * MIB
     replay_slice_bytes: int = 64 * KIB
     replay_threads: int = 2
