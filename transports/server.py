@@ -160,11 +160,15 @@ def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError, UnicodeError) as error:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:
+        listener.close()
         raise ServerFailed(host, port, str(error)) from None
+    return listener
 
 
 def _uvicorn(application: Application, limits: Limits) -> "tuple[uvicorn.Server, type]":

@@ -48,19 +48,19 @@ class AsgiLink:
         self._room.set()
         self._receiver: Receiver | None = None
         self._subprotocol: str | None = None
-        self._refused = False
+        self._attached = False
         self._closing: tuple[CloseCode, str] | None = None
         self._aborted = asyncio.Event()
 
     def attach(self, receiver: Receiver, subprotocol: str | None) -> None:
         """Accepts the upgrade as soon as ``closed`` is awaited."""
+        self._attached = True
         self._receiver = receiver
         self._subprotocol = subprotocol
 
     def refuse(self, status: HTTPStatus, why: str) -> None:
         """Answers the upgrade with the one HTTP error that plain ASGI has, 403."""
         _LOG.info("upgrade refused: %d %s", status, why)
-        self._refused = True
 
     @property
     def paused(self) -> bool:
@@ -101,7 +101,7 @@ class AsgiLink:
     async def closed(self) -> None:
         """Serves the connection until it is gone."""
         await self._receive()
-        if self._refused or self._receiver is None:
+        if not self._attached:
             await self._send({"type": "websocket.close", "code": int(CloseCode.FORBIDDEN)})
             return
         await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
