@@ -1,0 +1,206 @@
+import contextlib
+import subprocess
+import sys
+
+import pytest
+
+from publishers.errors import HistoryPruned, LogFailed, NotALog, WalCorrupted
+from publishers.wal import Epoch, Follower, Location
+from publishers.wal.filesystem import RealFileSystem
+from publishers.wal.head import HEAD_NAME
+from publishers.wal.segment import segment_name
+from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG
+
+REAL = RealFileSystem()
+
+
+def test_a_follower_sees_what_was_published_and_no_more(tmp_path):
+    log = opened(REAL, path=tmp_path)
+    follower = Follower.open(tmp_path)
+    assert (follower.visible, follower.oldest, follower.log_id, follower.epoch) == (0, 0, log.log_id, 1)
+    commit(log, b"a")
+    assert contents(follower) == []
+    assert follower.refresh() == 1
+    assert contents(follower) == [(1, [b"a"])]
+    log.append([sealed(b"b")])
+    log.sync()
+    assert follower.refresh() == 1
+    log.publish_tail(2)
+    log.append([sealed(b"c")])
+    assert follower.refresh() == 2
+    assert contents(follower) == [(1, [b"a"]), (2, [b"b"])]
+    assert follower.oldest == 1
+    follower.close()
+    log.close()
+
+
+def test_a_visible_version_below_the_durable_one_is_published_with_its_own_end(tmp_path):
+    log = opened(REAL, path=tmp_path)
+    log.append([sealed(b"%d" % number) for number in range(10)])
+    log.sync()
+    log.publish_tail(4)
+    follower = Follower.open(tmp_path)
+    assert [version for version, _ in contents(follower)] == [1, 2, 3, 4]
+    log.publish_tail(7)
+    assert follower.refresh() == 7
+    assert [version for version, _ in contents(follower)] == list(range(1, 8))
+    log._writer.ends.clear()
+    log.append([sealed(b"more")])
+    log._writer.ends.clear()
+    log.publish_tail(9)
+    assert follower.refresh() == 9
+    assert [version for version, _ in contents(follower)] == list(range(1, 10))
+    follower.close()
+    log.close()
+
+
+def test_a_follower_goes_through_rolls_and_reopenings(tmp_path):
+    log = opened(REAL, path=tmp_path)
+    follower = Follower.open(tmp_path)
+    fill_segments(log, 3)
+    assert follower.refresh() == log.durable
+    assert contents(follower) == contents(log)
+    log.close()
+    log = opened(REAL, path=tmp_path)
+    commit(log, b"again")
+    assert follower.refresh() == log.durable
+    assert follower.epoch == 2
+    assert follower.epochs == log.epochs
+    assert contents(follower) == contents(log)
+    follower.close()
+    log.close()
+
+
+def test_a_follower_in_another_process_reads_the_same(tmp_path):
+    log = opened(REAL, path=tmp_path)
+    commit(log, b"a", b"b")
+    code = (
+        "from publishers.wal import Follower\n"
+        f"follower = Follower.open({str(tmp_path)!r})\n"
+        "frame = follower.reader.read(follower.reader.locate(1))\n"
+        "print(follower.visible, list(frame.columns.body))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 [b'a', b'b']\n"
+    log.close()
+
+
+def test_after_a_reboot_head_counts_and_not_the_tail():
+    system = SimulatedFileSystem()
+    log = opened(system, options(head_sync=3600.0))
+    commit(log, b"a")
+    log.vouch(1)
+    commit(log, b"b")
+    assert Follower.open(LOG, filesystem=system).visible == 2
+    system.power_cut()
+    follower = Follower.open(LOG, filesystem=system)
+    assert follower.visible == 1
+    assert contents(follower) == [(1, [b"a"])]
+    opened(system)
+    assert follower.refresh() == 2
+
+
+def test_a_follower_writes_nothing_and_takes_no_lock(tmp_path):
+    log = opened(REAL, path=tmp_path)
+    commit(log, b"a")
+    log.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    follower = Follower.open(tmp_path)
+    contents(follower)
+    log = opened(REAL, path=tmp_path)
+    log.abandon()
+    follower.close()
+    follower = Follower.open(tmp_path)
+    follower.refresh()
+    follower.close()
+    assert set(before) == {path.name for path in tmp_path.iterdir()}
+    system = SimulatedFileSystem()
+    opened(system).abandon()
+    operations = system.operations
+    contents(Follower.open(LOG, filesystem=system))
+    assert system.operations == operations
+
+
+def test_a_follower_whose_place_was_pruned_is_told(tmp_path):
+    log = opened(REAL, options(retain_bytes=0), path=tmp_path)
+    fill_segments(log, 2)
+    follower = Follower.open(tmp_path)
+    location = Location(1, 64)
+    old = Follower.open(tmp_path)
+    fill_segments(log, 4)
+    while log.maintain():
+        pass
+    with pytest.raises(HistoryPruned) as caught:
+        follower.reader.read(location)
+    assert caught.value.oldest.version > 1
+    follower.refresh()
+    with pytest.raises(HistoryPruned):
+        follower.reader.locate(1)
+    assert contents(follower) == contents(log)
+    with pytest.raises(HistoryPruned):
+        old.reader.locate(1)
+    follower.close()
+    old.close()
+    log.close()
+
+
+def test_a_directory_without_a_log_cannot_be_followed(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(NotALog):
+            Follower.open(path)
+    (tmp_path / "wal-x.log").write_text("x")
+    with pytest.raises(NotALog):
+        Follower.open(tmp_path)
+
+
+def test_a_log_whose_creation_was_interrupted_cannot_be_followed():
+    for number in range(1, 14):
+        system = SimulatedFileSystem(number)
+        system.make_directory(LOG)
+        system.faults = {number: "EIO"}
+        with contextlib.suppress(LogFailed):
+            opened(system)
+        with pytest.raises(NotALog):
+            Follower.open(LOG, filesystem=system)
+
+
+def test_damage_is_reported_to_followers_too():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a" * 100)
+    fill_segments(log, 2)
+    files = system.snapshot(LOG)
+    for name, at in ((HEAD_NAME, None), (segment_name(1), 10), (segment_name(1), 400), (segment_name(2), 10)):
+        data = bytearray(files[name])
+        if at is None:
+            data[20] ^= 1
+            data[4096 + 20] ^= 1
+        else:
+            data[at] ^= 1
+        damaged = SimulatedFileSystem.of(LOG, {**files, name: bytes(data), "TAIL": b""})
+        with pytest.raises(WalCorrupted):
+            contents(Follower.open(LOG, filesystem=damaged))
+
+
+def test_a_missing_segment_is_reported_to_followers():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    fill_segments(log, 3)
+    files = system.snapshot(LOG)
+    del files[segment_name(3)]
+    with pytest.raises(WalCorrupted, match="segment 3"):
+        Follower.open(LOG, filesystem=SimulatedFileSystem.of(LOG, files))
+
+
+def test_epochs_are_read_again_when_the_writer_changes():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a")
+    follower = Follower.open(LOG, filesystem=system)
+    assert follower.epochs == (Epoch(1, 1),)
+    log.close()
+    log = opened(system)
+    follower.refresh()
+    assert follower.epochs == (Epoch(1, 1), Epoch(2, 2)) == log.epochs

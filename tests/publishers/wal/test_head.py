@@ -1,0 +1,99 @@
+from uuid import UUID
+
+import pytest
+
+from publishers.wal.filesystem import SyncError
+from publishers.wal.head import CLEAN, CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG
+
+FIRST = HeadState(UUID(int=7), 1, 0, 0, 1, 0, 1)
+
+
+@pytest.fixture
+def system():
+    made = SimulatedFileSystem()
+    made.make_directory(LOG)
+    return made
+
+
+def read(system):
+    return read_head(system.open(LOG / HEAD_NAME, "read"))
+
+
+def test_a_slot_is_88_bytes_and_every_bit_of_it_counts():
+    state = HeadState(UUID(int=7), 9, 2, 100, 3, 4096, 2, DEFERRED, 90)
+    data = state.pack()
+    assert len(data) == 88
+    assert data[:8] == b"PENSHEAD"
+    assert HeadState.unpack(data) == state
+    for bit in range(88 * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert HeadState.unpack(bytes(damaged)) is None
+    assert HeadState.unpack(data[:87]) is None
+
+
+def test_writes_alternate_between_two_slots_a_sector_apart(system):
+    head = Head.create(system, LOG, FIRST)
+    for number in range(1, 6):
+        head.write(1, number, 1, number * 100)
+        content = system.content(LOG / HEAD_NAME)
+        assert len(content) == 8192
+        slots = [HeadState.unpack(bytes(content[at : at + 88])) for at in (0, 4096)]
+        assert {slot.counter % 2 for slot in slots if slot} == {0, 1} or number == 1
+        assert read(system) == head.state
+        assert head.state.counter == number + 1
+    assert slots[0].counter % 2 == 0
+
+
+def test_counting_goes_on_after_a_reopening(system):
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 1, 1, 100)
+    again = Head(system.open(LOG / HEAD_NAME, "write"), read(system))
+    again.write(2, 2, 1, 200)
+    assert again.state.counter == 3
+    content = system.content(LOG / HEAD_NAME)
+    assert HeadState.unpack(bytes(content[:88])).counter == 2
+
+
+def test_a_torn_write_leaves_the_slot_before(system):
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 1, 1, 100)
+    before = head.state
+    content = system.content(LOG / HEAD_NAME)
+    content[4096 + 40] ^= 1
+    assert read(system) == before
+    content[40] ^= 1
+    assert read(system) is None
+
+
+def test_head_never_moves_back_except_for_a_cut(system):
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 50, 3, 5000, oldest=2)
+    head.write(1, 40, 3, 4000, oldest=1)
+    assert head.state[3:7] == (50, 3, 5000, 2)
+    head.write(1, 50, 3, 5000, flags=CUT)
+    head.write(1, 30, 2, 100)
+    assert head.state[3:6] == (30, 2, 100)
+    assert head.state.flags == 0
+
+
+def test_deferred_visibility_stays_until_somebody_ends_it(system):
+    head = Head.create(system, LOG, FIRST._replace(flags=DEFERRED | CLEAN, visible=4))
+    assert head.state.newest_visible == 4
+    head.write(1, 9, 1, 100)
+    assert (head.state.flags, head.state.visible, head.state.newest_visible) == (DEFERRED, 4, 4)
+    assert FIRST._replace(durable=8).newest_visible == 8
+
+
+def test_a_failed_sync_does_not_count_the_slot(system):
+    head = Head.create(system, LOG, FIRST)
+    before = head.state
+    system.faults = {system.operations + 2: "EIO"}
+    with pytest.raises(SyncError):
+        head.write(1, 1, 1, 100)
+    assert head.state == before
+    head.write(1, 1, 1, 100)
+    assert read(system) == head.state
+    head.close()

@@ -1,0 +1,93 @@
+import threading
+
+import pytest
+
+from publishers.wal.filesystem import RealFileSystem
+from publishers.wal.tail import TAIL_NAME, Tail, TailState
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG
+
+
+@pytest.fixture(params=["real", "simulated"])
+def place(request, tmp_path):
+    if request.param == "real":
+        return RealFileSystem(), tmp_path
+    system = SimulatedFileSystem()
+    system.make_directory(LOG)
+    return system, LOG
+
+
+def test_what_is_written_is_read_through_another_opening(place):
+    writer = Tail.create(*place)
+    reader = Tail.open(*place)
+    assert reader is not None
+    assert reader.read() is None
+    for number in range(3):
+        writer.write(1, number, 2, 4096, number + 1)
+        assert reader.read() == TailState(1, number, 2, 4096, number + 1)
+    again = Tail.create(*place)
+    assert again.read() == TailState(1, 2, 2, 4096, 3)
+    again.write(2, 9, 3, 64, 9)
+    assert reader.read() == TailState(2, 9, 3, 64, 9)
+    for tail in (writer, reader, again):
+        tail.close()
+
+
+def test_a_page_of_another_boot_does_not_count(place):
+    system, path = place
+    Tail.create(system, path).write(1, 2, 3, 4, 5)
+    file = system.open(path / TAIL_NAME, "read")
+    page = file.map(4096)
+    assert Tail(page, system.boot_id()).read() is not None
+    assert Tail(page, b"y" * 16).read() is None
+    page.release()
+    file.close()
+
+
+def test_a_page_whose_writer_died_in_the_middle_does_not_count(place):
+    writer = Tail.create(*place)
+    writer.write(1, 2, 3, 4, 5)
+    writer._page[0] |= 1
+    reader = Tail.open(*place)
+    assert reader.read() is None
+    again = Tail.create(*place)
+    again.write(1, 3, 3, 4, 5)
+    assert reader.read() == TailState(1, 3, 3, 4, 5)
+    writer._page[20] ^= 1
+    assert reader.read() is None
+
+
+def test_a_missing_or_short_page_is_none(place):
+    system, path = place
+    assert Tail.open(system, path) is None
+    file = system.open(path / TAIL_NAME, "create")
+    file.truncate(100)
+    assert Tail.open(system, path) is None
+    file.close()
+    assert Tail.create(system, path).read() is None
+
+
+def test_readers_never_see_a_half_written_page():
+    system = SimulatedFileSystem()
+    system.make_directory(LOG)
+    writer = Tail.create(system, LOG)
+    writer.write(0, 0, 0, 0, 0)
+    reader = Tail.open(system, LOG)
+    done = threading.Event()
+
+    def write():
+        for number in range(20_000):
+            writer.write(number, number, number, number, number)
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = -1
+    while not done.is_set():
+        state = reader.read()
+        if state is not None:
+            assert len(set(state)) == 1
+            assert state.visible >= seen
+            seen = state.visible
+    thread.join()
+    assert reader.read().visible == 19_999

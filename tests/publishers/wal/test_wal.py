@@ -1,0 +1,511 @@
+"""The owner's face of a log, on the real disk."""
+
+import threading
+from pathlib import Path
+from unittest import mock
+from uuid import uuid4
+
+import pytest
+
+from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogFull, NotALog
+from publishers.position import Position
+from publishers.wal import Epoch, ProducerState, Wal, encode_one, seal_change, seal_transaction
+from publishers.wal.filesystem import RealFileSystem
+from publishers.wal.head import HEAD_NAME, read_head
+from publishers.wal.live import LiveSegment
+from publishers.wal.segment import segment_name
+from tests.publishers.wal.logs import OPTIONS, batch, commit, contents, fill_segments, opened, options, sealed
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG, Clock
+
+REAL = RealFileSystem()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "logs" / "one"
+
+
+def head_of(path, system=REAL):
+    file = system.open(path / HEAD_NAME, "read")
+    try:
+        return read_head(file)
+    finally:
+        file.close()
+
+
+def test_a_new_log_is_empty(path):
+    log = opened(REAL, path=path)
+    assert (log.appended, log.durable, log.visible, log.oldest, log.epoch) == (0, 0, 0, 0, 1)
+    assert log.epochs == (Epoch(1, 1),)
+    assert log.failed is None
+    assert log.reader.read(log.reader.locate(1)) is None
+    log.close()
+    log.close()
+
+
+def test_what_was_committed_is_there_after_reopening(path):
+    log = opened(REAL, path=path)
+    log_id = log.log_id
+    assert [commit(log, b"a", b"b"), commit(log, b"c" * 10_000), commit(log)] == [1, 2, 3]
+    found = contents(log)
+    assert found == [(1, [b"a", b"b"]), (2, [b"c" * 10_000]), (3, [])]
+    log.close()
+    log = opened(REAL, path=path)
+    assert (log.log_id, log.epoch, log.appended, log.durable, log.oldest) == (log_id, 2, 3, 3, 1)
+    assert contents(log) == found
+    assert log.epochs == (Epoch(1, 1), Epoch(2, 4))
+    assert commit(log, b"d") == 4
+    log.close()
+
+
+def test_nothing_is_read_before_it_is_durable(path):
+    log = opened(REAL, path=path)
+    log.append([sealed(b"a")])
+    assert (log.appended, log.durable) == (1, 0)
+    assert contents(log) == []
+    assert log.sync() == 1
+    assert contents(log) == [(1, [b"a"])]
+    log.close()
+
+
+def test_under_the_os_policy_durable_means_written(path):
+    log = opened(REAL, options(sync="os"), path=path)
+    log.append([sealed(b"a")])
+    assert log.durable == 1
+    assert contents(log) == [(1, [b"a"])]
+    assert head_of(path).durable == 0
+    log.vouch(1)
+    assert head_of(path).durable == 1
+    log.close()
+
+
+def test_a_group_is_one_write_and_keeps_its_order(path):
+    log = opened(REAL, path=path)
+    with mock.patch.object(log._writer.live, "file", wraps=log._writer.live.file) as file:
+        done = log.append([sealed(b"%d" % number) for number in range(50)])
+        log.sync()
+    assert file.pwrite.call_count == 1
+    assert file.sync.call_count == 1
+    assert [item.version for item in done] == list(range(1, 51))
+    assert [log.reader.locate(item.version) for item in done] == [item.location for item in done]
+    assert contents(log) == [(number + 1, [b"%d" % number]) for number in range(50)]
+    log.close()
+
+
+def test_commit_times_rise_even_if_the_clock_does_not(path):
+    clock = Clock(1000)
+    log = opened(REAL, path=path, clock=clock)
+    times = []
+    for now in (1000, 1000, 500, 5000):
+        clock.now = now
+        times += [item.committed_at for item in log.append([sealed(b"a"), sealed(b"b")])]
+    assert times == [1001, 1002, 1003, 1004, 1005, 1006, 5000, 5001]
+    log.close()
+    clock.now = 10
+    log = opened(REAL, path=path, clock=clock)
+    (done,) = log.append([sealed(b"a")])
+    assert done.committed_at == 5002
+    log.close()
+
+
+def test_producers_are_known_at_once_and_after_reopening(path):
+    producer, other = uuid4(), uuid4()
+    clock = Clock(100)
+    log = opened(REAL, path=path, clock=clock)
+    assert log.producer(producer) is None
+    log.append([sealed(b"a", producer=producer, sequence=7)])
+    assert log.producer(producer) == ProducerState(7, 1, 101)
+    log.append([sealed(b"a", producer=producer, sequence=9), sealed(b"b", producer=other, sequence=1)])
+    log.close()
+    log = opened(REAL, path=path, clock=clock)
+    assert log.producer(producer) == ProducerState(9, 2, 102)
+    assert log.producer(other) == ProducerState(1, 3, 103)
+    log.close()
+
+
+def test_producers_outlive_the_segments_they_wrote_to(path):
+    producer = uuid4()
+    log = opened(REAL, options(retain_bytes=0), path=path)
+    log.append([sealed(b"a", producer=producer, sequence=7)])
+    fill_segments(log, 3)
+    while log.maintain():
+        pass
+    assert log.oldest > 1
+    log.close()
+    log = opened(REAL, path=path)
+    assert log.producer(producer)[:2] == (7, 1)
+    log.close()
+
+
+def test_the_least_recent_producers_are_forgotten_at_a_roll(path):
+    log = opened(REAL, options(producers=3), path=path)
+    producers = [uuid4() for _ in range(5)]
+    for number, producer in enumerate(producers):
+        log.append([sealed(b"a", producer=producer, sequence=number + 1)])
+    fill_segments(log, 2)
+    assert [log.producer(producer) is not None for producer in producers] == [False, False, True, True, True]
+    assert log.producers_forgotten == 2
+    log.close()
+
+
+def test_a_segment_is_rolled_by_size(path):
+    log = opened(REAL, path=path)
+    fill_segments(log, 4)
+    found = contents(log)
+    assert [version for version, _ in found] == list(range(1, log.durable + 1))
+    sizes = {name: (path / name).stat().st_size for name in REAL.listing(path) if name.endswith(".log")}
+    assert len(sizes) == 4
+    assert all(size <= OPTIONS.segment_bytes for size in sizes.values())
+    assert head_of(path).segment == 4
+    log.close()
+    log = opened(REAL, path=path)
+    assert contents(log) == found
+    log.close()
+
+
+def test_a_segment_is_rolled_by_age_unless_it_is_empty(path):
+    clock = Clock(1000)
+    log = opened(REAL, options(segment_age=10.0), path=path, clock=clock)
+    clock.now += 20_000_000
+    commit(log, b"a")
+    assert log._writer.live.number == 1
+    commit(log, b"b")
+    assert log._writer.live.number == 2
+    commit(log, b"c")
+    assert log._writer.live.number == 2
+    log.close()
+
+
+def test_a_transaction_larger_than_a_segment_has_one_of_its_own(path):
+    log = opened(REAL, path=path)
+    commit(log, b"a")
+    big = [b"%06d" % number * 500 for number in range(100)]
+    commit(log, *big)
+    commit(log, b"c")
+    assert [log.reader.locate(version).segment for version in (1, 2, 3)] == [1, 2, 3]
+    assert contents(log)[1] == (2, big)
+    assert log.reader.locate(2, 60).offset > log.reader.locate(2, 0).offset
+    log.close()
+
+
+def test_a_group_may_span_a_roll(path):
+    log = opened(REAL, path=path)
+    done = log.append([sealed(b"%d" % number * 20_000) for number in range(8)])
+    log.sync()
+    assert [item.version for item in done] == list(range(1, 9))
+    assert len({item.location.segment for item in done}) > 1
+    assert [version for version, _ in contents(log)] == list(range(1, 9))
+    log.close()
+
+
+def test_a_spooled_transaction_is_copied_in_as_one_version(path):
+    settings = options(spool_bytes=5000)
+    log = opened(REAL, settings, path=path)
+    system = RealFileSystem()
+    given = [b"%04d" % number * 50 for number in range(100)]
+    spooled = seal_transaction([batch(given)], options=settings, filesystem=system, directory=path)
+    assert spooled.spooled
+    done = log.append([sealed(b"before"), spooled, sealed(b"after")])
+    spooled.discard()
+    log.sync()
+    assert len(done[1].frames) == len(spooled.payloads) > 1
+    assert contents(log) == [(1, [b"before"]), (2, given), (3, [b"after"])]
+    log.close()
+
+
+def test_the_log_has_one_writer(path):
+    log = opened(REAL, path=path)
+    with pytest.raises(LogBusy) as caught:
+        opened(REAL, path=path)
+    assert caught.value.pid == REAL.process_id()
+    log.close()
+    opened(REAL, path=path).close()
+
+
+@pytest.mark.parametrize("name", ["wal-abc.log", "wal-000000000000.log", "wal-1.idx", "notes.txt"])
+def test_a_directory_of_something_else_is_refused_and_left_alone(path, name):
+    path.mkdir(parents=True)
+    (path / name).write_text("x")
+    with pytest.raises(NotALog, match=name.replace(".", r"\.")):
+        opened(REAL, path=path)
+    assert REAL.listing(path) == [name]
+    (path / name).unlink()
+    path.rmdir()
+    path.write_text("a file")
+    with pytest.raises(NotALog, match="not a directory"):
+        opened(REAL, path=path)
+
+
+def test_foreign_files_in_a_log_are_ignored_unless_they_look_like_segments(path):
+    log = opened(REAL, path=path)
+    commit(log, b"a")
+    log.close()
+    (path / "notes.txt").write_text("x")
+    (path / "slots").mkdir()
+    log = opened(REAL, path=path)
+    assert contents(log) == [(1, [b"a"])]
+    log.close()
+    (path / "wal-2.log").write_text("x")
+    with pytest.raises(NotALog, match=r"wal-2\.log is named like a segment"):
+        opened(REAL, path=path)
+
+
+def test_unfinished_files_are_deleted_at_open(path):
+    opened(REAL, path=path).close()
+    (path / "spool-1-1.tmp").write_text("x")
+    opened(REAL, path=path).close()
+    assert not [name for name in REAL.listing(path) if name.endswith(".tmp")]
+
+
+def test_a_closed_log_takes_nothing(path):
+    log = opened(REAL, path=path)
+    log.close()
+    for call in (lambda: log.append([sealed(b"a")]), log.sync):
+        with pytest.raises(LogClosed):
+            call()
+    assert log.maintain() is False
+
+
+def test_closing_writes_a_clean_head(path):
+    log = opened(REAL, path=path)
+    commit(log, b"a")
+    assert head_of(path).durable == 0
+    log.close()
+    head = head_of(path)
+    assert (head.durable, head.flags) == (1, 1)
+    log = opened(REAL, path=path)
+    assert head_of(path).flags == 0
+    log.abandon()
+
+
+def test_vouching_makes_head_cover_a_version(path):
+    log = opened(REAL, path=path)
+    commit(log, b"a")
+    commit(log, b"b")
+    log.vouch(1)
+    assert head_of(path).durable == 2
+    counter = head_of(path).counter
+    log.vouch(2)
+    assert head_of(path).counter == counter
+    log.append([sealed(b"c")])
+    log.vouch(3)
+    assert head_of(path).durable == log.durable == 3
+    log.close()
+
+
+def test_housekeeping_fills_zeros_ahead_so_that_commits_do_not_grow_the_file(path):
+    log = opened(REAL, options(fill_step=20_000), path=path)
+    while log.maintain():
+        pass
+    size = (path / segment_name(1)).stat().st_size
+    assert size >= 20_000
+    commit(log, b"x" * 15_000)
+    assert (path / segment_name(1)).stat().st_size == size
+    assert log.maintain()
+    assert (path / segment_name(1)).stat().st_size > size
+    log.close()
+
+
+def test_housekeeping_makes_a_spare_segment_that_the_roll_takes(path):
+    log = opened(REAL, path=path)
+    while not [name for name in REAL.listing(path) if name.startswith("spare")]:
+        commit(log, b"x" * 8000)
+        log.maintain()
+    assert log._writer.live.number == 1
+    fill_segments(log, 2)
+    assert not [name for name in REAL.listing(path) if name.startswith("spare")]
+    assert (path / segment_name(2)).stat().st_size >= OPTIONS.fill_step
+    log.close()
+
+
+def test_housekeeping_writes_head_after_its_time(path):
+    clock = Clock(1000)
+    log = opened(REAL, options(head_sync=1.0), path=path, clock=clock)
+    commit(log, b"a")
+    log.maintain()
+    assert head_of(path).durable == 0
+    clock.now += 1_000_000
+    log.maintain()
+    assert head_of(path).durable == 1
+    log.close()
+
+
+def test_housekeeping_beside_a_busy_writer_harms_nothing(path):
+    log = opened(REAL, options(fill_step=30_000, retain_bytes=300_000), path=path)
+    stop = threading.Event()
+
+    def keep():
+        while not stop.is_set():
+            log.maintain()
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    transaction = seal_change(encode_one(0x11, b"P", b"key", b"x" * 700), options=OPTIONS)
+    for _ in range(1500):
+        log.append([transaction])
+    log.sync()
+    stop.set()
+    thread.join()
+    assert log.failed is None
+    assert log.oldest > 1
+    assert [version for version, _ in contents(log)] == list(range(log.oldest, 1501))
+    log.close()
+    log = opened(REAL, path=path)
+    assert log.durable == 1500
+    log.close()
+
+
+def test_retention_keeps_what_somebody_needs(path):
+    log = opened(REAL, options(retain_bytes=0), path=path)
+    fill_segments(log, 4)
+    second, fourth = (log._catalog.entries[place].first_version for place in (1, 3))
+    while log.maintain(second):
+        pass
+    assert log.oldest == second
+    assert [version for version, _ in contents(log)] == list(range(second, log.durable + 1))
+    with pytest.raises(HistoryPruned) as caught:
+        log.reader.locate(second - 1)
+    assert caught.value.oldest == Position(second)
+    while log.maintain():
+        pass
+    assert log.oldest == fourth
+    assert len([name for name in REAL.listing(path) if name.endswith(".log")]) == 1
+    log.close()
+    log = opened(REAL, path=path)
+    assert (log.oldest, log.durable) == (fourth, contents(log)[-1][0])
+    log.close()
+
+
+def test_the_bytes_of_a_log_are_those_of_its_frames(path):
+    log = opened(REAL, path=path)
+    before = log.bytes
+    (done,) = log.append([sealed(b"x" * 100)])
+    assert log.bytes - before == done.end - done.location.offset
+    log.close()
+
+
+# --- errors, on the simulated disk -------------------------------------------------------------------------------------------
+
+
+def failing(kind, operations_ahead=1, **overrides):
+    system = SimulatedFileSystem()
+    log = opened(system, options(**overrides))
+    commit(log, b"a")
+    system.faults = {system.operations + operations_ahead: kind}
+    return system, log
+
+
+def test_a_failed_sync_fails_the_log_for_good():
+    system, log = failing("EIO", 2)
+    log.append([sealed(b"b")])
+    with pytest.raises(LogFailed) as caught:
+        log.sync()
+    assert caught.value.outcome == "unknown"
+    assert "EIO" in (log.failed or "")
+    for call in (lambda: log.append([sealed(b"c")]), log.sync, lambda: log.vouch(1)):
+        with pytest.raises(LogFailed) as caught:
+            call()
+        assert caught.value.outcome == "refused"
+    assert contents(log) == [(1, [b"a"])]
+    assert log.maintain() is False
+    log.close()
+    assert opened(system).durable >= 1
+
+
+def test_a_full_disk_undoes_the_group_and_leaves_the_log_good():
+    system, log = failing("ENOSPC")
+    end = log.bytes
+    with pytest.raises(LogFull) as caught:
+        log.append([sealed(b"b"), sealed(b"c", producer=uuid4(), sequence=1)])
+    assert caught.value.needed > 0
+    assert (log.appended, log.bytes, log.failed) == (1, end, None)
+    assert commit(log, b"d") == 2
+    log.abandon()
+    system.power_cut()
+    assert contents(opened(system)) == [(1, [b"a"]), (2, [b"d"])]
+
+
+def test_a_group_of_which_a_part_is_in_a_sealed_segment_is_shortened_when_the_disk_is_full():
+    system = SimulatedFileSystem(capacity=150_000)
+    log = opened(system)
+    group = [sealed(b"%d" % number * 30_000) for number in range(8)]
+    done = log.append(group)
+    assert 0 < len(done) < len(group)
+    assert log.appended == len(done)
+    with pytest.raises(LogFull):
+        log.append(group[len(done) :])
+    assert log.failed is None
+    system.capacity *= 4
+    assert len(log.append(group[len(done) :])) == len(group) - len(done)
+    log.sync()
+    assert len(contents(log)) == len(group)
+    log.close()
+
+
+def test_an_undo_that_fails_fails_the_log():
+    system, log = failing("ENOSPC")
+    number = system.operations
+    for ahead in range(2, 8):
+        system.faults[number + ahead] = "EIO"
+    with pytest.raises(LogFailed) as caught:
+        log.append([sealed(b"b")])
+    assert caught.value.outcome == "unknown"
+    assert log.failed
+
+
+def test_a_write_error_fails_the_log():
+    _, log = failing("EIO")
+    with pytest.raises(LogFailed) as caught:
+        log.append([sealed(b"b")])
+    assert caught.value.outcome == "unknown"
+
+
+def test_an_interrupt_in_the_middle_of_a_write_fails_the_log():
+    _, log = failing("EIO", 1000)
+    with (
+        mock.patch.object(LiveSegment, "put", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        log.append([sealed(b"b")])
+    assert log.failed == "KeyboardInterrupt"
+
+
+def test_an_error_of_housekeeping_fails_the_log_and_lack_of_room_does_not():
+    system, log = failing("ENOSPC", 1, fill_step=50_000)
+    log.maintain()
+    assert log.space_low
+    assert log.failed is None
+    while log.maintain():
+        pass
+    assert not log.space_low
+    _, log = failing("EIO", 1, fill_step=50_000)
+    log.maintain()
+    assert log.failed
+    with pytest.raises(LogFailed):
+        log.append([sealed(b"b")])
+
+
+def test_a_disk_that_fails_at_opening_says_which_way():
+    for kind, error in (("EIO", LogFailed), ("ENOSPC", LogFull)):
+        system = SimulatedFileSystem()
+        commit(opened(system), b"a")
+        system.kill()
+        system.faults = {system.operations + 1: kind}
+        with pytest.raises(error):
+            opened(system)
+        assert contents(opened(system)) == [(1, [b"a"])]
+
+
+def test_a_slow_sync_is_logged(caplog):
+    clock = Clock()
+    log = Wal.open(LOG, OPTIONS, filesystem=SimulatedFileSystem(), clock=clock)
+    log.append([sealed(b"a")])
+
+    class Slow:
+        def sync(self):
+            clock.now += 1_500_000
+
+    log._writer.live.file = Slow()
+    log.sync()
+    assert "a sync took 1.5 s" in caplog.text
