@@ -5,12 +5,13 @@ events and the rows that a predicate selects are made from it lazily, and shared
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from publishers.change import Area, Change, Content, Operation, View, time_of
+from publishers.decoding import Attached, attached_of, decode_one, decode_run
 from publishers.position import Position
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.frame import FIRST, LAST
@@ -18,16 +19,8 @@ from publishers.wal.frame import FIRST, LAST
 __all__ = ["Block", "Slice"]
 
 _TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
+_RUN: Final = 8  # from so many on, changes are made column by column
 _CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
-
-
-class _Attached(msgspec.Struct):
-    """The ``meta`` column of one change."""
-
-    schema_version: int | None = None
-    entry_version: int | None = None
-    origin: str | None = None
-    meta: msgspec.Raw = msgspec.Raw()
 
 
 class _Annotations(msgspec.Struct):
@@ -37,9 +30,7 @@ class _Annotations(msgspec.Struct):
     meta: msgspec.Raw = msgspec.Raw()
 
 
-_attached: Final = msgspec.json.Decoder(_Attached)
 _annotations: Final = msgspec.json.Decoder(_Annotations)
-_names: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
 class Block:
@@ -181,13 +172,13 @@ class Block:
         """JSON list of the names of changed fields."""
         return self._stored(self.columns.changed, index)
 
-    def attached(self, index: int) -> _Attached | None:
+    def attached(self, index: int) -> Attached:
         """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
-        if not index:
-            meta = self._annotated().meta
-            return _Attached(meta=meta) if bytes(meta) else None
-        stored = self._stored(self.columns.meta, index)
-        return None if stored is None else _attached.decode(stored)
+        return (
+            attached_of(self._stored(self.columns.meta, index))
+            if index
+            else Attached(meta=self._annotated().meta)
+        )
 
     def size(self, index: int) -> int:
         """Stored bytes of one change, roughly: what a batch bound in bytes counts."""
@@ -203,20 +194,26 @@ class Block:
 
     def change(self, index: int, view: View) -> Change:
         """The change at an index, made at most once per view."""
-        return next(self.changes((index,), view))
+        return self.changes((index,), view)[0]
 
-    def changes(self, indices: Sequence[int], view: View) -> Iterator[Change]:
+    def changes(self, indices: Sequence[int], view: View) -> list[Change]:
         """The changes at some indices, each made at most once per view."""
         first = self.indices.start
         made: list[Change | None] | None = self.memo.get(view)
         if made is None:
             made = self.memo.setdefault(view, [None] * (self.first_index + self.count - first))
+        if isinstance(indices, range) and len(indices) >= _RUN and indices.step == 1:
+            low, high = indices.start - first, indices.stop - first
+            if None in made[low:high]:
+                made[low:high] = self._make_run(indices.start, indices.stop, view)
+            return made[low:high]  # type: ignore[return-value]  # what was None is made now
+        found = []
         for index in indices:
             change = made[index - first]
             if change is None:
                 change = made[index - first] = self._make(index, view)
-                self.memo_bytes += _CHANGE_BYTES + self.size(index)
-            yield change
+            found.append(change)
+        return found
 
     def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
         """The indices that a predicate selects, found once per block and predicate."""
@@ -233,27 +230,32 @@ class Block:
         return _annotations.decode(self.annotations) if self.annotations else _Annotations()
 
     def _make(self, index: int, view: View) -> Change:
-        whole = view.content is Content.BODY
-        attached = self.attached(index) if not index or self.columns.meta is not None else None
-        changed = self.changed(index)
-        key = self.key(index)
-        kind = self.kind(index)
+        self.memo_bytes += _CHANGE_BYTES + self.size(index)
+        bodies = view.content is Content.BODY
+        if index:
+            at = (self.version, index, self.transaction_count)
+            time = time_of(self.committed_at)
+            return decode_one(self.columns, index - self.first_index, at=at, time=time, bodies=bodies)
         return Change(
             self.version,
-            index,
+            0,
             self.transaction_count,
             time_of(self.committed_at),
-            Area(kind >> 4),
-            Operation(kind & 15),
-            self.entity_type(index),
-            None if key is None else key.decode("utf-8", "surrogateescape"),
-            self.body(index) if whole else None,
-            self.before(index) if whole else None,
-            None if changed is None else _names.decode(changed),
-            attached.schema_version if attached else None,
-            attached.entry_version if attached else None,
-            attached.origin if attached else None,
-            bytes(attached.meta) or None if attached else None,
+            Area.INFRASTRUCTURE,
+            Operation.TRANSACTION,
+            body_bytes=self.body(0) if bodies else None,
+            meta_bytes=bytes(self._annotated().meta) or None,
+        )
+
+    def _make_run(self, start: int, stop: int, view: View) -> list[Change]:
+        head = [self._make(0, view)] if start == 0 else []
+        start = max(start, self.first_index)
+        low, high = start - self.first_index, stop - self.first_index
+        self.memo_bytes += (high - low) * _CHANGE_BYTES + self.columns.span(low, high)
+        at = (self.version, start, self.transaction_count)
+        time = time_of(self.committed_at)
+        return head + decode_run(
+            self.columns, low, high, at=at, time=time, bodies=view.content is Content.BODY
         )
 
 

@@ -1,0 +1,143 @@
+"""From the columns of a frame to ``Change`` objects: one at a time for selective readers, in runs for all others."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise, repeat
+from typing import Final
+
+import msgspec
+
+from publishers.change import Area, Change, Operation
+from publishers.wal import Column, Columns
+
+__all__ = ["Attached", "attached_of", "decode_one", "decode_run"]
+
+
+class Attached(msgspec.Struct):
+    """The ``meta`` column of one change."""
+
+    schema_version: int | None = None
+    entry_version: int | None = None
+    origin: str | None = None
+    meta: msgspec.Raw = msgspec.Raw()
+
+
+_attached: Final = msgspec.json.Decoder(Attached)
+_names: Final = msgspec.json.Decoder(tuple[str, ...])
+_NOTHING: Final = Attached()
+_AREAS: Final = {area.value: area for area in Area}
+_OPERATIONS: Final = {operation.value: operation for operation in Operation}
+
+
+def attached_of(stored: bytes | None) -> Attached:
+    """Schema version, entry version, origin and meta of a change."""
+    return _NOTHING if stored is None else _attached.decode(stored)
+
+
+def decode_one(
+    columns: Columns, row: int, *, at: tuple[int, int, int], time: datetime, bodies: bool
+) -> Change:
+    """The change of one row.
+
+    Args:
+        columns: Where it is.
+        row: Which one it is.
+        at: Version, index and count of the change.
+        time: Its commit time.
+        bodies: Whether body and before image are wanted.
+    """
+    kind = columns.kinds[row]
+    attached = attached_of(None if columns.meta is None else columns.meta[row])
+    changed = None if columns.changed is None else columns.changed[row]
+    return Change(
+        *at[:2],
+        at[2],
+        time,
+        _AREAS[kind >> 4],
+        _OPERATIONS[kind & 15],
+        columns.entity_types[0 if columns.type_ids is None else columns.type_ids[row]],
+        (columns.key[row] or b"").decode("utf-8", "surrogateescape"),
+        columns.body[row] if bodies and columns.body is not None else None,
+        columns.before[row] if bodies and columns.before is not None else None,
+        None if changed is None else _names.decode(changed),
+        attached.schema_version,
+        attached.entry_version,
+        attached.origin,
+        bytes(attached.meta) or None,
+    )
+
+
+def decode_run(
+    columns: Columns, start: int, stop: int, *, at: tuple[int, int, int], time: datetime, bodies: bool
+) -> list[Change]:
+    """The changes of the rows from ``start`` up to ``stop``, column by column; ``at`` is that of the first."""
+    version, index, count = at
+    kinds = bytes(columns.kinds[start:stop])
+    areas: Iterator[Area] = map(_AREAS.__getitem__, [kind >> 4 for kind in kinds])
+    operations: Iterator[Operation] = map(_OPERATIONS.__getitem__, [kind & 15 for kind in kinds])
+    names = columns.entity_types
+    types = (
+        repeat(names[0]) if columns.type_ids is None else map(names.__getitem__, columns.type_ids[start:stop])
+    )
+    common = zip(
+        range(index, index + stop - start),
+        areas,
+        operations,
+        types,
+        _texts(columns.key, start, stop),
+        _values(columns.body if bodies else None, start, stop),
+        _values(columns.before if bodies else None, start, stop),
+        strict=False,
+    )
+    if columns.changed is None and columns.meta is None:
+        return [
+            Change(version, index, count, time, area, operation, entity_type, key, body, before)
+            for index, area, operation, entity_type, key, body, before in common
+        ]
+    rare = zip(_values(columns.changed, start, stop), _values(columns.meta, start, stop), strict=False)
+    made = []
+    for (number, area, operation, entity_type, key, body, before), (changed, meta) in zip(
+        common, rare, strict=False
+    ):
+        attached = attached_of(meta)
+        made.append(
+            Change(
+                version,
+                number,
+                count,
+                time,
+                area,
+                operation,
+                entity_type,
+                key,
+                body,
+                before,
+                None if changed is None else _names.decode(changed),
+                attached.schema_version,
+                attached.entry_version,
+                attached.origin,
+                bytes(attached.meta) or None,
+            )
+        )
+    return made
+
+
+def _values(column: Column | None, start: int, stop: int) -> Iterator[bytes | None] | Sequence[bytes | None]:
+    if column is None:
+        return repeat(None, stop - start)
+    if column.validity is not None:
+        return [column[row] for row in range(start, stop)]
+    offsets = column.offsets[start : stop + 1].tolist()
+    base = offsets[0]
+    data = column.data[base : offsets[-1]].tobytes()
+    return [data[a - base : b - base] for a, b in pairwise(offsets)]
+
+
+def _texts(column: Column, start: int, stop: int) -> list[str]:
+    offsets = column.offsets[start : stop + 1].tolist()
+    base = offsets[0]
+    data = column.data[base : offsets[-1]].tobytes()
+    if data.isascii():  # one character is one byte, so the text is cut where the bytes are
+        text = data.decode("ascii")
+        return [text[a - base : b - base] for a, b in pairwise(offsets)]
+    return [data[a - base : b - base].decode("utf-8", "surrogateescape") for a, b in pairwise(offsets)]
