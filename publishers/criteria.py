@@ -180,6 +180,10 @@ def _texts(name: str, values: Collection[str]) -> frozenset[str]:
     for value in found:
         if not isinstance(value, str):
             raise InvalidCriteria(name, value, "text")
+        try:
+            value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise InvalidCriteria(name, value, "text that UTF-8 can hold") from None
     return found
 
 

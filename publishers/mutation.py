@@ -61,11 +61,11 @@ def upsert(
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    _check(entity_type, key)
+    _check(entity_type)
     return Mutation(
         UPSERT,
         entity_type,
-        key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key),
+        _key(key),
         encode_json("body", body),
         None if before is None else encode_json("before", before),
         None if changed is None else _names(changed),
@@ -88,11 +88,11 @@ def remove(
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    _check(entity_type, key)
+    _check(entity_type)
     return Mutation(
         REMOVE,
         entity_type,
-        key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key),
+        _key(key),
         None,
         None if before is None else encode_json("before", before),
         None,
@@ -163,15 +163,34 @@ def _optional(values: list[bytes | None]) -> Column | None:
     return None if all(value is None for value in values) else Column.of(values)
 
 
-def _check(entity_type: object, key: object) -> None:
-    if not isinstance(entity_type, str) or not entity_type or len(entity_type) > 1024:
+def _check(entity_type: object) -> None:
+    if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not _encodable(entity_type):
         raise InvalidChange("entity_type", entity_type, "a text of 1 to 1024 characters")
-    if not isinstance(key, (str, bytes)):
+
+
+def _key(key: object) -> bytes:
+    if isinstance(key, bytes):
+        return key
+    if not isinstance(key, str):
         raise InvalidChange("key", key, "text or bytes")
+    try:
+        return key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidChange("key", key, "text that UTF-8 can hold, or bytes") from None
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _names(changed: Collection[str]) -> bytes:
-    if isinstance(changed, (str, bytes)) or not all(isinstance(name, str) for name in changed):
+    if isinstance(changed, (str, bytes)) or not all(
+        isinstance(name, str) and _encodable(name) for name in changed
+    ):
         raise InvalidChange("changed", changed, "a list of field names")
     return _encoder.encode(list(changed))
 
@@ -189,7 +208,7 @@ def _meta(
                 raise InvalidChange(name, number, "a whole number from 0 to 2**63 - 1")
             stored[name] = number
     if origin is not None:
-        if not isinstance(origin, str):
+        if not isinstance(origin, str) or not _encodable(origin):
             raise InvalidChange("origin", origin, "text")
         stored["origin"] = origin
     if meta is not None:
