@@ -168,8 +168,6 @@ class EventEncoder:
     @staticmethod
     def _attached(block: Block, index: int) -> list[bytes]:
         attached = block.attached(index)
-        if attached is None:
-            return []
         parts = []
         if attached.schema_version is not None:
             parts.append(b',"schema_version":%d' % attached.schema_version)
