@@ -31,7 +31,10 @@ def ring(max_events=1000, start=1):
     return Ring(Position(start, 0), max_events=max_events, max_bytes=2**40)
 
 
-def entered(of, start=Position(1, 0)):
+BEGIN = Position(1, 0)
+
+
+def entered(of, start=BEGIN):
     cursor = RingCursor(start)
     assert of.enter(cursor)
     return cursor
