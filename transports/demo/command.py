@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -28,6 +29,7 @@ _FAILED: Final = 1
 _USAGE: Final = 2
 _NEEDED: Final = ("pyspark", "pyarrow", "uvicorn", "websockets", "rich")
 _PLAIN_WIDTH: Final = 120
+_DIRECTORY: Final = Path("var", "demo")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir",
         type=Path,
-        default=Path("var", "demo"),
+        default=_DIRECTORY,
         metavar="DIR",
         help="where prepared files, the log, Spark's checkpoint and the subscribers' places are kept, about 700 MB, so "
         "that a run that was killed goes on when started again (default: %(default)s, below the current directory: easy "
@@ -137,6 +139,15 @@ class _Attempt:
         except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
             self._leave()
             return _complain(str(error) or type(error).__name__)
+
+    def _again(self) -> str:
+        """The command that goes on with this run."""
+        words = ["penstock", "demo"]
+        if self._chosen.rows is not None:
+            words += ["--rows", str(self._chosen.rows)]
+        if self._chosen.dir != _DIRECTORY:
+            words += ["--dir", str(self._chosen.dir)]
+        return shlex.join(words)
 
     def _perform(self) -> int:
         from rich.console import Console  # noqa: PLC0415 - after the check of extras

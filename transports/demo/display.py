@@ -66,10 +66,11 @@ class LineDisplay:
         if self._told is not None and now - self._told < _LINE_EVERY:
             return
         self._told = now
-        self._line(
-            f"{progress.doing}: batch {progress.batch}/{progress.batches}, log {progress.committed:,}"
-            f" ({progress.rate:,.0f}/s)" + "".join(f" | {_brief(row)}" for row in progress.rows)
+        done = 100 * progress.committed // max(1, progress.events)
+        log = (
+            f"{progress.doing}: {done:3} %, batch {progress.batch}/{progress.batches}, {progress.rate:,.0f}/s"
         )
+        self._line(" | ".join([log, *map(_brief, progress.rows)]))
 
     def close(self) -> None:
         """Nothing is to be left."""
@@ -87,6 +88,7 @@ class LiveDisplay:
         self._console = console
         self._done: list[str] = []
         self._doing = ""
+        self._closed = False
         self._spinner = Spinner("dots", style="cyan")
         self._progress: Progress | None = None
         self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=8)
@@ -106,7 +108,7 @@ class LiveDisplay:
 
     def close(self) -> None:
         """Leaves the last picture where it is."""
-        self._doing = ""
+        self._doing, self._closed = "", True
         self._live.stop()
 
     def _picture(self) -> RenderableType:
@@ -118,6 +120,7 @@ class LiveDisplay:
             parts.append(Padding(self._spinner, (0, 0, 0, 1)))
         if progress is not None:
             parts += [Text(), self._flow(progress), Text(), self._subscribers(progress), Text()]
+        if progress is not None and not self._closed:
             parts.append(Text(" Ctrl-C stops at any moment; started again, it goes on.", style="grey50"))
         return Group(*parts)
 
@@ -223,7 +226,7 @@ def _state(row: Row) -> Text:
 
 def _brief(row: Row) -> str:
     behind = f", {row.behind:,} behind" if row.behind else ""
-    return f"{row.title} {row.received:,} ({row.rate:,.0f}/s{behind}) {row.state or '-'}"
+    return f"{row.title} {row.received:,}{behind}, {row.state or 'not yet'}"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -14,16 +14,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.window import Window
 
 from publishers.errors import PenstockError
 from publishers.spark import ChangeSink, SinkStatistics, spark_session
-from publishers.spark.schema import Encoding
 from transports.demo.digest import StreamDigest
 from transports.demo.flights import KEY_COLUMNS, ORDER_COLUMN
 from transports.demo.plan import FLIGHTS, Plan, Wanted
-from transports.demo.stream import EVENTS_DDL, read_events, source_digest
+from transports.demo.stream import read_events, source_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +41,7 @@ class Pipeline:
         noise: File that gets what the JVM prints.
         version: Spark's version, once it runs.
         started: Seconds that the start took, once it runs.
+        streaming: When the query was started, by ``monotonic``; None before that.
         streamed: Whether every prepared event is in the log.
         expected: What Spark computes from the source, by the subscriber's name.
         error: Why it failed, in one line; None while all is well.
@@ -53,6 +51,7 @@ class Pipeline:
         self.noise = noise
         self.version: str | None = None
         self.started = 0.0
+        self.streaming: float | None = None
         self.streamed = threading.Event()
         self.expected: dict[str, StreamDigest] = {}
         self.error: str | None = None
@@ -122,13 +121,14 @@ class Pipeline:
         with self._changing:
             if self._stopping.is_set():
                 return
+            self.streaming = monotonic()
             self._query = stream.foreachBatch(self._sink).start()
         self._query.awaitTermination()
         if self._stopping.is_set():
             return
         self.streamed.set()
         for wanted in subscribers:
-            self.expected[wanted.name] = _expected(spark, events, wanted.where)
+            self.expected[wanted.name] = source_digest(spark, events, where=wanted.where)
 
     def _told(self, error: Exception) -> str:
         failed = None if self._sink is None else self._sink.error
@@ -138,26 +138,6 @@ class Pipeline:
             lines = str(error.getMessage() or error).strip().splitlines()
             return f"Spark failed: {lines[0] if lines else type(error).__name__}"
         return " ".join(str(error).split()) or type(error).__name__
-
-
-def _expected(spark: "SparkSession", events: Path, where: str | None) -> StreamDigest:
-    """The digest of the events that fulfil a condition, in which places are counted among those."""
-    if where is None:
-        return source_digest(spark, events)
-    rows = (
-        spark.read.schema(EVENTS_DDL).option("pathGlobFilter", "*.parquet").parquet(str(events)).where(where)
-    )
-    counted = rows.withColumn(ORDER_COLUMN, F.row_number().over(Window.orderBy(ORDER_COLUMN)))
-    encoded = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).select(counted)
-    line = F.concat("key", F.lit(b"\n"), "body")
-    place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
-    sums = encoded.select(
-        F.count("*"),
-        F.sum(F.crc32(F.concat(place, line)).cast("decimal(20,0)")),
-        F.sum(F.crc32(line).cast("decimal(20,0)")),
-    )
-    count, ordered, content = sums.collect()[0]
-    return StreamDigest(count, int(ordered or 0), int(content or 0))
 
 
 @contextlib.contextmanager

@@ -49,9 +49,9 @@ class Wanted:
         return Criterion(entity_types={FLIGHTS}, key_globs=() if self.key_glob is None else {self.key_glob})
 
 
-IN_PROCESS: Final = Wanted("in-process", "in process, gating", "every flight")
+IN_PROCESS: Final = Wanted("in-process", "in-process gate", "every flight")
 WEBSOCKET: Final = Wanted("websocket", "WebSocket", "*/JFK", "*/JFK", "origin = 'JFK'")
-SLOW: Final = Wanted("slow", "WebSocket, slow", "every flight", slow=True)
+SLOW: Final = Wanted("slow", "slow WebSocket", "every flight", slow=True)
 SUBSCRIBERS: Final = (IN_PROCESS, WEBSOCKET, SLOW)
 
 

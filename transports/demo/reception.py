@@ -33,7 +33,7 @@ class Place:
         misplaced: Changes that came at, or before, the position of one that had come.
         resyncs: How often it was told that it is in RESYNC.
         returns: How often it was told that it is LIVE again.
-        seconds: For how long it has been receiving, over all starts of the program.
+        seconds: From the first change to the last one, summed up over all starts of the program.
     """
 
     cursor: str | None = None
@@ -84,7 +84,7 @@ class Reception:
         self._path = path
         self._clock = clock
         self.place = Place.load(path)
-        self._began = clock() - self.place.seconds
+        self._began: float | None = None
         self._digest = self.place.digest
         self._saved = clock()
         self._state: str | None = None
@@ -103,6 +103,8 @@ class Reception:
             cursor: Where to resume behind them.
         """
         place, add = self.place, self._digest.add
+        if self._began is None:
+            self._began = self._clock() - place.seconds
         last = place.last
         change: Change | None = None
         for change in changes:

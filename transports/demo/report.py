@@ -1,6 +1,5 @@
 """What stays on the screen at the end."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,26 +17,26 @@ __all__ = ["print_findings", "print_hints", "print_totals"]
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """The table of what everybody got, and a line for everything that is not as it must be."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1))
-    table.add_column("subscriber", no_wrap=True)
-    table.add_column("wants", no_wrap=True)
-    for name in ("Spark counts", "received"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("in order", "once", "digest", "RESYNC"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("subscriber", "", "changes", "digest", "in order", "once", "RESYNC", "time"):
+        right = name in ("changes", "RESYNC", "time")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for finding in findings:
-        place = finding.place
+        place, wanted = finding.place, finding.wanted
         table.add_row(
-            Text(finding.wanted.title, style="bold"),
-            finding.wanted.wants,
-            f"{finding.expected.count:,}",
-            f"{place.count:,}",
+            Text.assemble((wanted.title, "bold"), "\n", (wanted.wants, "grey50")),
+            Text("received\nin Spark", style="grey50"),
+            Text.assemble(
+                (f"{place.count:,}", _colour(finding.complete)), "\n", f"{finding.expected.count:,}"
+            ),
+            Text.assemble(
+                (f"{place.ordered:x}", _colour(finding.equal)), "\n", f"{finding.expected.ordered:x}"
+            ),
             _mark(finding.ordered),
             _mark(finding.once),
-            Text.assemble(_mark(finding.equal), f" {place.ordered:x}"),
-            f"{place.resyncs}x",
+            Text(f"{place.resyncs}x", style="" if finding.lagged else "bold red"),
             f"{place.seconds:.1f} s",
+            end_section=True,
         )
     console.print()
     console.print(table)
@@ -54,16 +53,19 @@ def print_totals(
     Args:
         console: Where.
         rows: Changes that Spark brought since the program was started.
-        seconds: From the first look to the last subscriber's last change and the verdict.
+        seconds: From the start of the query until the last subscriber had its last change.
         started: How long Spark took to start.
         nbytes: Size of the log.
         batches: Micro-batches of the run.
     """
-    text = f"{rows:,} changes from Spark to the last subscriber and compared in {seconds:.1f} s"
     if rows:
-        text += f": {rows / seconds:,.0f} a second"
-    text += f"; the log keeps {batches} versions in {megabytes(nbytes)}; Spark took {started:.1f} s to start."
-    console.print(Text(text), soft_wrap=True)
+        text = f"{rows:,} changes from Spark to the last subscriber in {seconds:.1f} s, {rows / max(seconds, 0.1):,.0f} a second"
+    else:
+        text = "Spark had nothing to add; everybody was served from the log"
+    console.print(Text(f"{text}."))
+    console.print(
+        Text(f"The log keeps {batches} versions in {megabytes(nbytes)}. Spark took {started:.1f} s to start.")
+    )
 
 
 def print_hints(console: Console, *, log: Path, key: str | None, url: str | None) -> None:
@@ -81,14 +83,21 @@ def print_hints(console: Console, *, log: Path, key: str | None, url: str | None
         _command(console, f"penstock tail {url} --since earliest --limit 3")
     else:
         console.print(Text("To look at it:", style="bold"))
-    place = shlex.quote(os.path.relpath(log))
+    here = Path.cwd()
+    place = shlex.quote(
+        str(log.resolve().relative_to(here) if log.resolve().is_relative_to(here) else log.resolve())
+    )
     _command(console, f"penstock tail {place} --since earliest --limit 3")
     if key is not None:
         _command(console, f"penstock tail {place} --since earliest --limit 2 --key {shlex.quote(key)}")
 
 
 def _mark(holds: bool) -> Text:
-    return Text("yes", style="green") if holds else Text("NO", style="bold red")
+    return Text("yes" if holds else "NO", style=_colour(holds))
+
+
+def _colour(holds: bool) -> str:
+    return "green" if holds else "bold red"
 
 
 def _command(console: Console, text: str) -> None:

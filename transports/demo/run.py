@@ -48,7 +48,6 @@ class Run:
 
     def __init__(self, plan: Plan, events: Path, pipeline: Pipeline, display: Display) -> None:
         self.plan = plan
-        self.seconds = 0.0
         self._events = events
         self._pipeline = pipeline
         self._display = display
@@ -58,7 +57,7 @@ class Run:
         self._resident: Resident
         self._remotes: tuple[Remote, ...] = ()
         self._meters = {name: Meter() for name in ("log", *(one.name for one in SUBSCRIBERS))}
-        self._began = self._moved_at = self._streamed_at = self._arrived_at = monotonic()
+        self._moved_at = self._streamed_at = self._arrived_at = monotonic()
         self._moved: tuple[int, ...] = ()
         self._hurried = False
         self._waiting = Event()
@@ -78,6 +77,12 @@ class Run:
     def nbytes(self) -> int:
         """Size of the log on the disk."""
         return sum(file.stat().st_size for file in self.plan.log.iterdir() if file.is_file())
+
+    @property
+    def seconds(self) -> float:
+        """How long it took from the start of Spark's query until the last subscriber had its last change."""
+        began = self._pipeline.streaming
+        return 0.0 if began is None else max(0.0, self._arrived_at - began)
 
     def open(self, port: int | None) -> None:
         """Opens the log, starts to serve it, and lets everybody subscribe.
@@ -122,11 +127,9 @@ class Run:
         Raises:
             DemoFailed: If something ends before that.
         """
-        self._began = monotonic()
         self._pipeline.stream(self._log, self._events, self.plan, SUBSCRIBERS)
         while not self._step():
             self._waiting.wait(_TICK)
-        self.seconds = monotonic() - self._began
         self._dismiss()
         for remote in self._remotes:
             if not remote.finished:
@@ -187,7 +190,7 @@ class Run:
         elif now - self._moved_at > _STALLED and self._pipeline.version is not None:
             raise DemoFailed(f"nothing has moved for {_STALLED:g} s, while {progress.doing}")
         if not self._pipeline.streamed.is_set():
-            self._streamed_at = now
+            self._streamed_at = self._arrived_at = now
         self._urge(progress, now)
         return self._done(progress, now)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.window import Window
 
 from publishers.spark.schema import Encoding
 from transports.demo.digest import StreamDigest
@@ -42,12 +43,13 @@ def source_digest(
         spark: Any session.
         directory: Prepared events.
         glob: Only files of such names, such as ``events-0000?.parquet``.
-        where: An SQL condition on the events. Then, as with files left out at the front, only ``count`` and ``content``
-            can agree with a subscriber's digest.
+        where: An SQL condition on the events; places are then counted among those that fulfil it, as a subscriber counts
+            that wants no others. With files left out at the front only ``count`` and ``content`` can agree.
     """
     rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
     if where is not None:
-        rows = rows.where(where)
+        place_among = F.row_number().over(Window.orderBy(ORDER_COLUMN)).cast("bigint")
+        rows = rows.where(where).withColumn(ORDER_COLUMN, place_among)
     encoded = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).select(rows)
     line = encoded.select("order_0", F.concat("key", F.lit(b"\n"), "body").alias("line"))
     place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
