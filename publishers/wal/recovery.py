@@ -125,6 +125,7 @@ def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: i
             numbers = [1]
         if head.state.flags & CUT:
             numbers = _finish_cut(filesystem, directory, head, numbers)
+            names = filesystem.listing(directory)
         return _Recovery(filesystem, directory, head, names, numbers).run()
     except BaseException:
         head.close()

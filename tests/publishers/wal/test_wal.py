@@ -472,7 +472,7 @@ def test_an_interrupt_in_the_middle_of_a_write_fails_the_log():
 
 
 def test_an_error_of_housekeeping_fails_the_log_and_lack_of_room_does_not():
-    system, log = failing("ENOSPC", 1, fill_step=50_000)
+    _, log = failing("ENOSPC", 1, fill_step=50_000)
     log.maintain()
     assert log.space_low
     assert log.failed is None

@@ -1,0 +1,261 @@
+import threading
+
+import pytest
+
+from publishers.errors import HistoryPruned, WalCorrupted
+from publishers.wal import Location
+from publishers.wal.reader import BLOCK_BYTES, Reader
+from publishers.wal.segment import segment_name
+from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG
+
+
+@pytest.fixture
+def system():
+    return SimulatedFileSystem()
+
+
+def fresh(log):
+    """A reader of its own with empty caches."""
+    return Reader(log._catalog, lambda: log._writer.limit)
+
+
+def walk(reader, location):
+    while (frame := reader.read(location)) is not None:
+        yield frame
+        location = frame.next
+
+
+def test_reading_on_costs_a_read_per_block_and_not_per_frame(system):
+    log = opened(system, options(segment_bytes=8 << 20))
+    log.append([sealed(b"x" * 200) for _ in range(3000)])
+    log.sync()
+    reader = fresh(log)
+    assert sum(1 for _ in walk(reader, Location(1, 64))) == 3000
+    statistics = reader.statistics
+    assert statistics.frames == 3000 + 2
+    assert statistics.bytes == log.bytes - 64
+    assert statistics.preads <= statistics.bytes // BLOCK_BYTES + 2
+
+
+def test_blocks_are_shared_by_those_who_read_the_same(system):
+    log = opened(system)
+    fill_segments(log, 2)
+    reader = fresh(log)
+    first = [frame.header for frame in walk(reader, Location(1, 64))]
+    preads = reader.statistics.preads
+    assert [frame.header for frame in walk(reader, Location(1, 64))] == first
+    assert reader.statistics.preads == preads
+
+
+def test_a_frame_larger_than_a_block_is_read_whole(system):
+    settings = options(frame_bytes=4 << 20, segment_bytes=32 << 20)
+    log = opened(system, settings)
+    for size in (10, 3 * BLOCK_BYTES, 10, 5 << 20, 10):
+        log.append([sealed(b"y" * size, settings=settings)])
+    log.sync()
+    reader = fresh(log)
+    assert [len(frame.columns.body[0]) for frame in walk(reader, reader.locate(1))] == [
+        10,
+        3 * BLOCK_BYTES,
+        10,
+        5 << 20,
+        10,
+    ]
+
+
+def test_every_change_is_located(system):
+    log = opened(system)
+    commit(log, b"one")
+    commit(log, *[b"x" * 1500] * 30)
+    commit(log)
+    fill_segments(log, 3)
+    reader = fresh(log)
+    for version in range(1, log.durable + 1):
+        for index in range({2: 31, 3: 1}.get(version, 2)):
+            frame = reader.read(reader.locate(version, index))
+            assert frame is not None
+            header = frame.header
+            assert header.version == version
+            assert (index or 1) in range(header.first_index, header.first_index + max(header.count, 1))
+    # Behind the last change of a version the next one follows.
+    assert reader.read(reader.locate(2, 31)).header.version == 3
+    end = reader.locate(log.durable + 1)
+    assert reader.locate(log.durable + 100) == end
+    assert reader.read(end) is None
+    commit(log, b"more")
+    assert reader.read(end).header.version == log.durable
+
+
+def test_locating_is_helped_by_the_index(system):
+    settings = options(segment_bytes=4 << 20)
+    log = opened(system, settings)
+    for _ in range(30):
+        log.append([sealed(b"x" * 3000) for _ in range(30)])
+    log.sync()
+    reader = fresh(log)
+    reader.locate(890)
+    assert reader.statistics.frames <= 40
+    log.close()
+    log = opened(system, settings)
+    log.reader.locate(890)
+    assert log.reader.statistics.frames <= 40
+
+
+def test_an_end_before_a_roll_leads_on_to_the_next_segment(system):
+    log = opened(system)
+    commit(log, b"a")
+    end = log.reader.locate(2)
+    fill_segments(log, 3)
+    assert log.reader.read(end).header.version == 2
+    last = max(frame.header.version for frame in walk(log.reader, end))
+    assert last == log.durable
+
+
+def test_a_frame_is_taken_apart_when_somebody_asks(system):
+    log = opened(system)
+    commit(log, b"a")
+    frame = log.reader.read(log.reader.locate(1))
+    assert frame._decoded is None
+    assert frame.annotations == b"{}"
+    assert frame.columns is frame.columns
+    assert frame.columns.entity_types == ("Product",)
+
+
+def test_compressed_frames_are_read_like_others(system):
+    settings = options(compress=True, frame_bytes=60_000)
+    log = opened(system, settings)
+    log.append([sealed(b"z" * 20_000, settings=settings)])
+    log.sync()
+    assert contents(log) == [(1, [b"z" * 20_000])]
+    assert log.bytes < 3000
+
+
+def test_damage_below_the_limit_is_reported_with_its_place(system):
+    log = opened(system)
+    commit(log, b"a" * 300)
+    commit(log, b"b" * 300)
+    place = log.reader.locate(2)
+    content = system.content(LOG / segment_name(1))
+    for at in (0, 3, 5, 17, 90, 300):
+        content[place.offset + at] ^= 255
+        with pytest.raises(WalCorrupted) as caught:
+            list(walk(fresh(log), log.reader.locate(1)))
+        assert (caught.value.segment, caught.value.offset) == place
+        content[place.offset + at] ^= 255
+    content[place.offset : place.offset + 80] = bytes(80)
+    with pytest.raises(WalCorrupted, match="there is no frame"):
+        fresh(log).read(place)
+
+
+def test_a_good_frame_in_the_wrong_place_breaks_the_chain(system):
+    log = opened(system)
+    for body in (b"aaa", b"bbb", b"ccc"):
+        commit(log, body)
+    first, second, third = (log.reader.locate(version).offset for version in (1, 2, 3))
+    content = system.content(LOG / segment_name(1))
+    content[second:third] = content[first:second]
+    with pytest.raises(WalCorrupted, match="does not continue"):
+        list(walk(fresh(log), Location(1, first)))
+
+
+def test_the_chain_is_followed_across_segments(system):
+    log = opened(system)
+    fill_segments(log, 3)
+    reader = fresh(log)
+    last = log._catalog.entries[1].first_version - 1
+    reader.read(reader.locate(last))
+    (key,) = [key for key in reader._links if key[0] == 1][-1:]
+    reader._links[key] ^= 1
+    with pytest.raises(WalCorrupted, match="does not continue") as caught:
+        reader.read(Location(*key))
+    assert caught.value.segment == 2
+
+
+def test_a_payload_that_is_none_is_reported(system):
+    log = opened(system)
+    transaction = sealed(b"a")
+    payload = transaction.payloads[0]
+    object.__setattr__(transaction, "payloads", (payload._replace(count=5),))
+    transaction.count = 5
+    log.append([transaction])
+    log.sync()
+    frame = log.reader.read(log.reader.locate(1))
+    with pytest.raises(WalCorrupted, match="payload"):
+        _ = frame.columns
+
+
+def test_a_read_error_or_a_short_file_is_damage(system):
+    log = opened(system)
+    commit(log, b"a" * 300)
+    commit(log, b"b" * 300)
+    place = log.reader.locate(2)
+    system.read_faults = {system.reads + 1}
+    with pytest.raises(WalCorrupted, match="cannot be read"):
+        fresh(log).read(place)
+    del system.content(LOG / segment_name(1))[place.offset + 200 :]
+    with pytest.raises(WalCorrupted, match="the file ends in the middle"):
+        fresh(log).read(place)
+
+
+def test_a_segment_that_vanished_is_damage_and_one_that_was_pruned_is_history(system):
+    log = opened(system, options(retain_bytes=0))
+    fill_segments(log, 3)
+    system.unlink(LOG / segment_name(2))
+    with pytest.raises(WalCorrupted, match="missing"):
+        fresh(log).read(Location(2, 64))
+    system.unlink(LOG / segment_name(1))
+    log._catalog.drop(3)
+    with pytest.raises(HistoryPruned):
+        fresh(log).read(Location(1, 64))
+
+
+def test_few_files_are_open_however_many_segments_are_read(system):
+    log = opened(system)
+    fill_segments(log, 20)
+    contents(log)
+    assert len(log._catalog._handles) <= 8
+    log.close()
+    assert not log._catalog._handles
+
+
+def test_a_file_that_is_being_read_stays_open_until_the_read_is_through(system):
+    log = opened(system)
+    fill_segments(log, 3)
+    catalog = log._catalog
+    handle = catalog._acquire(1)
+    catalog.drop(2)
+    assert handle.file.pread(8, 0) == b"PENSTK01"
+    catalog._release(handle)
+    with pytest.raises(OSError, match="closed"):
+        handle.file.pread(8, 0)
+
+
+def test_many_threads_read_the_same_reader(system):
+    log = opened(system)
+    fill_segments(log, 6)
+    expected = [frame.header.crc for frame in walk(fresh(log), Location(1, 64))]
+    reader = fresh(log)
+    found: list[list[int]] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append([frame.header.crc for frame in walk(reader, Location(1, 64))])
+        )
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 6
+
+
+def test_the_memory_of_the_chain_is_bounded(system):
+    log = opened(system, options(segment_bytes=1 << 20))
+    log.append([sealed(b"x") for _ in range(2000)])
+    log.sync()
+    reader = fresh(log)
+    list(walk(reader, Location(1, 64)))
+    assert len(reader._links) <= 256
+    assert len(reader._blocks) <= 8
