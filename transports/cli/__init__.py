@@ -1,5 +1,5 @@
 """The command ``penstock``."""
 
-from transports.cli.main import main
+from transports.cli.command import main
 
 __all__ = ["main"]

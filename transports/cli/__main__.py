@@ -2,6 +2,6 @@
 
 import sys
 
-from transports.cli.main import main
+from transports.cli.command import main
 
 sys.exit(main())

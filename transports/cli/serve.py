@@ -6,6 +6,7 @@ import threading
 from types import FrameType
 
 from publishers.changelog import ChangeLog
+from transports.cli.waiting import wait_for
 from transports.server import serve as start
 
 __all__ = ["serve"]
@@ -26,7 +27,7 @@ def serve(chosen: argparse.Namespace) -> int:
         try:
             how = "as its owner" if chosen.own else "read-only"
             print(f"serving {log.name} {how} at {server.url}, health at {server.health_url}", flush=True)
-            finished.wait()
+            wait_for(finished)
         finally:
             signal.signal(signal.SIGTERM, before)
     return 0

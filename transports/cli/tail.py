@@ -13,6 +13,7 @@ from publishers.changelog import ChangeLog
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import Position, PositionToken
+from transports.cli.waiting import wait_for
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.websocket.client import connect
@@ -109,7 +110,7 @@ def _local(chosen: argparse.Namespace) -> None:
             criteria, since=_since(log, chosen.since), until=chosen.until, content=view.content
         )
         feed.subscribe(printer)
-        finished.wait()
+        wait_for(finished)
         if printer.error is not None:
             raise printer.error
 
