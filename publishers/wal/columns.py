@@ -16,6 +16,7 @@ endian, and so must the machine be: the buffers are used as they lie.
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
@@ -304,45 +305,35 @@ def encode_one(
 _KINDS: Final = tuple(bytes((kind, 0, 0, 0, 0, 0, 0, 0)) for kind in range(256))
 
 
-class _Cursor:
-    """Takes buffers off a payload one after the other."""
+@lru_cache(256)
+def _name(encoded: bytes) -> tuple[str, ...]:
+    return (encoded.decode(),)
 
-    __slots__ = ("at", "view")
 
-    def __init__(self, view: memoryview) -> None:
-        self.view = view
-        self.at = 0
-
-    def take(self, size: int) -> memoryview:
-        start = self.at
-        end = start + size
-        if size < 0 or end > len(self.view):
-            raise ValueError(
-                f"a buffer of {size} bytes at {start} ends beyond the payload of {len(self.view)}"
-            )
-        self.at = (end + 7) & -8
-        return self.view[start:end]
-
-    def names(self) -> tuple[str, ...]:
-        """The entity types; one buffer whose length only its own offsets tell."""
-        start = self.at
-        (count,) = self.take(4).cast("I")
-        self.at = start + 4
-        offsets = self.take(4 * (count + 1)).cast("i").tolist()
-        self.at = start + 4 * (count + 2)
-        data = bytes(self.take(offsets[-1]))
-        if count == 1:
-            return (data.decode(),)
-        if offsets[0] != 0 or any(low > high for low, high in pairwise(offsets)):
+def _read_names(view: memoryview, at: int) -> tuple[tuple[str, ...], int]:
+    """The entity types at ``at``, and where they end."""
+    count, start, end = _NAME.unpack_from(view, at)
+    if count == 1:
+        data = at + 12
+        if start or end < 0:
             raise ValueError("the offsets of the entity types do not rise from 0")
-        return tuple(data[low:high].decode() for low, high in pairwise(offsets))
+        return _name(bytes(view[data : data + end])), data + end
+    data = at + 4 * (count + 2)
+    offsets = view[at + 4 : data].cast("i").tolist()
+    if len(offsets) != count + 1 or offsets[0] != 0 or any(low > high for low, high in pairwise(offsets)):
+        raise ValueError("the offsets of the entity types do not rise from 0")
+    names = bytes(view[data : data + offsets[-1]])
+    return tuple(names[low:high].decode() for low, high in pairwise(offsets)), data + offsets[-1]
 
-    def column(self, rows: int, *, nullable: bool) -> Column:
-        validity = self.take((rows + 7) >> 3) if nullable else None
-        offsets = self.take(4 * rows + 4).cast("i")
-        if offsets[0] != 0:
-            raise ValueError(f"the offsets of a column start at {offsets[0]}")
-        return Column(validity, offsets, self.take(offsets[rows]))
+
+def _read_column(view: memoryview, at: int, rows: int, validity: memoryview | None) -> tuple[Column, int]:
+    """The column whose offsets begin at ``at``, and where it ends."""
+    start = at + ((4 * rows + 11) & -8)
+    offsets = view[at : at + 4 * rows + 4].cast("i")
+    size = offsets[rows]
+    if offsets[0] != 0 or size < 0:
+        raise ValueError(f"the offsets of a column go from {offsets[0]} to {size}")
+    return Column(validity, offsets, view[start : start + size]), start + size
 
 
 def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
@@ -351,23 +342,39 @@ def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
     Raises:
         ValueError: If the payload is malformed.
     """
-    cursor = _Cursor(memoryview(payload))
     try:
-        present, annotation_bytes = _PAIR.unpack(cursor.take(8))
-        if not present & 1 or present > 31:
-            raise ValueError(f"unknown columns: {present:#x}")
-        annotations = bytes(cursor.take(annotation_bytes)) if annotation_bytes else b""
-        entity_types = cursor.names()
-        kinds = cursor.take(count)
-        type_ids = None
-        if len(entity_types) != 1:
-            type_ids = cursor.take(2 * count).cast("H")
-            if count and max(array("H", type_ids.tobytes())) >= len(entity_types):
-                raise ValueError("an entity type id is beyond the entity types")
-        key = cursor.column(count, nullable=False)
-        body, before, changed, meta = (
-            cursor.column(count, nullable=True) if present & bit else None for bit in (2, 4, 8, 16)
-        )
+        return _decode(memoryview(payload), count)
     except (StructError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"a malformed payload: {error}") from error
-    return Columns(kinds, entity_types, type_ids, key, body, before, changed, meta), annotations
+
+
+def _decode(view: memoryview, rows: int) -> tuple[Columns, bytes]:
+    # Slices are cut short at the end of the payload without a word; since every buffer begins behind the one before,
+    # it is enough to look at the end of the last.
+    present, annotation_bytes = _PAIR.unpack_from(view)
+    if not present & 1 or present > 31:
+        raise ValueError(f"unknown columns: {present:#x}")
+    at = 8 + annotation_bytes
+    annotations = bytes(view[8:at]) if annotation_bytes else b""
+    entity_types, at = _read_names(view, (at + 7) & -8)
+    at = (at + 7) & -8
+    kinds = view[at : at + rows]
+    at = (at + rows + 7) & -8
+    type_ids = None
+    if len(entity_types) != 1:
+        type_ids = view[at : at + 2 * rows].cast("H")
+        if rows and max(array("H", type_ids.tobytes())) >= len(entity_types):
+            raise ValueError("an entity type id is beyond the entity types")
+        at = (at + 2 * rows + 7) & -8
+    key, end = _read_column(view, at, rows, None)
+    optional: list[Column | None] = [None, None, None, None]
+    if present > 1:
+        bits = (rows + 7) >> 3
+        for place in range(4):
+            if present & (2 << place):
+                at = (end + 7) & -8
+                validity = view[at : at + bits]
+                optional[place], end = _read_column(view, (at + bits + 7) & -8, rows, validity)
+    if end > len(view):
+        raise ValueError(f"the columns end at {end}, beyond the payload of {len(view)} bytes")
+    return Columns(kinds, entity_types, type_ids, key, *optional), annotations

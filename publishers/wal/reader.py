@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
+from zlib import crc32
 
 from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.position import Position
@@ -120,6 +121,7 @@ class Reader:
         self._refresh = refresh
         self._lock = Lock()
         self._blocks: list[_Block] = []
+        self._recent = _Block(0, 0, b"")
         self._links: dict[tuple[int, int], int] = {}
 
     @property
@@ -189,7 +191,9 @@ class Reader:
         return None
 
     def _frame(self, segment: int, offset: int, end: int) -> tuple[FrameHeader, memoryview]:
-        block = self._block(segment, offset, HEADER_BYTES, end)
+        block = self._recent
+        if block.segment != segment or offset < block.start or offset + HEADER_BYTES > block.end:
+            self._recent = block = self._block(segment, offset, HEADER_BYTES, end)
         at = offset - block.start
         header = FrameHeader.unpack(block.data, at)
         length = header.length
@@ -197,33 +201,33 @@ class Reader:
         if not length:
             raise WalCorrupted(segment, offset, "there is no frame where one must be")
         if offset + extent > block.end:
-            block = self._block(segment, offset, extent, end)
+            self._recent = block = self._block(segment, offset, extent, end)
             at = offset - block.start
-        payload = block.data[at + HEADER_BYTES : at + HEADER_BYTES + length]
-        if not header.verify(payload):
+        data = block.data
+        payload = data[at + HEADER_BYTES : at + HEADER_BYTES + length]
+        if crc32(data[at + 8 : at + HEADER_BYTES], crc32(payload)) != header.crc:
             raise WalCorrupted(segment, offset, "the crc of the frame is wrong")
         links = self._links
         if links.get((segment, offset), header.previous) != header.previous:
             raise WalCorrupted(segment, offset, "the frame does not continue the one before it")
-        self._link((segment, offset + extent), header.crc)
+        links[segment, offset + extent] = header.crc
+        if len(links) > _LINKS:
+            self._trim_links()
         statistics = self.statistics
         statistics.frames += 1
         statistics.bytes += extent
         return header, payload
 
-    def _link(self, place: tuple[int, int], crc: int) -> None:
-        links = self._links
-        links[place] = crc
-        if len(links) > _LINKS:
-            # Another thread may be doing the same: keys are taken in one step, and may be gone already.
-            for earlier in list(links)[: _LINKS // 2]:
-                links.pop(earlier, None)
+    def _trim_links(self) -> None:
+        # Another thread may be doing the same: keys are taken in one step, and may be gone already.
+        for earlier in list(self._links)[: _LINKS // 2]:
+            self._links.pop(earlier, None)
 
     def _continue(self, segment: int, offset: int) -> None:
         """Carries what is known of the last frame of a segment over to the first of the next."""
         crc = self._links.get((segment, offset))
         if crc is not None:
-            self._link((segment + 1, DATA_START), crc)
+            self._links[segment + 1, DATA_START] = crc
 
     def _block(self, segment: int, offset: int, needed: int, end: int) -> _Block:
         """A block that holds ``needed`` bytes from ``offset`` on."""

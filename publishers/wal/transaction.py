@@ -139,7 +139,7 @@ def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: boo
         packed = raw.to_bytes(_RAW_LENGTH, "little") + deflate(data, 1)
         if len(packed) < raw:
             data, flags = packed, COMPRESSED
-    return Sealed(data, len(data), crc32(data), count, first_index, raw, flags, 0)
+    return tuple.__new__(Sealed, (data, len(data), crc32(data), count, first_index, raw, flags, 0))
 
 
 def inflate(payload: Data, most: int) -> bytes:

@@ -220,7 +220,8 @@ class Wal:
         ends = writer.ends
         place = self._published
         while ends and ends[0].version <= visible:
-            place = ends.popleft()
+            version, _, location, end, _ = ends.popleft()
+            place = Limit(version, location.segment, end)
         limit = writer.limit
         if limit.version == visible:
             place = limit

@@ -38,6 +38,7 @@ Clock = Callable[[], int]
 _LOG: Final = logging.getLogger(__name__)
 _SLOW_SYNC: Final = 1_000_000
 _ENDS: Final = 4096
+_WHOLE: Final = FIRST | LAST
 
 
 class Appended(NamedTuple):
@@ -122,7 +123,7 @@ class Writer:
         self.limit = Limit(chain.version, live.number, live.offset)
         self.synced_end = (live.number, live.offset)
         self.closed: deque[Closed] = deque()
-        self.ends: deque[Limit] = deque([self.limit])
+        self.ends: deque[Appended] = deque()
         self.tables = tables
         self.epoch = epoch
         self._filesystem = filesystem
@@ -153,6 +154,8 @@ class Writer:
                     self._roll()
                 if transaction.spooled:
                     results.append(self._copy(transaction))
+                elif len(transaction.payloads) == 1:
+                    results = [self._write_one(transaction)]
                 else:
                     results = self._write(transactions)
             else:
@@ -197,6 +200,48 @@ class Writer:
             return True
         age = options.segment_age
         return age is not None and self._clock() - live.created_at >= age * 1e6
+
+    def _write_one(self, transaction: Transaction) -> Appended:
+        """`_write` for one transaction of one frame, the commonest of all, without the loops."""
+        live = self.live
+        start = live.offset
+        ((data, length, payload_crc, count, first_index, raw, flags, _),) = transaction.payloads
+        version = self.appended + 1
+        at = max(self._clock(), self._committed_at + 1)
+        producer = transaction.producer
+        sealed, header = seal(
+            length,
+            payload_crc,
+            self._crc,
+            count,
+            version,
+            first_index,
+            flags | _WHOLE,
+            self.synced,
+            at,
+            producer,
+            transaction.sequence,
+            count + 1,
+            raw,
+        )
+        filled = live.filled
+        try:
+            live.put(b"".join((sealed, data, PADDING[-length & 7])))
+        except OSError as error:
+            self._undo(error, start, start + transaction.size, filled, transaction.size)
+        if producer != NO_PRODUCER:
+            self.tables.committed(producer, ProducerState(transaction.sequence, version, at))
+        if start >= live.index.next:
+            live.index.add(version, 1, at, start)
+        self._crc = header.crc
+        self.appended = version
+        self._committed_at = at
+        result: Appended = tuple.__new__(
+            Appended, (version, at, tuple.__new__(Location, (live.number, start)), live.offset, (header,))
+        )
+        if len(self.ends) < _ENDS:
+            self.ends.append(result)
+        return result
 
     def _write(self, transactions: Sequence[Transaction]) -> list[Appended]:
         """Writes transactions that are in memory with one ``pwrite``."""
@@ -306,6 +351,8 @@ class Writer:
     def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
         """Makes what was written count."""
         index = self.live.index
+        if len(self.ends) < _ENDS:
+            self.ends.extend(results)
         for transaction, (version, at, location, end, headers) in zip(transactions, results, strict=True):
             if transaction.producer != NO_PRODUCER:
                 self.tables.committed(transaction.producer, ProducerState(transaction.sequence, version, at))
@@ -314,8 +361,6 @@ class Writer:
                 for header in headers:
                     index.add(version, header.first_index, at, offset)
                     offset += header.extent
-            if len(self.ends) < _ENDS:
-                self.ends.append(Limit(version, location.segment, end))
             self.appended = version
             self._committed_at = at
 
