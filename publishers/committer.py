@@ -166,7 +166,7 @@ class Committer:
         Raises:
             LogFailed: If the disk failed.
         """
-        if self._unsynced:
+        if self._unsynced and self._failed is None:
             self._run(_Pending(None, durable=True))
 
     def close(self) -> None:
