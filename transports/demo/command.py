@@ -131,10 +131,7 @@ class _Attempt:
                     self._leave()
         except KeyboardInterrupt:
             self._leave()
-            again = (
-                "penstock demo" if self._chosen.rows is None else f"penstock demo --rows {self._chosen.rows}"
-            )
-            print(f"\nStopped; everything is kept. '{again}' goes on from here.", flush=True)
+            print(f"\nStopped; everything is kept. {self._again()} goes on from here.", flush=True)
             return 128 + self._interrupted
         except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
             self._leave()

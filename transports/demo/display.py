@@ -133,7 +133,7 @@ class LiveDisplay:
         clock = "" if progress is None or progress.reached is None else f"{_readable(progress.reached)}   "
         head.add_row(
             Text.assemble(
-                (" penstock ", "bold black on cyan"), ("  the flights that left New York in 2013", "bold")
+                (" penstock ", "bold black on cyan"), ("  a year of flights from New York", "bold")
             ),
             Text.assemble((clock, "yellow"), (f"{seconds // 60:02}:{seconds % 60:02} ", "bold")),
         )
@@ -148,8 +148,8 @@ class LiveDisplay:
         spark = Text.assemble((f"micro-batch {progress.batch}", "bold"), f" of {progress.batches}")
         if sink.batch_rows:
             spark.append(
-                f"   {sink.batch_rows:,} rows:  gate {_milliseconds(sink.gate_seconds)}"
-                f"  encode {_milliseconds(sink.encode_seconds)}  commit {_milliseconds(sink.commit_seconds)}",
+                f"   gate {_milliseconds(sink.gate_seconds)}, encode {_milliseconds(sink.encode_seconds)},"
+                f" commit {_milliseconds(sink.commit_seconds)}",
                 style="grey70",
             )
         log = Text.assemble(

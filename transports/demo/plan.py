@@ -20,7 +20,8 @@ _BATCHES_LEAST: Final = 12
 _RING_BATCHES: Final = 2
 _CHANGE_BYTES: Final = KIB  # above what any change weighs, so that the ring is bounded by their number
 _OVERTAKING: Final = 6
-_SLOW_STEPS: Final = 500
+_SLOW_STEPS: Final = 60
+_SLOW_MOST: Final = 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Plan:
     @property
     def slow_step(self) -> int:
         """How many changes the slow subscriber requests at a time."""
-        return max(1, min(100, self.events // _SLOW_STEPS))
+        return max(1, min(_SLOW_MOST, self.events // _SLOW_STEPS))
 
     @property
     def log_options(self) -> dict[str, Any]:

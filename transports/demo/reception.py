@@ -26,7 +26,7 @@ class Place:
 
     Attributes:
         cursor: Where to resume; None before anything is known.
-        last: The position of the last change that came.
+        last: The greatest position of a change that came.
         count: How many came.
         ordered: Their digest, with their places.
         content: Their digest, without.
@@ -111,7 +111,8 @@ class Reception:
             position = Position(change.version, change.index)
             if position <= last:
                 place.misplaced += 1
-            last = position
+            else:
+                last = position
             add((change.key or "").encode("utf-8", "surrogateescape"), change.body_bytes or b"")
         self._newest = change
         digest = self._digest

@@ -18,14 +18,14 @@ __all__ = ["print_findings", "print_hints", "print_totals"]
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """The table of what everybody got, and a line for everything that is not as it must be."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("subscriber", "", "changes", "digest", "in order", "once", "RESYNC", "time"):
+    for name in ("subscriber", "", "changes", "digest", "order", "once", "RESYNC", "time"):
         right = name in ("changes", "RESYNC", "time")
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for finding in findings:
         place, wanted = finding.place, finding.wanted
         table.add_row(
             Text.assemble((wanted.title, "bold"), "\n", (wanted.wants, "grey50")),
-            Text("received\nin Spark", style="grey50"),
+            Text("got\nSpark", style="grey50"),
             Text.assemble(
                 (f"{place.count:,}", _colour(finding.complete)), "\n", f"{finding.expected.count:,}"
             ),

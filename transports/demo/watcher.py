@@ -32,7 +32,10 @@ __all__ = ["Watcher"]
 
 _WINDOW: Final = 4096
 _MESSAGE_EVENTS: Final = 512
-_TICK: Final = 0.1  # seconds between two reports, and between two requests of one who dawdles
+_TICK: Final = 0.1  # seconds between two reports
+_DAWDLE: Final = (
+    8  # ticks between two requests of one who dawdles: long enough for the server to tell its state
+)
 _HEARTBEAT_MS: Final = 500
 # A lost connection to a server that lives is made again within a second or two; a dead one is given up.
 _PATIENCE: Final = Backoff(first=0.1, limit=1.0, attempts=6)
@@ -55,6 +58,7 @@ class Watcher:
         self._step = step
         self._slow = wanted.slow
         self._demand = 0
+        self._ticks = 0
         self._subscription: RemoteSubscription | None = None
 
     def subscribe(self, log: RemoteLog) -> None:
@@ -88,8 +92,9 @@ class Watcher:
             self.reception.observe(subscription.state)
         if subscription.cursor is not None:
             self.reception.reach(subscription.cursor)
-        if self._slow and not self._demand:
+        if self._slow and not self._demand and self._ticks % _DAWDLE == 0:
             self._request(self._step)
+        self._ticks += 1
 
     def report(self, **more: Any) -> str:
         """One line for the demo."""

@@ -1,0 +1,80 @@
+import signal
+
+import pytest
+
+from transports.cli.command import main as penstock
+from transports.demo import command
+from transports.demo.command import main
+from transports.demo.files import sole_user
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Whatever happens, the handlers of signals are as before."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    yield
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--rows", "0"], ["--rows", "many"], ["--port", "70000"], ["--port", "-1"], ["--what"], ["more"]],
+)
+def test_wrong_arguments_are_refused_with_two(arguments, capsys):
+    assert main(arguments) == 2
+    assert "penstock demo: error:" in capsys.readouterr().err
+
+
+def test_help_says_what_is_real_and_where_things_are_kept(capsys):
+    assert penstock(["demo", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "are derived" in text
+    assert "var/demo" in text
+
+
+def test_a_missing_extra_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(command, "_NEEDED", ("rich", "penstock_lacks_this"))
+    assert main(["--headless"]) == 1
+    said = capsys.readouterr().err
+    assert said == "penstock demo: penstock_lacks_this is missing: pip install 'penstock[demo]'\n"
+
+
+def test_a_second_demo_in_one_directory_is_one_line(tmp_path, capsys):
+    with sole_user(tmp_path / "demo"):
+        assert main(["--headless", "--dir", str(tmp_path / "demo")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("penstock demo: another demo runs in")
+    assert said.count("\n") == 1
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["--headless", "--dir", str(tmp_path / "file" / "demo")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_fails_during_the_preparation_is_one_line(tmp_path, capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command._Attempt, "_perform", full)
+    assert main(["--headless", "--dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "penstock demo: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_says_how_to_go_on(tmp_path, capsys, monkeypatch, number, code):
+    monkeypatch.setattr(command._Attempt, "_perform", lambda _: signal.raise_signal(number))
+    directory = tmp_path / "with blanks"
+    assert main(["--headless", "--rows", "5", "--dir", str(directory)]) == code
+    assert f"penstock demo --rows 5 --dir '{directory}' goes on" in capsys.readouterr().out
+
+
+def test_a_run_is_forgotten_as_a_whole(tmp_path):
+    run = tmp_path / "run-5-abc"
+    (run / "flights").mkdir(parents=True)
+    (tmp_path / ".run-5-abc-17" / "checkpoint").mkdir(parents=True)  # of an earlier attempt that was killed
+    (tmp_path / "run-6-abc").mkdir()
+    command._forget(run)
+    assert [path.name for path in tmp_path.iterdir()] == ["run-6-abc"]
+    command._forget(run)
