@@ -1,6 +1,7 @@
 """What a subscriber subscribes to."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from flow.contracts import Subscriber
@@ -110,9 +111,9 @@ class ChangeFeed:
             if self.since is not None and self.since > (head := self._service.head):
                 raise PositionAhead(head)
         except PenstockError as error:
-            Drain(
-                subscriber, _Refused(error), executor=self._service.pool if where is None else where
-            ).start()
+            # Not the log's pool, which may be going just now; this one goes with the drain.
+            aside = ThreadPoolExecutor(1, "penstock-refused") if where is None else where
+            Drain(subscriber, _Refused(error), executor=aside).start()
             return
         subscription = self._service.registry.add(self.criteria, make)
         # Registered first, compared with the oldest afterwards: retention cannot slip in between.
