@@ -150,7 +150,7 @@ class Probe:
         one = self.subscription
         what = (
             f"{one.state} at {one.position} demand {one.demand} ended {one.ended}"
-            if one
+            if hasattr(one, "state")
             else "no subscription"
         )
         last = self.positions[-1] if self.positions else None
