@@ -7,11 +7,11 @@ from publishers.errors import NotALog, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, Limit
 from publishers.wal.control import Epoch, Tables, decode_control
+from publishers.wal.directory import check_names
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.reader import Reader
-from publishers.wal.recovery import check_names
 from publishers.wal.segment import DATA_START
 from publishers.wal.tail import Tail
 

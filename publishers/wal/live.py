@@ -4,14 +4,14 @@ import contextlib
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
 from publishers.wal.frame import CONTROL, NO_PRODUCER, Chain, seal
-from publishers.wal.segment import SegmentHeader, SparseIndex, segment_name
+from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer, segment_name
 
-__all__ = ["FIRST_FILL", "LiveSegment", "Spare", "control_frame", "create_segment", "write_zeros"]
+__all__ = ["FIRST_FILL", "Closed", "LiveSegment", "Spare", "control_frame", "create_segment", "write_zeros"]
 
 FIRST_FILL: Final = 1024 * 1024
 """Zeros that a segment gets when it must be made at once, because no spare one is ready."""
@@ -155,6 +155,13 @@ class LiveSegment:
         """Closes the appender's file."""
         self.closed = True
         self.file.close()
+
+
+class Closed(NamedTuple):
+    """A segment that was closed and has no index file yet."""
+
+    live: LiveSegment
+    trailer: Trailer
 
 
 class Spare:

@@ -2,7 +2,7 @@
 
 The order of the steps is what makes it safe; a crash between any two of them leads back to the first.
 
-1. Take the lock, delete unfinished files, read HEAD, finish a cut that it tells of.
+1. Under the lock (see `directory`): delete unfinished files, read HEAD, finish a cut that it tells of.
 2. Compare the segments with HEAD, with each other, and closed ones with their indexes.
 3. Scan the last segment.
 4. Judge what lies behind its last good frame: torn by a crash, or damage to something acknowledged.
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
-from publishers.errors import LogBusy, NotALog, WalCorrupted
+from publishers.errors import WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, SegmentEntry
 from publishers.wal.control import ProducerState, Tables, decode_control
+from publishers.wal.directory import tidy
 from publishers.wal.filesystem import File, FileSystem, means_full, sync_file, sync_names, write_all
 from publishers.wal.frame import CONTROL, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, Scan
 from publishers.wal.head import CUT, HEAD_NAME, Head, HeadState, read_head
@@ -37,13 +38,10 @@ from publishers.wal.segment import (
     segment_number,
     write_index,
 )
-from publishers.wal.tail import TAIL_NAME
 
-__all__ = ["Recovered", "check_names", "recover", "take_lock"]
+__all__ = ["Recovered", "recover"]
 
 _T = TypeVar("_T")
-LOCK_NAME: Final = "LOCK"
-_NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "slots", "snapshots"})
 _COPY_BYTES: Final = 1 << 20
 _TORN_BYTES: Final = 16 << 20
 
@@ -70,45 +68,6 @@ class Recovered(NamedTuple):
     torn: int
 
 
-def check_names(path: Path, names: list[str]) -> None:
-    """Refuses a directory that is not a log.
-
-    Raises:
-        NotALog: If a file is named like a segment but is none, or the directory is not empty and has no trace of a log.
-    """
-    for name in names:
-        if name.startswith("wal-") and name.endswith((".log", ".idx")):
-            suffix = name[-3:]
-            if segment_number(name, suffix) is None:
-                raise NotALog(
-                    path, f"{name} is named like a segment, but has no number of 12 digits from 1 on"
-                )
-    if HEAD_NAME in names or any(segment_number(name) is not None for name in names):
-        return
-    ours = {LOCK_NAME, TAIL_NAME, *_NEIGHBOURS}
-    strange = [name for name in names if name not in ours and not name.endswith(".tmp")]
-    if strange:
-        raise NotALog(path, f"it has no HEAD, but other files: {', '.join(strange[:3])}")
-
-
-def take_lock(filesystem: FileSystem, path: Path) -> File:
-    """Takes the lock of the one writer.
-
-    Raises:
-        LogBusy: If somebody has it; with the process that wrote its number into the file.
-        OSError: What the file system raises.
-    """
-    file = filesystem.open(path / LOCK_NAME, "create")
-    try:
-        if not file.lock():
-            text = file.pread(64, 0).split(b" ", 1)[0]
-            raise LogBusy(path, int(text) if text.isdigit() else None)
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
 def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: int) -> Recovered:
     """Opens or creates a log whose lock is held.
 
@@ -116,7 +75,7 @@ def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: i
         WalCorrupted: If acknowledged data are damaged or missing.
         OSError: If something cannot be written.
     """
-    names = _tidy(filesystem, directory)
+    names = tidy(filesystem, directory)
     numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
     head = _open_head(filesystem, directory, names, numbers)
     try:
@@ -130,16 +89,6 @@ def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: i
     except BaseException:
         head.close()
         raise
-
-
-def _tidy(filesystem: FileSystem, directory: Path) -> list[str]:
-    names = []
-    for name in filesystem.listing(directory):
-        if name.endswith(".tmp"):
-            filesystem.unlink(directory / name)
-        else:
-            names.append(name)
-    return names
 
 
 def _open_head(filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int]) -> Head:

@@ -16,17 +16,19 @@ from zlib import error as ZlibError  # noqa: N812 - it is a class, whatever its 
 
 from publishers.errors import TransactionTooLarge
 from publishers.options import LogOptions
+from publishers.wal.catalog import Location
 from publishers.wal.columns import Column, Columns, encode_payload
 from publishers.wal.filesystem import Data, File, FileSystem, write_all
-from publishers.wal.frame import COMPRESSED, HEADER_BYTES, NO_PRODUCER, padded
+from publishers.wal.frame import COMPRESSED, FIRST, HEADER_BYTES, LAST, NO_PRODUCER, FrameHeader, padded, seal
 
-__all__ = ["Sealed", "Transaction", "inflate", "seal_change", "seal_payload", "seal_transaction"]
+__all__ = ["Appended", "Sealed", "Transaction", "inflate", "seal_change", "seal_payload", "seal_transaction"]
 
 _COMPRESS_FROM: Final = 4096
 _RAW_LENGTH: Final = 4
 _spools = count(1)
 
-ProducerId = bytes
+Raw = bytes
+"""``bytes``, in classes that have a field of that name."""
 
 
 class Sealed(NamedTuple):
@@ -70,7 +72,7 @@ class Transaction:
     count: int
     bytes: int
     size: int
-    producer: ProducerId = NO_PRODUCER
+    producer: Raw = NO_PRODUCER
     sequence: int = 0
     _spool: "_Spool | None" = field(default=None, repr=False)
 
@@ -94,10 +96,60 @@ class Transaction:
         for payload in self.payloads:
             yield payload, payload.data if spool is None else spool.read(payload)
 
+    def seal(self, place: int, previous: int, version: int, durable: int, at: int) -> tuple[Raw, FrameHeader]:
+        """The header of the frame for a payload, now that its turn has come: its bytes and its fields.
+
+        Args:
+            place: Of the payload among all.
+            previous: ``crc`` of the frame before.
+            version: Of the transaction.
+            durable: Newest version synced so far.
+            at: When it is committed, unix microseconds.
+        """
+        payloads = self.payloads
+        _, length, crc, count, first_index, _, flags, _ = payloads[place]
+        if place == 0:
+            flags |= FIRST
+        if place == len(payloads) - 1:
+            flags |= LAST
+        return seal(
+            length,
+            crc,
+            previous,
+            count,
+            version,
+            first_index,
+            flags,
+            durable,
+            at,
+            self.producer,
+            self.sequence,
+            self.count + 1,
+            self.bytes,
+        )
+
     def discard(self) -> None:
         """Removes the spool file, if there is one. Call it when the transaction was appended or given up."""
         if self._spool is not None:
             self._spool.remove()
+
+
+class Appended(NamedTuple):
+    """A transaction that was written.
+
+    Attributes:
+        version: Its version.
+        committed_at: Unix microseconds.
+        location: Where its first frame begins.
+        end: Offset behind its last frame, in the same segment.
+        frames: The headers of its frames.
+    """
+
+    version: int
+    committed_at: int
+    location: Location
+    end: int
+    frames: tuple[FrameHeader, ...]
 
 
 class _Spool:

@@ -1,7 +1,6 @@
 """The owner's face of a log: the one opening that may write."""
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
@@ -9,24 +8,21 @@ from uuid import UUID
 from publishers.errors import LogClosed, LogFailed, LogFull, NotALog
 from publishers.options import LogOptions
 from publishers.wal.catalog import Limit
+from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
-from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full, sync_names, write_all
+from publishers.wal.directory import check_names, sign, take_lock
+from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full, sync_names
 from publishers.wal.head import CLEAN, DEFERRED
 from publishers.wal.live import Spare
 from publishers.wal.reader import Reader
-from publishers.wal.recovery import Recovered, check_names, recover, take_lock
+from publishers.wal.recovery import Recovered, recover
 from publishers.wal.retention import oldest_to_keep
 from publishers.wal.segment import index_name, segment_name, write_index
 from publishers.wal.tail import Tail
-from publishers.wal.transaction import Transaction
-from publishers.wal.writer import Appended, Clock, Writer
+from publishers.wal.transaction import Appended, Transaction
+from publishers.wal.writer import Writer
 
-__all__ = ["Wal", "system_clock"]
-
-
-def system_clock() -> int:
-    """Unix microseconds by the clock of the machine."""
-    return time.time_ns() // 1000
+__all__ = ["Wal"]
 
 
 class Wal:
@@ -118,7 +114,7 @@ class Wal:
                 catalog, head, epoch, live, chain, tables, _ = recovered
                 writer = Writer(filesystem, path, options, clock, catalog, head, epoch, live, chain, tables)
                 writer.open_epoch()
-                _sign(lock, filesystem, epoch)
+                sign(lock, filesystem, epoch)
                 tail = Tail.create(filesystem, path)
             except OSError as error:
                 if means_full(error):
@@ -390,11 +386,3 @@ class Wal:
         self._head.close()
         self._tail.close()
         self._lock.close()
-
-
-def _sign(lock: File, filesystem: FileSystem, epoch: int) -> None:
-    """Tells in LOCK who holds it; it is the lock that counts, so a full disk does no harm."""
-    text = f"{filesystem.process_id()} {filesystem.boot_id().hex()} {epoch}\n".encode()
-    with contextlib.suppress(OSError):
-        lock.truncate(0)
-        write_all(lock, text, 0)

@@ -13,81 +13,30 @@ No lock is held by the housekeeping for longer than a write of 256 KiB, except t
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, Limit, Location, SegmentEntry
+from publishers.wal.clock import Clock
 from publishers.wal.columns import PADDING
 from publishers.wal.control import ProducerState, Tables, encode_epoch
 from publishers.wal.filesystem import FileSystem, means_full
-from publishers.wal.frame import FIRST, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, seal
+from publishers.wal.frame import NO_PRODUCER, Chain, FrameHeader
 from publishers.wal.head import Head
-from publishers.wal.live import FIRST_FILL, LiveSegment, Spare, control_frame, create_segment
+from publishers.wal.health import Health
+from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, Spare, control_frame, create_segment
 from publishers.wal.segment import SegmentHeader, Trailer
-from publishers.wal.transaction import Transaction
+from publishers.wal.transaction import Appended, Transaction
 
-__all__ = ["Appended", "Clock", "Health", "Writer"]
-
-Clock = Callable[[], int]
-"""Unix microseconds."""
+__all__ = ["Writer"]
 
 _LOG: Final = logging.getLogger(__name__)
 _SLOW_SYNC: Final = 1_000_000
 _ENDS: Final = 4096
-_WHOLE: Final = FIRST | LAST
-
-
-class Appended(NamedTuple):
-    """A transaction that was written.
-
-    Attributes:
-        version: Its version.
-        committed_at: Unix microseconds.
-        location: Where its first frame begins.
-        end: Offset behind its last frame, in the same segment.
-        frames: The headers of its frames.
-    """
-
-    version: int
-    committed_at: int
-    location: Location
-    end: int
-    frames: tuple[FrameHeader, ...]
-
-
-class Health:
-    """Whether the log has failed; shared by all that write."""
-
-    __slots__ = ("why",)
-
-    def __init__(self) -> None:
-        self.why: str | None = None
-
-    def fail(self, error: object) -> None:
-        """Fails the log for good; the first reason stays."""
-        if self.why is None:
-            self.why = str(error) or type(error).__name__
-            _LOG.error("the log has failed: %s", self.why)
-
-    def check(self) -> None:
-        """Refuses further work on a failed log.
-
-        Raises:
-            LogFailed: With ``outcome="refused"``.
-        """
-        if self.why is not None:
-            raise LogFailed("refused", self.why)
-
-
-class Closed(NamedTuple):
-    """A segment that was closed and has no index file yet."""
-
-    live: LiveSegment
-    trailer: Trailer
 
 
 class Writer:
@@ -137,8 +86,6 @@ class Writer:
         self._os_durable = options.sync == "os"
         self._spare: Spare | None = None
         self._spare_lock = Lock()
-
-    # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
         """See `Wal.append`."""
@@ -205,28 +152,14 @@ class Writer:
         """`_write` for one transaction of one frame, the commonest of all, without the loops."""
         live = self.live
         start = live.offset
-        ((data, length, payload_crc, count, first_index, raw, flags, _),) = transaction.payloads
+        (payload,) = transaction.payloads
         version = self.appended + 1
         at = max(self._clock(), self._committed_at + 1)
         producer = transaction.producer
-        sealed, header = seal(
-            length,
-            payload_crc,
-            self._crc,
-            count,
-            version,
-            first_index,
-            flags | _WHOLE,
-            self.synced,
-            at,
-            producer,
-            transaction.sequence,
-            count + 1,
-            raw,
-        )
+        sealed, header = transaction.seal(0, self._crc, version, self.synced, at)
         filled = live.filled
         try:
-            live.put(b"".join((sealed, data, PADDING[-length & 7])))
+            live.put(b"".join((sealed, payload.data, PADDING[-payload.length & 7])))
         except OSError as error:
             self._undo(error, start, start + transaction.size, filled, transaction.size)
         if producer != NO_PRODUCER:
@@ -262,32 +195,12 @@ class Writer:
             at = now if now > at else at + 1
             begin = offset
             headers: list[FrameHeader] = []
-            last = len(transaction.payloads) - 1
             for place, payload in enumerate(transaction.payloads):
-                data, length, payload_crc, count, first_index, _, flags, _ = payload
-                if place == 0:
-                    flags |= FIRST
-                if place == last:
-                    flags |= LAST
-                sealed, header = seal(
-                    length,
-                    payload_crc,
-                    crc,
-                    count,
-                    version,
-                    first_index,
-                    flags,
-                    durable,
-                    at,
-                    transaction.producer,
-                    transaction.sequence,
-                    transaction.count + 1,
-                    transaction.bytes,
-                )
+                sealed, header = transaction.seal(place, crc, version, durable, at)
                 crc = header.crc
                 headers.append(header)
-                parts += (sealed, data, PADDING[-length & 7])
-                offset += HEADER_BYTES + ((length + 7) & -8)
+                parts += (sealed, payload.data, PADDING[-payload.length & 7])
+            offset += transaction.size
             results.append(
                 tuple.__new__(
                     Appended,
@@ -312,24 +225,8 @@ class Writer:
         version = self.appended + 1
         at = max(self._clock(), self._committed_at + 1)
         headers: list[FrameHeader] = []
-        last = len(transaction.payloads) - 1
         for place, (payload, data) in enumerate(transaction.read()):
-            flags = payload.flags | (FIRST if place == 0 else 0) | (LAST if place == last else 0)
-            sealed, header = seal(
-                payload.length,
-                payload.crc,
-                crc,
-                payload.count,
-                version,
-                payload.first_index,
-                flags,
-                self.synced,
-                at,
-                transaction.producer,
-                transaction.sequence,
-                transaction.count + 1,
-                transaction.bytes,
-            )
+            sealed, header = transaction.seal(place, crc, version, self.synced, at)
             try:
                 live.put(b"".join((sealed, data, PADDING[-payload.length & 7])))
             except OSError as error:
@@ -370,8 +267,6 @@ class Writer:
         except OSError:
             return None
 
-    # --- syncing ---------------------------------------------------------------------------------------------------
-
     def sync(self) -> int:
         """See `Wal.sync`."""
         health = self.health
@@ -405,8 +300,6 @@ class Writer:
         # The version is read first: it may be older than the place, never newer.
         version = self.synced
         return Limit(version, *self.synced_end)
-
-    # --- rolling ---------------------------------------------------------------------------------------------------
 
     def _roll(self) -> None:
         """Closes the live segment and begins the next one."""
@@ -476,8 +369,6 @@ class Writer:
                 self._spare = spare
                 return
         spare.discard()
-
-    # --- the ends of a life ------------------------------------------------------------------------------------------
 
     def open_epoch(self) -> None:
         """Writes and syncs the EPOCH frame, after which the log may be read and written.

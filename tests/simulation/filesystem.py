@@ -16,37 +16,14 @@ Changing operations are counted, and one of them can be made to fail or to be th
 
 import errno
 import random
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from publishers.wal.filesystem import Data, Mode
-
-SECTOR = 512
+from tests.simulation.medium import Inode, apply, rename, tear
 
 
 class PowerCut(BaseException):
     """The machine, or the process, is gone; nobody can handle that."""
-
-
-@dataclass(eq=False)
-class Inode:
-    current: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (offset, data) or (size, None)
-    locked_by: "SimulatedFile | None" = None
-    mapped: bool = False
-
-
-def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
-    if data is None:
-        if offset < len(content):
-            del content[offset:]
-        else:
-            content.extend(bytes(offset - len(content)))
-        return
-    if offset > len(content):
-        content.extend(bytes(offset - len(content)))
-    content[offset : offset + len(data)] = data
 
 
 class SimulatedFile:
@@ -92,7 +69,7 @@ class SimulatedFile:
         if kind in ("short", "crash", "EIO"):
             data = data[: self._system.random.randrange(1 if kind == "short" else 0, len(data) + 1)]
         if data:
-            _apply(inode.current, offset, data)
+            apply(inode.current, offset, data)
             inode.pending.append((offset, data))
         if kind not in (None, "short"):
             self._system.strike(kind)
@@ -102,7 +79,7 @@ class SimulatedFile:
         self._check_writable()
         kind = self._system.operation("truncate", self._path, size)
         if kind is None or kind == "short" or (kind == "crash" and self._system.random.random() < 0.5):
-            _apply(self._inode.current, size, None)
+            apply(self._inode.current, size, None)
             self._inode.pending.append((size, None))
         if kind not in (None, "short"):
             self._system.strike(kind)
@@ -115,7 +92,7 @@ class SimulatedFile:
             self._system.strike(kind)
         if kind in (None, "short"):
             for offset, data in inode.pending:
-                _apply(inode.durable, offset, data)
+                apply(inode.durable, offset, data)
             inode.pending.clear()
         else:
             inode.pending.clear()
@@ -243,7 +220,7 @@ class SimulatedFileSystem:
         else:
             kept = [change for change in pending if rng.random() < 0.5]
         for change in kept:
-            _rename(self._durable[directory], *change)
+            rename(self._durable[directory], *change)
         pending.clear()
 
     def _cut_inode(self, inode: Inode, survive: str) -> None:
@@ -252,12 +229,12 @@ class SimulatedFileSystem:
         if survive != "nothing":
             for offset, data in inode.pending:
                 if survive == "everything":
-                    _apply(durable, offset, data)
+                    apply(durable, offset, data)
                 elif data is None:
                     if rng.random() < 0.5:
-                        _apply(durable, offset, None)
+                        apply(durable, offset, None)
                 else:
-                    _tear(rng, durable, offset, data)
+                    tear(rng, durable, offset, data)
         if inode.mapped and rng.random() < 0.5:
             inode.durable = durable = bytearray(inode.current)
         inode.pending.clear()
@@ -293,7 +270,7 @@ class SimulatedFileSystem:
         kind = self.operation(what, path)
         if kind is None or kind == "short" or (kind == "crash" and self.random.random() < 0.5):
             for change in changes:
-                _rename(self._names[path.parent], *change)
+                rename(self._names[path.parent], *change)
                 self._pending[path.parent].append(change)
         if kind not in (None, "short"):
             self.strike(kind)
@@ -315,7 +292,7 @@ class SimulatedFileSystem:
             self.strike(kind)
         if kind in (None, "short"):
             for change in pending:
-                _rename(self._durable[path], *change)
+                rename(self._durable[path], *change)
             pending.clear()
         else:
             # Unlike file data, names stay dirty: a journal that cannot be written stops the file system.
@@ -380,29 +357,3 @@ class SimulatedFileSystem:
         for name, data in files.items():
             system.replace(path / name, data)
         return system
-
-
-def _rename(names: dict[str, Inode], what: str, name: str, inode: Inode | None) -> None:
-    if inode is None:
-        names.pop(name, None)
-        return
-    if what.startswith("move "):
-        names.pop(what[5:], None)
-    names[name] = inode
-
-
-def _tear(rng: random.Random, durable: bytearray, offset: int, data: bytes) -> None:
-    end = offset + len(data)
-    start = offset
-    while start < end:
-        stop = min((start // SECTOR + 1) * SECTOR, end)
-        piece = data[start - offset : stop - offset]
-        roll = rng.random()
-        if roll < 0.60:
-            _apply(durable, start, piece)
-        elif roll < 0.75:
-            if stop > len(durable):
-                durable.extend(bytes(stop - len(durable)))
-        elif roll < 0.80:
-            _apply(durable, start, piece[: rng.randrange(len(piece) + 1)])
-        start = stop
