@@ -9,7 +9,7 @@
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
-        |-- BatchTooLarge      a partition above what Spark lets the driver take
+        |-- BatchTooLarge      more at once than Spark lets the driver take
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
 
 Spark shows the text of an error to its user and loses the object, so the text alone says what is wrong and what would
@@ -82,13 +82,13 @@ class SinkNameTaken(SparkError, ValueError):
 
 
 class BatchTooLarge(SparkError):
-    """One partition of a batch is larger than Spark hands to the driver; nothing of the batch was committed."""
+    """A batch, cut as finely as was asked for, is still above what Spark hands to the driver; nothing was committed."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(
-            f"one partition of the batch is above spark.driver.maxResultSize ({limit}); raise that option (and "
-            "spark.driver.memory), repartition the stream into more partitions, or bound the batch at its source, "
-            "for instance with maxFilesPerTrigger"
+            f"one partition of the batch is above spark.driver.maxResultSize ({limit}) although it was cut to about "
+            "collect_bytes; raise that option (and spark.driver.memory), lower the sink's collect_bytes, or bound the "
+            "batch at its source, for instance with maxFilesPerTrigger"
         )
 
 

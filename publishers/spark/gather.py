@@ -1,11 +1,17 @@
-"""Brings the rows of a batch to the driver as Arrow record batches, whole or a few partitions at a time.
+"""Brings the rows of a batch to the driver as Arrow record batches, in pieces that fit its memory.
 
 ``DataFrame.toArrow`` needs the whole result at once, and ``mapInArrow`` needs pandas on every executor. Both are built on
-the same thing, an RDD of serialised record batches that Spark makes in the JVM. Here jobs run over that RDD directly:
-over all partitions if there are few, else over windows of them that bring about ``collect_bytes`` each. Every partition is
-computed once and in its order, whatever the windows, and no Python worker takes part.
+the same thing, an RDD of serialised record batches that Spark makes in the JVM. Here jobs run over that RDD directly, and
+no Python worker takes part. There are two ways:
 
-A window above ``spark.driver.maxResultSize`` is halved and tried again; only a single partition above it fails.
+*   `windows`, the usual one, runs one job over all partitions if there are few, else one over each window of them that
+    brings about ``collect_bytes``. Every partition is computed once.
+*   `spread_windows` takes what that cannot: Spark hands a partition over only as a whole, so a large one would need a heap
+    several times its size. The rows are measured, and shuffled, keeping their order, into partitions of a quarter of
+    ``collect_bytes``; the batch is computed three times, and any amount of it passes through a small heap.
+
+The first finds out by itself that the second is needed: no partition gives it more rows than should fit, and one that has
+more raises `TooMuchAtOnce`.
 """
 
 from collections.abc import Iterator
@@ -22,59 +28,78 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
 from publishers.spark.errors import BatchTooLarge
+from publishers.spark.schema import Encoding, column_named
 
-__all__ = ["windows"]
+__all__ = ["ROW_BYTES", "TooMuchAtOnce", "spread_windows", "windows"]
+
+ROW_BYTES: Final = 512
+"""What an encoded row is taken to need before any was seen."""
 
 _LIMIT: Final = "spark.driver.maxResultSize"
 _FIRST: Final = 8  # partitions that the first job takes, if the cluster runs fewer at once
-_SORTED_PARTITIONS: Final = 64  # at least, if Spark sorts, so that each can be brought alone
-_SORTED_BYTES: Final = 2**30  # what is put in order here; Arrow's offsets end at twice that
+_PARTS: Final = (
+    4  # spread partitions to ``collect_bytes``; a window takes half of it, for the heap holds their rows too
+)
+_IN_PARTITION: Final = (
+    2**33 - 1
+)  # the bits of a monotonically increasing id that count the rows of a partition
+
+Window = list[pa.RecordBatch]
 
 
-def windows(frame: DataFrame, order_by: int, collect_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yields the rows of ``frame``, a window of partitions at a time.
+class TooMuchAtOnce(Exception):
+    """The batch is not to be brought by `windows`; nothing is lost, as it is only computed again."""
+
+
+def windows(
+    frame: DataFrame, encoding: Encoding, *, collect_bytes: int, row_bytes: float = ROW_BYTES
+) -> Iterator[Window]:
+    """Yields the encoded rows of ``frame`` in the order of its partitions, or of ``order_by``, which is sorted here.
 
     Args:
-        frame: What `Encoding.select` made.
-        order_by: How many of its columns ``order_0, order_1, ...`` the rows are to be ordered by. What comes in one
-            job is put in order here, stably; otherwise Spark sorts it, which computes the batch twice.
-        collect_bytes: About how many bytes one job may bring.
+        frame: The batch.
+        encoding: What to make of its rows.
+        collect_bytes: About how many bytes one job, and no partition more than, may bring.
+        row_bytes: What an encoded row will need.
 
     Raises:
-        BatchTooLarge: If a single partition is above ``spark.driver.maxResultSize``.
+        TooMuchAtOnce: If a partition has more, at any time; or if rows of many partitions are to be ordered.
     """
-    partitions = _Partitions(frame)
-    if order_by:
-        if partitions.count <= partitions.first:
-            try:
-                whole = partitions.bring(0, partitions.count)
-            except BatchTooLarge:
-                whole = None
-            if whole is not None and sum(batch.nbytes for batch in whole) <= _SORTED_BYTES:
-                yield _ordered(whole, order_by)
-                return
-            del whole
-        order = [F.col(f"order_{place}").asc_nulls_first() for place in range(order_by)]
-        # Spark's own sort would leave as few partitions as shuffles have, or as adaptive execution makes of them.
-        wanted = max(_SORTED_PARTITIONS, partitions.count)
-        partitions = _Partitions(frame.repartitionByRange(wanted, *order).sortWithinPartitions(*order))
-    start = size = 0
-    width = ceiling = partitions.first
-    while start < partitions.count:
-        width = min(width, partitions.count - start)
-        try:
-            batches = partitions.bring(start, width)
-        except BatchTooLarge:
-            if width == 1:
-                raise
-            width = ceiling = width // 2
-            continue
-        start += width
-        size += sum(batch.nbytes for batch in batches)
-        yield batches
-        fitting = collect_bytes * start // max(size, 1)
-        # After a refusal windows stay as small as what went through.
-        width = max(1, fitting if ceiling == partitions.first else min(fitting, ceiling))
+    most = max(1, int(collect_bytes / row_bytes))
+    row = _free_name(frame)
+    numbered = frame.withColumn(row, F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION))
+    selected = encoding.select(numbered.where(F.col(row) <= most), frame.schema, beyond=F.col(row) == most)
+    partitions = _Partitions(selected)
+    ordered = len(encoding.order_by)
+    if ordered and partitions.count > partitions.first:
+        raise TooMuchAtOnce
+    width = partitions.count if ordered else partitions.first
+    for window in partitions.windows(collect_bytes, width, halving=not ordered):
+        if any(pc.any(batch.column("beyond")).as_py() for batch in window):
+            raise TooMuchAtOnce
+        yield _ordered(window, ordered) if ordered else window
+
+
+def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> Iterator[Window]:
+    """Yields what `windows` yields, whatever the size of partitions; see the module for the price.
+
+    Raises:
+        BatchTooLarge: If a single row, or very few, are above ``spark.driver.maxResultSize``.
+    """
+    encoded = encoding.select(frame)
+    sizes = [F.coalesce(F.sum(F.octet_length(name).cast("bigint")), F.lit(0)) for name in ("key", "body")]
+    measured = sum(encoded.agg(*sizes).collect()[0])
+    row = _free_name(frame)
+    keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
+    numbered = frame.withColumn(row, F.monotonically_increasing_id())
+    part_bytes = max(1, collect_bytes // _PARTS)
+    wanted = 1 + measured // part_bytes
+    spread = numbered.repartitionByRange(wanted, *keys).sortWithinPartitions(*keys)
+    partitions = _Partitions(encoding.select(spread, frame.schema))
+    try:
+        yield from partitions.windows(collect_bytes // 2, 1, halving=True)
+    except TooMuchAtOnce as error:
+        raise BatchTooLarge(partitions.limit) from error
 
 
 class _Partitions:
@@ -89,13 +114,32 @@ class _Partitions:
         self._rdd: Any = dataset.toArrowBatchRdd().toJavaRDD()
         self.count: int = self._rdd.getNumPartitions()
         self.first = max(_FIRST, 2 * self._context.defaultParallelism)
+        self.limit = self._context.getConf().get(_LIMIT, "1g") or "1g"
 
-    def bring(self, start: int, width: int) -> list[pa.RecordBatch]:
-        """Runs one job over some partitions.
+    def windows(self, collect_bytes: int, width: int, *, halving: bool) -> Iterator[Window]:
+        """Yields all partitions, ``width`` of them at first and then as many as bring about ``collect_bytes``.
 
         Raises:
-            BatchTooLarge: If their rows together are above what Spark hands to the driver.
+            TooMuchAtOnce: If a window was above Spark's limit and cannot be, or must not be, halved.
         """
+        start = size = 0
+        ceiling = self.count
+        while start < self.count:
+            width = max(1, min(width, ceiling, self.count - start))
+            window = self._bring(start, width)
+            if window is None:
+                if width == 1 or not halving:
+                    raise TooMuchAtOnce
+                # From here on windows stay as small as what goes through.
+                width = ceiling = width // 2
+                continue
+            start += width
+            size += sum(batch.nbytes for batch in window)
+            yield window
+            width = collect_bytes * start // max(size, 1)
+
+    def _bring(self, start: int, width: int) -> Window | None:
+        """Runs one job over some partitions; None if their rows are above what Spark hands to the driver."""
         jvm: Any = self._context._jvm  # noqa: SLF001 - see above
         chosen = jvm.java.util.ArrayList()
         for partition in range(start, start + width):
@@ -107,10 +151,16 @@ class _Partitions:
         except (Py4JError, PySparkException) as error:
             if _LIMIT not in str(error):
                 raise
-            raise BatchTooLarge(self._context.getConf().get(_LIMIT, "1g") or "1g") from error
+            return None
 
 
-def _ordered(batches: list[pa.RecordBatch], order_by: int) -> list[pa.RecordBatch]:
+def _free_name(frame: DataFrame) -> str:
+    """A name for a column that the frame does not have, in letters of any case."""
+    longest = max((len(name) for name in frame.columns), default=0)
+    return "row".ljust(longest + 1, "_")
+
+
+def _ordered(batches: Window, order_by: int) -> Window:
     if not batches:
         return []
     rows = pa.concat_batches(batches)

@@ -16,7 +16,15 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructT
 from publishers.change import Operation
 from publishers.spark.errors import SchemaRefused
 
-__all__ = ["JSON_OPTIONS", "KEY_SEPARATOR", "OPERATIONS", "Encoding", "body_column", "key_column"]
+__all__ = [
+    "JSON_OPTIONS",
+    "KEY_SEPARATOR",
+    "OPERATIONS",
+    "Encoding",
+    "body_column",
+    "column_named",
+    "key_column",
+]
 
 JSON_OPTIONS: Final = {
     "ignoreNullFields": "false",
@@ -92,25 +100,31 @@ class Encoding:
         apart = {self.operation_column, self.entity_type_column, *self.order_by} - set(self.key)
         return tuple(name for name in schema.names if name not in apart)
 
-    def select(self, frame: DataFrame) -> DataFrame:
+    def select(self, frame: DataFrame, schema: StructType | None = None, **more: Column) -> DataFrame:
         """Turns rows into what a frame needs; nothing runs yet.
 
         The columns are ``key`` and ``body``, both binary, and ``operation``, ``entity_type`` and ``order_0, order_1, ...``
         as far as they were asked for.
+
+        Args:
+            frame: The rows.
+            schema: Which of their columns count, if some were added to the batch; all if None.
+            **more: Further columns by name.
         """
-        schema = frame.schema
+        schema = schema or frame.schema
         body = body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
         if self.operation_column is not None:
-            operation = F.lower(_column(self.operation_column).cast("string"))
+            operation = F.lower(column_named(self.operation_column).cast("string"))
             bodiless = [name for name, meaning in OPERATIONS.items() if meaning is Operation.REMOVE]
             body = F.when(operation.isin(bodiless), F.lit(None).cast("binary")).otherwise(body)
             extra.append(operation.alias("operation"))
         elif self.operation is Operation.REMOVE:
             body = F.lit(None).cast("binary")
         if self.entity_type_column is not None:
-            extra.append(_column(self.entity_type_column).cast("string").alias("entity_type"))
-        extra.extend(_column(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
+            extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
+        extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
+        extra.extend(column.alias(name) for name, column in more.items())
         return frame.select(key_column(schema, self.key).alias("key"), body.alias("body"), *extra)
 
 
@@ -120,7 +134,7 @@ def key_column(schema: StructType, names: Sequence[str]) -> Column:
     Where there are several, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows cannot
     meet in one key.
     """
-    texts = [_text(_column(name), _type_of(schema, name), name) for name in names]
+    texts = [_text(column_named(name), _type_of(schema, name), name) for name in names]
     if len(texts) == 1:
         return texts[0].cast("binary")
     parts: list[Column] = []
@@ -137,11 +151,12 @@ def body_column(schema: StructType, names: Sequence[str]) -> Column:
     """The body as binary: JSON of the named columns, without loss."""
     if not names:
         raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
-    fields = [_told(_column(name), _type_of(schema, name)).alias(name) for name in names]
+    fields = [_told(column_named(name), _type_of(schema, name)).alias(name) for name in names]
     return F.to_json(F.struct(*fields), JSON_OPTIONS).cast("binary")
 
 
-def _column(name: str) -> Column:
+def column_named(name: str) -> Column:
+    """The column of that very name, whatever characters it has."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 

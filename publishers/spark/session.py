@@ -22,6 +22,10 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.ui.showConsoleProgress": ("false", "progress bars are drawn over what the program prints"),
     "spark.sql.session.timeZone": ("UTC", "timestamps made from text depend on the machine's time zone"),
     "spark.sql.shuffle.partitions": ("2", "every shuffle of a small batch runs 200 tasks"),
+    "spark.driver.maxResultSize": (
+        "256m",
+        "what a job brings may fill the driver's heap before Spark refuses it",
+    ),
     "spark.driver.host": ("127.0.0.1", "executors are reached by the machine's name, which may not resolve"),
     "spark.driver.bindAddress": ("127.0.0.1", "the driver listens on every address of the machine"),
 }

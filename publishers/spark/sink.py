@@ -15,7 +15,7 @@ from publishers.change import Operation
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import SinkFailed
-from publishers.spark.gather import windows
+from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.queries import Claims, QueryBatch, gate_of
 from publishers.spark.schema import Encoding
 from publishers.wal.columns import Columns
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from publishers.changelog import ChangeLog
+    from publishers.committer import Commit
 
 __all__ = ["ChangeSink", "SinkStatistics"]
 
@@ -101,8 +102,9 @@ class ChangeSink:
         producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
             committed under it count as committed. Needed outside of streaming queries.
         stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
-        collect_bytes: About how much of a large batch is brought to the driver in one Spark job. One partition is the
-            least, and ``spark.driver.maxResultSize`` the most that Spark permits.
+        collect_bytes: About how much of a large batch is brought to the driver in one Spark job. A batch with a larger
+            partition is cut finer first, which computes it three times; the heap of the driver needs several times
+            as much.
 
     Raises:
         InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
@@ -123,7 +125,7 @@ class ChangeSink:
         body: Sequence[str] | None = None,
         producer: str | None = None,
         stall_timeout: float = 60.0,
-        collect_bytes: int = 256 * MIB,
+        collect_bytes: int = 64 * MIB,
     ) -> None:
         if (entity_type is None) == (entity_type_column is None):
             raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
@@ -155,6 +157,7 @@ class ChangeSink:
         self._producer = producer
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
+        self._row_bytes: float = ROW_BYTES
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
         self._checked: StructType | None = None
@@ -170,7 +173,7 @@ class ChangeSink:
             SchemaRefused: If the columns cannot become changes.
             RowRefused: If a row cannot.
             SinkNameTaken: If another sink of this name takes part in the batch.
-            BatchTooLarge: If one partition is above what Spark hands to the driver.
+            BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
             SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
             LogError: If the log refuses the commit.
             SinkFailed: If something that is no ``Exception`` ended the batch; Spark would wait for ever for an answer.
@@ -249,18 +252,17 @@ class ChangeSink:
                 stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
             )
         admitted = perf_counter()
-        gathered = _Gathered(self._columns(frame))
-        if gathered.empty:
+        try:
+            gathered = _Gathered(self._columns(frame, spread=False))
+            commit = self._write(gathered, batch, producer)
+        except TooMuchAtOnce:
+            gathered = _Gathered(self._columns(frame, spread=True))
+            commit = self._write(gathered, batch, producer)
+        if commit is None:
             return
-        # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
-        commit = self._log.commit_columns(
-            gathered,
-            meta={"spark": self._annotations(batch, gathered)},
-            producer=(producer, batch.batch_id),
-            durable=True,
-        )
         ended = perf_counter()
         with self._lock:
+            self._row_bytes = gathered.bytes / gathered.digest.rows
             before = self._statistics
             self._statistics = SinkStatistics(
                 batches=before.batches + (not commit.duplicate),
@@ -274,12 +276,27 @@ class ChangeSink:
                 commit_seconds=ended - admitted - gathered.seconds,
             )
 
-    def _columns(self, frame: DataFrame) -> Iterator[list[Columns]]:
+    def _write(self, gathered: "_Gathered", batch: QueryBatch, producer: str | UUID) -> "Commit | None":
+        if gathered.empty:
+            return None
+        # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
+        return self._log.commit_columns(
+            gathered,
+            meta={"spark": self._annotations(batch, gathered)},
+            producer=(producer, batch.batch_id),
+            durable=True,
+        )
+
+    def _columns(self, frame: DataFrame, *, spread: bool) -> Iterator[list[Columns]]:
         """The batch as columns of frames, a window of partitions at a time."""
-        selected = self._encoding.select(frame)
-        for window in windows(selected, len(self._encoding.order_by), self._collect_bytes):
+        encoding, collect = self._encoding, self._collect_bytes
+        if spread:
+            found = spread_windows(frame, encoding, collect_bytes=collect)
+        else:
+            found = windows(frame, encoding, collect_bytes=collect, row_bytes=self._row_bytes)
+        for window in found:
             cut = pieces(window, self._log.options.frame_bytes)
-            yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
+            yield [columns_of(piece, encoding, self._entity_type) for piece in cut]
 
     def _annotations(self, batch: QueryBatch, gathered: "_Gathered") -> dict[str, Any]:
         told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
@@ -306,6 +323,7 @@ class _Gathered:
     def __init__(self, windows_of_columns: Iterator[list[Columns]]) -> None:
         self._windows = windows_of_columns
         self.seconds = 0.0
+        self.bytes = 0
         self.digest = ContentDigest()
         self._first = self._next()
         self._second = self._next() if self._first is not None else None
@@ -318,6 +336,7 @@ class _Gathered:
         found = next(filter(None, self._windows), None)
         for columns in found or ():
             self.digest.add(columns)
+            self.bytes += columns.nbytes
         self.seconds += perf_counter() - started
         return found
 

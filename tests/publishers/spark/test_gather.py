@@ -4,107 +4,143 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.errors import BatchTooLarge
-from publishers.spark.gather import windows
+from publishers.spark.gather import TooMuchAtOnce, spread_windows, windows
+from publishers.spark.schema import Encoding
 
 LIMIT = "spark.driver.maxResultSize"
+BY_ID = Encoding(key=("id",))
 
 
 def frame_of(spark, rows, partitions, size=10):
     """Rows of which each partition holds a range of ids, in order."""
-    return spark.range(0, rows, 1, partitions).select(
-        F.col("id").cast("string").cast("binary").alias("key"),
-        F.repeat(F.lit("x"), F.lit(size)).cast("binary").alias("body"),
-        F.col("id").alias("order_0"),
-    )
+    return spark.range(0, rows, 1, partitions).withColumn("text", F.repeat(F.lit("x"), F.lit(size)))
 
 
 def keys_of(window):
-    return [int(key) for batch in window for key in batch.column("key").to_pylist()]
+    return [key.decode() for batch in window for key in batch.column("key").to_pylist()]
+
+
+def ids_of(found):
+    return [int(key) for window in found for key in keys_of(window)]
 
 
 @pytest.fixture
 def result_limit(spark):
     """Sets how much Spark hands to the driver; it is asked anew for each stage."""
     conf = spark.sparkContext._jsc.sc().conf()
-
-    def limit(value):
-        conf.set(LIMIT, value)
-
-    yield limit
-    conf.set(LIMIT, "1g")
+    before = conf.get(LIMIT)
+    yield lambda value: conf.set(LIMIT, value)
+    conf.set(LIMIT, before)
 
 
 def test_few_partitions_come_in_one_window_in_their_order(spark):
-    found = list(windows(frame_of(spark, 1000, 8), 0, 1))
-    assert [keys_of(window) for window in found] == [list(range(1000))]
+    found = list(windows(frame_of(spark, 1000, 8), BY_ID, collect_bytes=1 << 20))
+    assert [ids_of([window]) for window in found] == [list(range(1000))]
 
 
 def test_many_partitions_come_in_windows_of_about_the_bytes_asked_for(spark):
-    found = [keys_of(window) for window in windows(frame_of(spark, 3000, 30, size=100), 0, 35_000)]
+    found = [
+        ids_of([window])
+        for window in windows(frame_of(spark, 3000, 30, size=70), BY_ID, collect_bytes=60_000)
+    ]
     assert list(chain.from_iterable(found)) == list(range(3000))
-    # A partition brings some 12,000 bytes; the first window does not know that yet.
+    # A partition brings some 11,000 bytes; the first window does not know that yet.
     assert len(found[0]) == 800
-    assert {len(keys) for keys in found[1:-1]} == {200}
+    assert {len(keys) for keys in found[1:-1]} == {500}
 
 
 def test_empty_partitions_bring_nothing(spark):
-    found = list(windows(frame_of(spark, 3, 20), 0, 1 << 20))
-    assert [key for window in found for key in keys_of(window)] == [0, 1, 2]
-    assert not [key for window in windows(frame_of(spark, 0, 3), 0, 1 << 20) for key in keys_of(window)]
+    assert ids_of(windows(frame_of(spark, 3, 20), BY_ID, collect_bytes=1 << 20)) == [0, 1, 2]
+    assert ids_of(windows(frame_of(spark, 0, 3), BY_ID, collect_bytes=1 << 20)) == []
+    assert ids_of(spread_windows(frame_of(spark, 0, 3), BY_ID, collect_bytes=1 << 20)) == []
 
 
 def test_a_window_above_the_limit_is_halved(spark, result_limit):
     result_limit("1m")
-    found = [keys_of(window) for window in windows(frame_of(spark, 800, 8, size=3000), 0, 1 << 30)]
+    frame = frame_of(spark, 800, 8, size=3000)
+    found = [ids_of([window]) for window in windows(frame, BY_ID, collect_bytes=1 << 30)]
     assert list(chain.from_iterable(found)) == list(range(800))
     assert [len(keys) for keys in found] == [200, 200, 200, 200]
 
 
-def test_a_partition_above_the_limit_fails_and_names_the_ways_out(spark, result_limit):
+def test_no_partition_brings_more_rows_than_should_fit(spark):
+    assert len(ids_of(windows(frame_of(spark, 200, 2), BY_ID, collect_bytes=100_000, row_bytes=1000))) == 200
+    with pytest.raises(TooMuchAtOnce):
+        list(windows(frame_of(spark, 202, 2), BY_ID, collect_bytes=100_000, row_bytes=1000))
+
+
+def test_a_large_partition_late_in_the_batch_is_noticed_too(spark):
+    skewed = frame_of(spark, 400, 1).repartitionByRange(20, F.least("id", F.lit(19)))
+    with pytest.raises(TooMuchAtOnce):
+        list(windows(skewed, BY_ID, collect_bytes=10_000, row_bytes=100))
+    assert sorted(ids_of(spread_windows(skewed, BY_ID, collect_bytes=10_000))) == list(range(400))
+
+
+def test_a_partition_above_the_limit_is_spread(spark, result_limit):
+    result_limit("1m")
+    frame = frame_of(spark, 1000, 1, size=3000)
+    with pytest.raises(TooMuchAtOnce):
+        list(windows(frame, BY_ID, collect_bytes=1 << 30))
+    found = [ids_of([window]) for window in spread_windows(frame, BY_ID, collect_bytes=800_000)]
+    assert list(chain.from_iterable(found)) == list(range(1000))
+    assert len(found) > 5
+
+
+def test_rows_above_the_limit_fail_and_name_the_ways_out(spark, result_limit):
     result_limit("1m")
     with pytest.raises(
-        BatchTooLarge, match=r"spark\.driver\.maxResultSize \(1m\).*repartition.*maxFilesPerTrigger"
+        BatchTooLarge, match=r"spark\.driver\.maxResultSize \(1m\).*collect_bytes.*maxFilesPerTrigger"
     ):
-        list(windows(frame_of(spark, 1000, 1, size=3000), 0, 1 << 30))
+        list(spread_windows(frame_of(spark, 2, 1, size=2_000_000), BY_ID, collect_bytes=1000))
 
 
-@pytest.mark.parametrize(("partitions", "limit"), [(4, "1g"), (30, "1g"), (4, "1m")])
-def test_rows_are_ordered_wherever_they_are_sorted(spark, result_limit, partitions, limit):
-    mixed = frame_of(spark, 900, partitions, size=2000).withColumn("order_0", 900 - F.col("order_0"))
-    result_limit(limit)
-    found = [key for window in windows(mixed, 1, 400_000) for key in keys_of(window)]
-    assert found == list(range(899, -1, -1))
+def test_spreading_keeps_the_order_of_partitions_and_rows(spark):
+    frame = frame_of(spark, 900, 3).select((F.lit(899) - F.col("id")).alias("id"))
+    assert ids_of(spread_windows(frame, BY_ID, collect_bytes=2000)) == list(range(899, -1, -1))
 
 
-@pytest.mark.parametrize("limit", ["1g", "1m"])
-def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, result_limit, limit):
+@pytest.mark.parametrize("way", [windows, spread_windows])
+def test_rows_are_ordered_whichever_way_they_come(spark, way):
+    mixed = frame_of(spark, 900, 4).withColumn("place", (F.col("id") * 7) % 900).repartition(5)
+    encoding = Encoding(key=("place",), order_by=("place",))
+    assert ids_of(way(mixed, encoding, collect_bytes=1 << 20)) == list(range(900))
+
+
+def test_rows_of_many_partitions_are_not_ordered_here(spark):
+    with pytest.raises(TooMuchAtOnce):
+        list(
+            windows(frame_of(spark, 900, 30), Encoding(key=("id",), order_by=("id",)), collect_bytes=1 << 20)
+        )
+
+
+@pytest.mark.parametrize("way", [windows, spread_windows])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, way, partitions):
+    values = "(2, 'b'), (null, 'z'), (2, 'a'), (1, 'c'), (2, null), (null, 'y')"
     rows = spark.sql(
-        "select * from values (2, 'b'), (null, 'z'), (2, 'a'), (1, 'c'), (2, null), (null, 'y') as t(a, b)"
+        f"select *, concat_ws('-', coalesce(a, 0), coalesce(b, '0')) as id from values {values} as t(a, b)"
     )
-    frame = rows.select(
-        F.concat_ws("-", F.coalesce("a", F.lit(0)), F.coalesce("b", F.lit("0"))).cast("binary").alias("key"),
-        F.repeat(F.lit("x"), F.lit(500_000)).cast("binary").alias("body"),
-        F.col("a").alias("order_0"),
-        F.col("b").alias("order_1"),
-    )
-    result_limit(limit)
-    found = [
-        key
-        for window in windows(frame.repartition(3), 2, 1)
-        for batch in window
-        for key in batch.column("key").to_pylist()
+    encoding = Encoding(key=("id",), order_by=("a", "b"), body=("id",))
+    found = way(rows.repartition(partitions), encoding, collect_bytes=1 << 20)
+    assert [key for window in found for key in keys_of(window)] == ["0-y", "0-z", "1-c", "2-0", "2-a", "2-b"]
+
+
+@pytest.mark.parametrize("way", [windows, spread_windows])
+def test_columns_that_were_added_on_the_way_are_not_in_the_body(spark, way):
+    frame = spark.sql("select 1 as id, 2 as row, 3 as ROW_, 4 as beyond")
+    (window,) = way(frame, BY_ID, collect_bytes=1 << 20)
+    assert [body for batch in window for body in batch.column("body").to_pylist()] == [
+        b'{"id":1,"row":2,"ROW_":3,"beyond":4}'
     ]
-    assert found == [b"0-y", b"0-z", b"1-c", b"2-0", b"2-a", b"2-b"]
 
 
 def test_another_failure_is_passed_on_as_it_is(spark):
-    broken = frame_of(spark, 10, 2).withColumn("body", F.raise_error(F.lit("on purpose")).cast("binary"))
+    broken = frame_of(spark, 10, 2).withColumn("text", F.raise_error(F.lit("on purpose")))
     with pytest.raises(Exception, match="on purpose"):
-        list(windows(broken, 0, 1 << 20))
+        list(windows(broken, BY_ID, collect_bytes=1 << 20))
 
 
 def test_large_types_of_arrow_are_read_as_what_they_are(spark):
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
-    (window,) = windows(frame_of(session, 5, 1), 0, 1 << 20)
-    assert keys_of(window) == [0, 1, 2, 3, 4]
+    assert ids_of(windows(frame_of(session, 5, 1), BY_ID, collect_bytes=1 << 20)) == [0, 1, 2, 3, 4]

@@ -105,17 +105,38 @@ def test_entity_types_come_from_a_column(source, log, stored):
     ]
 
 
-def test_a_batch_in_many_windows_is_one_version_in_order(source, tmp_path, stored):
-    source.add(*({"id": row, "name": "x" * 100} for row in range(3000)))
+@pytest.mark.parametrize(("partitions", "collect_bytes"), [(40, 30_000), (1, 30_000), (40, 12_000)])
+def test_a_batch_in_many_windows_is_one_version_in_order(source, tmp_path, stored, partitions, collect_bytes):
+    source.add(*({"id": row, "name": "x" * 100} for row in range(1500)))
     with ChangeLog.open(tmp_path / "small", frame_bytes=4096, spool_bytes=20_000) as log:
-        sink = ChangeSink(log, entity_type="n", key="id", collect_bytes=30_000)
-        source.run(
-            lambda frame, batch: sink(frame.repartitionByRange(40, "id").sortWithinPartitions("id"), batch)
-        )
-        assert [(c.version, c.key) for c in stored(log)] == [(1, str(row)) for row in range(3000)]
-        assert {c.count for c in stored(log)} == {3001}
+        sink = ChangeSink(log, entity_type="n", key="id", collect_bytes=collect_bytes)
+
+        def spread(frame, batch):
+            sink(frame.repartitionByRange(partitions, "id").sortWithinPartitions("id"), batch)
+
+        source.run(spread)
+        assert [(c.version, c.key) for c in stored(log)] == [(1, str(row)) for row in range(1500)]
+        assert {c.count for c in stored(log)} == {1501}
         assert "rows" not in transactions(log)[0].meta["spark"]
-        assert sink.statistics().rows == 3000
+        assert sink.statistics().rows == 1500
+        assert not list(log.path.glob("*.tmp"))
+
+
+def test_an_ordered_batch_larger_than_what_is_collected_is_one_version_in_order(source, log, stored):
+    source.add(*({"id": (row * 7) % 1000, "name": "x" * 100} for row in range(1000)))
+    sink = ChangeSink(
+        log, entity_type="n", key="id", order_by="id", collect_bytes=20_000, body=["id", "name"]
+    )
+    source.run(sink)
+    assert [(c.version, c.key) for c in stored(log)] == [(1, str(row)) for row in range(1000)]
+
+
+def test_a_refused_row_in_a_late_window_leaves_nothing_behind(source, tmp_path):
+    source.add(*({"id": row if row < 1400 else None, "name": "x" * 100} for row in range(1500)))
+    with ChangeLog.open(tmp_path / "small", frame_bytes=4096, spool_bytes=20_000) as log:
+        sink = ChangeSink(log, entity_type="n", key="id", collect_bytes=20_000)
+        assert "'id' is null in" in failing(source, sink)
+        assert log.head.version == 1
         assert not list(log.path.glob("*.tmp"))
 
 
