@@ -208,7 +208,12 @@ class Catalog:
     def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
         index = self._indexes.setdefault(number, index)
         while len(self._indexes) > _INDEXES:
-            self._indexes.popitem(last=False)
+            # That of the last segment exists nowhere else while it is being written.
+            oldest = next(iter(self._indexes))
+            if oldest == self.entries[-1].number:
+                self._indexes.move_to_end(oldest)
+            else:
+                del self._indexes[oldest]
         return index
 
     def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:

@@ -188,7 +188,7 @@ class RealFile:
 
     def sync(self) -> None:
         """See `File.sync`. On macOS only F_FULLFSYNC reaches the medium."""
-        if sys.platform == "darwin":
+        if sys.platform == "darwin":  # pragma: no cover - needs that system
             fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
         else:
             os.fdatasync(self._fd)

@@ -11,7 +11,7 @@ from publishers.wal.directory import check_names
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.head import HEAD_NAME, HeadState, read_head
-from publishers.wal.reader import Reader
+from publishers.wal.reader import BLOCK_BYTES, Reader
 from publishers.wal.segment import DATA_START
 from publishers.wal.tail import Tail
 
@@ -128,13 +128,15 @@ class Follower:
     def _read_epochs(self) -> tuple[Epoch, ...]:
         limit = self._limit
         tables = Tables()
-        offset = DATA_START
+        offset = base = DATA_START
+        block = b""
         try:
             while offset < limit.offset:
-                data = self._catalog.pread(limit.segment, HEADER_BYTES, offset)
-                header = FrameHeader.unpack(data.ljust(HEADER_BYTES, b"\0"))
+                if offset + HEADER_BYTES > base + len(block):
+                    block, base = self._catalog.pread(limit.segment, BLOCK_BYTES, offset), offset
+                header = FrameHeader.unpack(block.ljust(HEADER_BYTES, b"\0"), offset - base)
                 if not header.length:
-                    break
+                    raise WalCorrupted(limit.segment, offset, "there is no frame where one must be")
                 if header.flags & CONTROL:
                     payload = self._catalog.pread(limit.segment, header.length, offset + HEADER_BYTES)
                     if not header.verify(payload):

@@ -160,3 +160,29 @@ def test_a_column_from_arrow_keeps_its_bitmap():
     column = Column(memoryview(b"\x05"), memoryview(array("i", [0, 1, 1, 2])), memoryview(b"ac"))
     assert list(column) == [b"a", None, b"c"]
     assert list(column.slice(1, 3)) == [None, b"c"]
+
+
+class Huge(bytes):
+    def __len__(self):
+        return 2**31
+
+
+def test_a_column_of_two_gigabytes_is_refused():
+    with pytest.raises(ValueError, match="less than 2 GiB"):
+        Column.of([Huge()])
+
+
+def test_wrong_offsets_of_names_and_wrong_type_ids_are_refused():
+    payload = bytearray(encode_payload(columns_of([(1, 0, b"k", None, None, None, None)])))
+    payload[12] = 1
+    with pytest.raises(ValueError, match="do not rise from 0"):
+        decode_payload(payload, 1)
+    payload = bytearray(encode_payload(columns_of([(1, 1, b"k", None, None, None, None)], ("A", "B"))))
+    payload[payload.index(b"\x01\x00\x00\x00\x00\x00\x00\x00", 32)] = 2
+    payload[40] = 9
+    with pytest.raises(ValueError, match="entity type id"):
+        decode_payload(payload, 1)
+    payload = bytearray(encode_payload(columns_of([(1, 1, b"k", None, None, None, None)], ("A", "B"))))
+    payload[16] = 200
+    with pytest.raises(ValueError, match="do not rise from 0"):
+        decode_payload(payload, 1)

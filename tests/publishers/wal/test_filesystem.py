@@ -1,6 +1,7 @@
 """The contract of `FileSystem`, kept by the real one and by the simulated one alike."""
 
 import errno
+import resource
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,26 @@ def test_the_simulated_disk_can_be_full():
         file.pwrite(b"cd", 10)
     assert means_full(caught.value)
     assert file.pwrite(b"AB", 0) == 2
+
+
+def test_a_machine_that_tells_no_boot_id_has_one_that_is_never_believed(monkeypatch):
+    def missing(path, encoding=None):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert RealFileSystem().boot_id() == bytes(16)
+
+
+def test_a_file_size_limit_is_a_short_write_and_then_a_full_disk(tmp_path):
+    """With RLIMIT_FSIZE the kernel itself writes short and then raises EFBIG."""
+    file = RealFileSystem().open(tmp_path / "a", "create")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        assert file.pwrite(b"x" * 6000, 8000) == 2000
+        with pytest.raises(OSError, match="large") as caught:
+            write_all(file, b"x" * 6000, 8000)
+        assert means_full(caught.value)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.close()

@@ -1,13 +1,16 @@
 import contextlib
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
 from publishers.errors import HistoryPruned, LogFailed, NotALog, WalCorrupted
 from publishers.wal import Epoch, Follower, Location
+from publishers.wal.catalog import Catalog
 from publishers.wal.filesystem import RealFileSystem
 from publishers.wal.head import HEAD_NAME
+from publishers.wal.reader import Reader
 from publishers.wal.segment import segment_name
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -204,3 +207,84 @@ def test_epochs_are_read_again_when_the_writer_changes():
     log = opened(system)
     follower.refresh()
     assert follower.epochs == (Epoch(1, 1), Epoch(2, 2)) == log.epochs
+
+
+def test_a_follower_whose_files_cannot_be_read_says_so():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a")
+    for number in (1, 2):
+        system.read_faults = {system.reads + number}
+        with pytest.raises(WalCorrupted, match="cannot be read"):
+            Follower.open(LOG, filesystem=system)
+    follower = Follower.open(LOG, filesystem=system)
+    fill_segments(log, 2)
+    with mock.patch.object(system, "listing", side_effect=OSError("gone")):
+        with pytest.raises(WalCorrupted, match="the directory cannot be read"):
+            follower.refresh()
+        location = follower.reader.locate(1)
+        system.unlink(LOG / segment_name(1))
+        stale = Reader(Catalog(system, LOG, log.log_id), lambda: log._writer.limit, refresh=True)
+        with pytest.raises(WalCorrupted, match="the directory cannot be read"):
+            stale.read(location)
+
+
+def test_without_a_tail_head_counts():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a")
+    log.vouch(1)
+    system.unlink(LOG / "TAIL")
+    follower = Follower.open(LOG, filesystem=system)
+    assert follower.visible == 1
+    follower.close()
+
+
+def test_what_a_follower_shows_never_moves_back():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a")
+    commit(log, b"b")
+    follower = Follower.open(LOG, filesystem=system)
+    log.publish_tail(1)
+    assert follower.refresh() == 2
+    assert len(contents(follower)) == 2
+
+
+def test_a_segment_that_goes_while_the_directory_is_listed_is_no_damage():
+    system = SimulatedFileSystem()
+    log = opened(system, options(retain_bytes=0))
+    fill_segments(log, 4)
+    names = system.listing(LOG)
+    while log.maintain():
+        pass
+    with mock.patch.object(system, "listing", return_value=names):
+        follower = Follower.open(LOG, filesystem=system)
+    assert contents(follower) == contents(log)
+
+
+def test_a_segment_of_another_log_is_reported_to_followers():
+    system, other = SimulatedFileSystem(), SimulatedFileSystem()
+    opened(system)
+    opened(other)
+    system.replace(LOG / segment_name(1), bytes(other.content(LOG / segment_name(1))))
+    with pytest.raises(WalCorrupted, match="the header is of segment 1 of log"):
+        Follower.open(LOG, filesystem=system)
+
+
+def test_damaged_control_frames_are_reported_to_followers():
+    for at in (64 + 90, 64):
+        system = SimulatedFileSystem()
+        opened(system)
+        follower = Follower.open(LOG, filesystem=system)
+        system.content(LOG / segment_name(1))[at] ^= (
+            0xFF if at > 64 else system.content(LOG / segment_name(1))[at]
+        )
+        with pytest.raises(WalCorrupted):
+            _ = follower.epochs
+    system = SimulatedFileSystem()
+    opened(system)
+    follower = Follower.open(LOG, filesystem=system)
+    del system.content(LOG / segment_name(1))[100:]
+    with pytest.raises(WalCorrupted):
+        _ = follower.epochs

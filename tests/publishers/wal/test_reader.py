@@ -1,11 +1,12 @@
 import threading
+from unittest import mock
 
 import pytest
 
 from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.wal import Location
 from publishers.wal.reader import BLOCK_BYTES, Reader
-from publishers.wal.segment import segment_name
+from publishers.wal.segment import SparseIndex, segment_name
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -259,3 +260,45 @@ def test_the_memory_of_the_chain_is_bounded(system):
     list(walk(reader, Location(1, 64)))
     assert len(reader._links) <= 256
     assert len(reader._blocks) <= 8
+
+
+def test_nothing_above_the_limit_is_read_even_before_its_end(system):
+    log = opened(system)
+    for body in (b"a", b"b", b"c"):
+        commit(log, body)
+    reader = Reader(log._catalog, lambda: log._writer.limit._replace(version=2))
+    assert [frame.header.version for frame in walk(reader, Location(1, 64))] == [1, 2]
+
+
+def test_a_limit_in_the_middle_of_a_frame_is_damage(system):
+    log = opened(system)
+    commit(log, b"a" * 100)
+    limit = log._writer.limit
+    for short in (8, 150):
+        reader = Reader(log._catalog, lambda short=short: limit._replace(offset=limit.offset - short))
+        with pytest.raises(WalCorrupted, match="ends beyond the readable log"):
+            list(walk(reader, Location(1, 64)))
+
+
+def test_locating_starts_again_when_retention_strikes_in_the_middle(system):
+    log = opened(system)
+    fill_segments(log, 4)
+    reader = fresh(log)
+    stale = log._catalog.entries[0]
+    wanted = log._catalog.entries[3].first_version
+    log._catalog.drop(2)
+    system.unlink(LOG / segment_name(1))
+    find = log._catalog.find
+    answers = [stale]
+    with mock.patch.object(log._catalog, "find", lambda version: answers.pop() if answers else find(version)):
+        assert reader.locate(wanted).segment == 4
+
+
+def test_the_index_of_the_last_segment_is_never_forgotten(system):
+    log = opened(system)
+    fill_segments(log, 3)
+    live = log._catalog.index(3)
+    for number in range(100, 150):
+        log._catalog._keep_index(number, SparseIndex())
+    assert log._catalog.index(3) is live
+    assert len(log._catalog._indexes) == 32

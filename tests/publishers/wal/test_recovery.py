@@ -7,8 +7,10 @@ import pytest
 
 from publishers.errors import LogFailed, WalCorrupted
 from publishers.wal import Epoch
-from publishers.wal.frame import CONTROL, FrameHeader, padded
+from publishers.wal.control import Tables, encode_epoch
+from publishers.wal.frame import CONTROL, Chain, FrameHeader, padded
 from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, HeadState, read_head
+from publishers.wal.live import control_frame
 from publishers.wal.segment import DATA_START, index_name, segment_name
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -392,3 +394,34 @@ def test_padding_never_matters():
     assert padded(header.length) > header.length
     system.content(LOG / FIRST)[offset + 80 + header.length] = 7
     assert contents(opened(system)) == [(1, [b"one!!"]), (2, [b"two!!"])]
+
+
+def rewritten(system: SimulatedFileSystem, place: int, payload: bytes) -> None:
+    """Puts a well-formed frame of other content in the place of a control frame."""
+    found = frames(system)
+    offset, header = found[place]
+    chain = Chain(header.previous, header.version, header.committed_at)
+    data = control_frame(payload, chain, header.committed_at, 0)
+    content = system.content(LOG / FIRST)
+    content[offset:] = data + bytes(200)
+
+
+def test_control_frames_that_make_no_sense_are_corrupt():
+    for place, payload, why in (
+        (0, b"nonsense", "unknown kind"),
+        (0, encode_epoch(Epoch(1, 1)), "a checkpoint in the wrong place"),
+        (1, Tables().encode(), "a checkpoint in the wrong place"),
+    ):
+        system = log_of()
+        rewritten(system, place, payload)
+        with pytest.raises(WalCorrupted, match=why):
+            opened(system)
+
+
+def test_a_segment_that_begins_with_a_transaction_is_corrupt():
+    system = log_of(b"one")
+    transaction = sealed(b"one")
+    header, _ = transaction.seal(0, 0, 1, 0, 1)
+    system.content(LOG / FIRST)[DATA_START:] = header + transaction.payloads[0].data + bytes(100)
+    with pytest.raises(WalCorrupted, match="does not begin with a checkpoint"):
+        opened(system)

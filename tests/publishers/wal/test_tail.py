@@ -1,10 +1,11 @@
 import threading
+from unittest import mock
 
 import pytest
 
 from publishers.wal.filesystem import RealFileSystem
 from publishers.wal.tail import TAIL_NAME, Tail, TailState
-from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG
 
 
@@ -91,3 +92,11 @@ def test_readers_never_see_a_half_written_page():
             seen = state.visible
     thread.join()
     assert reader.read().visible == 19_999
+
+
+def test_a_page_that_cannot_be_mapped_is_none():
+    system = SimulatedFileSystem()
+    system.make_directory(LOG)
+    Tail.create(system, LOG)
+    with mock.patch.object(SimulatedFile, "map", side_effect=OSError("no maps here")):
+        assert Tail.open(system, LOG) is None

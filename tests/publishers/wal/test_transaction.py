@@ -1,3 +1,4 @@
+import random
 from uuid import UUID, uuid4
 
 import pytest
@@ -173,3 +174,9 @@ def test_a_lone_change_is_sealed_the_same_either_way():
     for overrides in ({"max_change_bytes": 1024}, {"max_transaction_bytes": 1024}):
         with pytest.raises(TransactionTooLarge):
             seal_change(encode_one(0x11, b"P", b"k", b"x" * 2000), options=options(**overrides))
+
+
+def test_what_does_not_get_smaller_is_not_compressed():
+    settings = options(compress=True, frame_bytes=65536)
+    noise = random.Random(1).randbytes(9000)
+    assert sealed(noise, settings=settings).payloads[0].flags == 0

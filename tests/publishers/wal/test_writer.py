@@ -7,9 +7,10 @@ import pytest
 
 from publishers.errors import LogFailed, LogFull
 from publishers.wal import Wal
-from publishers.wal.live import LiveSegment
+from publishers.wal.live import LiveSegment, Spare
+from publishers.wal.segment import segment_name
 from tests.publishers.wal.logs import OPTIONS, commit, contents, opened, options, sealed
-from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
 
 
@@ -134,3 +135,126 @@ def test_a_slow_sync_is_logged(caplog):
     log._writer.live.file = Slow()
     log.sync()
     assert "a sync took 1.5 s" in caplog.text
+
+
+def test_a_spooled_transaction_that_finds_no_room_leaves_no_trace():
+    system = SimulatedFileSystem()
+    settings = options(spool_bytes=6000, fill_step=0)
+    log = opened(system, settings)
+    commit(log, b"a")
+    end, size = log.bytes, len(system.content(LOG / segment_name(1)))
+    spooled = sealed(*[b"x" * 3000] * 10, settings=settings, spool=system)
+    system.faults = {system.operations + 4: "ENOSPC"}
+    with pytest.raises(LogFull) as caught:
+        log.append([spooled])
+    assert caught.value.needed == spooled.size
+    assert (log.bytes, log.appended) == (end, 1)
+    assert len(system.content(LOG / segment_name(1))) == size
+    log.append([spooled])
+    spooled.discard()
+    log.sync()
+    assert contents(log)[1] == (2, [b"x" * 3000] * 10)
+
+
+def test_a_roll_that_finds_no_room_can_be_tried_again():
+    for ahead in range(1, 9):
+        system = SimulatedFileSystem()
+        log = opened(system)
+        commit(log, b"x" * 60_000)
+        system.faults = {system.operations + ahead: "ENOSPC"}
+        try:
+            commit(log, b"y" * 60_000)
+        except LogFull:
+            assert log.failed is None
+            commit(log, b"y" * 60_000)
+        except LogFailed:
+            assert "sync" in (log.failed or "")
+            continue
+        assert [version for version, _ in contents(log)] == [1, 2]
+        log.abandon()
+        system.power_cut()
+        assert opened(system).durable == 2
+
+
+def test_the_free_space_is_told_where_it_is_known():
+    for answer, free in ((1234, 1234), (OSError("unknown"), None)):
+        system, log = failing("ENOSPC")
+        with mock.patch.object(
+            SimulatedFileSystem,
+            "free_bytes",
+            side_effect=[answer] if free is None else None,
+            return_value=answer,
+        ):
+            with pytest.raises(LogFull) as caught:
+                log.append([sealed(b"b")])
+            assert caught.value.free == free
+        system.kill()
+
+
+def test_a_second_spare_segment_is_discarded():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    for _ in range(2):
+        log._writer.give_spare(Spare(system, LOG, 100))
+    assert len([name for name in system.listing(LOG) if name.startswith("spare")]) == 1
+    log.close()
+    assert not [name for name in system.listing(LOG) if name.startswith("spare")]
+
+
+def test_closing_a_log_whose_disk_fails_says_so():
+    for kind, ahead in (("EIO", 2), ("ENOSPC", 2), ("EIO", 1), ("ENOSPC", 1)):
+        system = SimulatedFileSystem()
+        log = opened(system)
+        commit(log, b"a")
+        system.faults = {system.operations + ahead: kind}
+        if (kind, ahead) == ("ENOSPC", 1):
+            log.close()
+        else:
+            with pytest.raises(LogFailed):
+                log.close()
+        assert contents(opened(system)) == [(1, [b"a"])]
+
+
+def test_vouching_on_a_disk_that_fails_says_which_way():
+    system, log = failing("ENOSPC")
+    with pytest.raises(LogFull):
+        log.vouch(1)
+    log.vouch(1)
+    _, log = failing("EIO")
+    with pytest.raises(LogFailed):
+        log.vouch(1)
+    assert log.failed
+
+
+def test_an_interrupt_during_a_sync_fails_the_log():
+    _, log = failing("EIO", 1000)
+    log.append([sealed(b"b")])
+    with (
+        mock.patch.object(SimulatedFile, "sync", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        log.sync()
+    assert log.failed
+
+
+def test_a_failure_of_housekeeping_during_a_sync_is_unknown_to_the_commit():
+    _, log = failing("EIO", 1000)
+    log.append([sealed(b"b")])
+    with (
+        mock.patch.object(SimulatedFile, "sync", side_effect=lambda: log._writer.health.fail("elsewhere")),
+        pytest.raises(LogFailed) as caught,
+    ):
+        log.sync()
+    assert caught.value.outcome == "unknown"
+
+
+def test_no_more_ends_are_kept_than_anybody_needs():
+    log = opened(SimulatedFileSystem(), options(segment_bytes=8 << 20))
+    transaction = sealed(b"x")
+    for _ in range(5000):
+        log.append([transaction])
+    log.append([transaction] * 10)
+    log.sync()
+    assert len(log._writer.ends) <= 4096 + 10
+    log.publish_tail(log.durable)
+    assert not log._writer.ends or len(log._writer.ends) <= 4096
