@@ -24,10 +24,12 @@ def log() -> Iterator[ChangeLog]:
 
 
 @pytest.fixture
-def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Exception, object]]:
-    """What went to the hook for errors that nobody can be told of."""
-    found: list[tuple[Exception, object]] = []
-    monkeypatch.setattr(
-        hooks, "on_dropped_error", lambda error, subscriber: found.append((error, type(subscriber)))
-    )
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[type, str, type]]:
+    """What went to the hook for errors that nobody can be told of; not the errors, whose frames would be kept."""
+    found: list[tuple[type, str, type]] = []
+
+    def note(error: Exception, subscriber: object) -> None:
+        found.append((type(error), str(error), type(subscriber)))
+
+    monkeypatch.setattr(hooks, "on_dropped_error", note)
     return found
