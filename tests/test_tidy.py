@@ -51,7 +51,9 @@ def test_the_write_ahead_log_reaches_the_disk_through_its_filesystem_only():
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
-                assert not {"os", "io", "mmap", "fcntl", "shutil"} & {alias.name for alias in node.names}, name(path)
+                assert not {"os", "io", "mmap", "fcntl", "shutil"} & {alias.name for alias in node.names}, (
+                    name(path)
+                )
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "open", name(path)
 
@@ -68,4 +70,6 @@ def test_every_suppression_says_why():
     for path in SOURCES:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if re.search(r"# (type: ignore|noqa)", line):
-                assert re.search(r"# (type: ignore\[[\w, -]+\]|noqa: [\w, ]+)\s*(#|-) \S", line), f"{name(path)}:{number}"
+                assert re.search(r"# (type: ignore\[[\w, -]+\]|noqa: [\w, ]+)\s*(#|-) \S", line), (
+                    f"{name(path)}:{number}"
+                )

@@ -1,0 +1,39 @@
+"""A log served over WebSockets, and a client that follows it at its own pace.
+
+Run it: python examples/websocket_client.py
+"""
+
+import asyncio
+import tempfile
+
+import flow
+import transports
+from publishers import ChangeLog, Content, Criterion
+
+
+async def follow(url: str) -> None:
+    # What was requested and not delivered is the client's credit: at most 8 orders are ever on their way.
+    async with transports.connect(url, reconnect=True) as remote:
+        feed = remote.changes(
+            Criterion(entity_types={"order"}), start="earliest", until=3, content=Content.BODY
+        )
+        async with flow.aiter(feed, prefetch=8) as orders:
+            async for order in orders:
+                print(order.key, order.operation.name, order.body)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory, ChangeLog.open(directory) as log:
+        for total in ("10.00", "11.00", "12.00"):
+            with log.transaction() as tx:
+                tx.upsert("order", "42", {"total": total})
+                tx.upsert("customer", "7", {"orders": 1})
+        server = transports.serve(log, port=0)
+        try:
+            asyncio.run(follow(server.url))
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The examples run, and print what they are said to print."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def printed(example):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / example],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_websocket_client_follows_a_log_at_its_own_pace():
+    assert printed("websocket_client.py") == [
+        "42 UPSERT {'total': '10.00'}",
+        "42 UPSERT {'total': '11.00'}",
+        "42 UPSERT {'total': '12.00'}",
+    ]
+
+
+@pytest.mark.spark
+def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream():
+    assert printed("foreach_batch.py") == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
