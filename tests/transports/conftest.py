@@ -1,6 +1,7 @@
 """A log, a server on a free port, and a client that speaks the protocol by hand."""
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,7 +30,9 @@ class Wire:
         await self.socket.send(json.dumps(message))
 
     async def raw(self, text: str | bytes) -> None:
-        await self.socket.send(text)
+        # A server that refuses a message may do so before all of it was sent.
+        with contextlib.suppress(websockets.ConnectionClosed):
+            await self.socket.send(text)
 
     async def receive(self) -> dict[str, Any]:
         async with asyncio.timeout(DEADLINE):

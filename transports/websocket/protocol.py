@@ -100,6 +100,7 @@ class LinkProtocol(asyncio.Protocol):
         self._full = False
         self._reading = True
         self._pinged = False
+        self._ended = False
         self._keepalive: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
         self._closer: asyncio.TimerHandle | None = None
@@ -135,7 +136,15 @@ class LinkProtocol(asyncio.Protocol):
         self._collect()
         self.flush()
         if self._conn.parser_exc is not None and not self._events:
-            self._end()
+            self._tell_lost()
+            self._cut_off_later()
+            # The rest of what the peer sends is read and dropped. To close with bytes unread would reset the
+            # connection, and the close frame with the reason might never be seen.
+            if not self._transport.can_write_eof():
+                self._transport.close()
+            elif not self._ended:
+                self._ended = True
+                self._transport.write_eof()
 
     def eof_received(self) -> bool:
         """The peer sends nothing more."""
@@ -224,7 +233,7 @@ class LinkProtocol(asyncio.Protocol):
         data = b"".join(self._queue)
         self._queue.clear()
         self._queued = 0
-        if self._transport.is_closing():
+        if self._ended or self._transport.is_closing():
             return
         self._written += len(data)
         self._transport.write(data)

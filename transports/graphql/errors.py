@@ -1,0 +1,62 @@
+"""Errors of operations as GraphQL tells them: the words of the one table, in ``extensions``."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphql import GraphQLError
+
+from publishers.errors import PenstockError
+from transports.errors import Problem, describe
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["RequestRefused", "formatted", "problem_of", "told"]
+
+
+class RequestRefused(Exception):
+    """A request that is not executed: its document, its variables or its arguments are wrong.
+
+    Attributes:
+        errors: What is wrong, as it travels.
+    """
+
+    def __init__(self, errors: Iterable[GraphQLError]) -> None:
+        self.errors = formatted(errors)
+        super().__init__("; ".join(error["message"] for error in self.errors))
+
+
+def problem_of(error: BaseException, log: "ChangeLog | None") -> Problem:
+    """What a subscriber of a log is told of an error; positions in it become cursors."""
+    return describe(error) if log is None else describe(error, lambda position: str(log.token(position)))
+
+
+def told(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
+    """An error of the log or of the transport, as resolvers raise it."""
+    problem = problem_of(error, log)
+    return GraphQLError(problem.message, extensions=_extensions(problem))
+
+
+def _extensions(problem: Problem) -> dict[str, Any]:
+    return {"code": problem.code, "retryable": problem.retryable, **problem.data}
+
+
+def formatted(errors: Iterable[GraphQLError]) -> list[dict[str, Any]]:
+    """Errors as they travel.
+
+    An error that a resolver did not raise on purpose is logged with an id, and only the id is told. One that is
+    graphql-core's own concerns the request.
+    """
+    found = []
+    for error in errors:
+        plain: dict[str, Any] = dict(error.formatted)
+        if not plain.get("extensions"):
+            original = error.original_error
+            if original is None or isinstance(original, GraphQLError):
+                plain["extensions"] = {"code": "INVALID_REQUEST", "retryable": False}
+            else:
+                problem = describe(original)
+                plain["message"] = problem.message
+                plain["extensions"] = _extensions(problem)
+        found.append(plain)
+    return found

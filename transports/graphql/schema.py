@@ -1,0 +1,189 @@
+"""The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import strawberry
+from graphql import GraphQLError, GraphQLSchema
+from strawberry.schema.config import StrawberryConfig
+
+from flow.bridges.asyncio import aiter as iterate
+from publishers.change import Content
+from publishers.criteria import Criteria
+from publishers.errors import HistoryPruned, PenstockError
+from publishers.position import Position
+from transports.errors import InvalidRequest, LogNotFound
+from transports.graphql.errors import told
+from transports.graphql.types import SCALARS, ChangeEvent, CriterionInput, Cursor, HistoryPage, LogState, Long
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Context", "Source", "make_schema"]
+
+Criterions = Annotated[
+    list[CriterionInput] | None,
+    strawberry.argument(description="Wishes, any of which may hold; nothing for every change."),
+]
+LogName = Annotated[
+    str | None, strawberry.argument(description="Name of the log; may be left out if the server has one.")
+]
+
+
+@dataclass(slots=True)
+class Context:
+    """What resolvers of one operation work with.
+
+    Attributes:
+        logs: The logs of the server, by name.
+        history_events: Most changes in a page.
+        content: What pages of history are read with.
+        probe: Stands for the changes of a page while it is found out which of their fields are selected.
+    """
+
+    logs: "Mapping[str, ChangeLog]"
+    history_events: int
+    content: Content = Content.HEADER
+    probe: Any = None
+
+    def find(self, name: str | None) -> "ChangeLog":
+        """The log of a name.
+
+        Raises:
+            LogNotFound: If there is none, or there are several and no name.
+        """
+        if name is None and len(self.logs) == 1:
+            return next(iter(self.logs.values()))
+        log = None if name is None else self.logs.get(name)
+        if log is None:
+            raise LogNotFound(name, list(self.logs))
+        return log
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the events of one subscription come from.
+
+    Our connection subscribes to it in its own way, batch by batch and shared. To be what graphql-core takes for a source
+    it can be iterated too, so the schema also works under other servers.
+    """
+
+    log: "ChangeLog"
+    criteria: Criteria
+    since: Position | None
+    until: int | None
+
+    async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
+        log = self.log
+        feed = log.changes(self.criteria, since=self.since, until=self.until, content=Content.BODY)
+        async with iterate(feed) as changes:
+            async for change in changes:
+                yield ChangeEvent.of(change, str(log.token(change.after)))
+
+
+def _criteria(wishes: list[CriterionInput] | None) -> Criteria:
+    return Criteria.of(wish.criterion(place) for place, wish in enumerate(wishes or ()))
+
+
+def _since(log: "ChangeLog", cursor: str | None) -> Position | None:
+    if cursor is None:
+        return None
+    position = log.position_of(cursor)
+    # Asked again by the feed, after registration; here it lets the error be the answer to the operation.
+    if position < log.oldest:
+        raise HistoryPruned(log.oldest)
+    return position
+
+
+@strawberry.type(description="What is past, and what there is.")
+class Query:
+    """The root of queries."""
+
+    @strawberry.field(description="The change logs of this server.")
+    def logs(self, info: strawberry.Info[Context, None]) -> list[LogState]:
+        """Every log, with its ends."""
+        return [
+            LogState(
+                name=name,
+                epoch=log.epoch,
+                oldest=Cursor(str(log.token(log.oldest))),
+                head=Cursor(str(log.token(log.head))),
+            )
+            for name, log in info.context.logs.items()
+        ]
+
+    @strawberry.field(description="Past changes, a page at a time.")
+    def history(
+        self,
+        info: strawberry.Info[Context, None],
+        criteria: Criterions = None,
+        since: Annotated[
+            Cursor | None, strawberry.argument(description="Where to begin; the oldest place if left out.")
+        ] = None,
+        limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
+        log: LogName = None,
+    ) -> HistoryPage:
+        """A page of changes; reads the disk on the calling thread."""
+        context = info.context
+        found: ChangeLog | None = None
+        try:
+            found = context.find(log)
+            if not 1 <= limit <= context.history_events:
+                raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
+            wishes, start = _criteria(criteria), _since(found, since)
+            if context.probe is not None:
+                return HistoryPage(changes=[context.probe], next=Cursor(""))
+            page = found.history(wishes.criterions, start, limit, content=context.content)
+        except PenstockError as error:
+            raise told(error, found) from None
+        token = found.token
+        return HistoryPage(
+            changes=[ChangeEvent.of(change, str(token(change.after))) for change in page.changes],
+            next=Cursor(str(token(page.next))),
+        )
+
+
+@strawberry.type(description="What happens from now on, or from any place that is kept.")
+class Subscription:
+    """The root of subscriptions."""
+
+    @strawberry.subscription(description="Changes as they are committed, each exactly once and in order.")
+    def on_change(
+        self,
+        info: strawberry.Info[Context, None],
+        criteria: Criterions = None,
+        since: Annotated[
+            Cursor | None,
+            strawberry.argument(description="Where to begin: a cursor that was told; the next version if left out."),
+        ] = None,
+        until: Annotated[
+            Long | None, strawberry.argument(description="The last version, after which the operation completes.")
+        ] = None,
+        log: LogName = None,
+    ) -> AsyncGenerator[ChangeEvent, None]:
+        """The source of the events; subscribes to nothing yet."""
+        found: ChangeLog | None = None
+        try:
+            found = info.context.find(log)
+            source = Source(found, _criteria(criteria), _since(found, since), until)
+        except PenstockError as error:
+            raise told(error, found) from None
+        # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
+        return cast("AsyncGenerator[ChangeEvent, None]", source)
+
+
+_SCHEMA: Final = strawberry.Schema(
+    query=Query,
+    subscription=Subscription,
+    config=StrawberryConfig(scalar_map=dict(SCALARS)),
+)
+
+
+def make_schema() -> GraphQLSchema:
+    """The executable schema."""
+    schema: GraphQLSchema = _SCHEMA._schema  # noqa: SLF001 - strawberry has no public name for it
+    return schema
+
+
+_ = GraphQLError

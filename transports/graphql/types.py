@@ -1,0 +1,168 @@
+"""What the schema speaks of: changes, logs, pages of history, and wishes."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NewType
+
+import msgspec
+import strawberry
+from strawberry.types.scalar import ScalarDefinition
+
+from publishers.change import Area, Change, Operation
+from publishers.criteria import Criterion
+from publishers.errors import InvalidCriteria
+
+__all__ = ["SCALARS", "ChangeEvent", "CriterionInput", "Cursor", "HistoryPage", "LogState", "Long"]
+
+_LONG_MAX: Final = 2**63 - 1
+
+Long = NewType("Long", int)
+Cursor = NewType("Cursor", str)
+DateTime = NewType("DateTime", str)
+JSON = NewType("JSON", bytes)
+
+
+def _parse_long(value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LONG_MAX:
+        raise ValueError(f"Long is {value!r:.40}, but must be a whole number from 0 to 2^63 - 1, as text or number")
+    return value
+
+
+def _parse_cursor(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"Cursor is {value!r:.40}, but must be text that an event, a page or a log told")  # noqa: TRY004 - what graphql-core expects
+    return value
+
+
+SCALARS: Final[Mapping[object, ScalarDefinition]] = {
+    Long: strawberry.scalar(
+        name="Long",
+        description="A whole number of 63 bits, sent as text because Int has 32 bits and JavaScript 53.",
+        serialize=str,
+        parse_value=_parse_long,
+    ),
+    Cursor: strawberry.scalar(
+        name="Cursor",
+        description="A place in a log, opaque. Store the cursor of the last change you handled, and subscribe with "
+        "`since` to go on behind it.",
+        parse_value=_parse_cursor,
+    ),
+    DateTime: strawberry.scalar(name="DateTime", description="RFC 3339 in UTC, with microseconds."),
+    JSON: strawberry.scalar(
+        name="JSON",
+        description="JSON exactly as it was written, with numbers of any length.",
+        serialize=msgspec.Raw,
+    ),
+}
+
+AreaName = strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
+OperationName = strawberry.enum(Operation, name="Operation", description="What happened.")
+
+
+@strawberry.type(name="Change", description="One event of a change log.")
+class ChangeEvent:
+    """A change as the schema sees it; JSON stays the text that it is in the log."""
+
+    version: Long = strawberry.field(description="Version of the transaction.")
+    index: int = strawberry.field(description="Place in the transaction; 0 is the leading TRANSACTION event.")
+    count: int = strawberry.field(description="Changes of the whole transaction, the TRANSACTION event included.")
+    cursor: Cursor = strawberry.field(description="The place after this change.")
+    timestamp: DateTime = strawberry.field(description="When the transaction was committed.")
+    area: AreaName = strawberry.field(description="What part of the system it concerns.")  # type: ignore[valid-type]  # strawberry's wrapper
+    operation: OperationName = strawberry.field(description="What happened.")  # type: ignore[valid-type]  # strawberry's wrapper
+    entity_type: str | None = strawberry.field(description="Kind of the entity.")
+    key: str | None = strawberry.field(description="Key of the entity.")
+    body: JSON | None = strawberry.field(description="The entity after the change; read only if selected.")
+    before: JSON | None = strawberry.field(description="The entity before the change; read only if selected.")
+    changed: list[str] | None = strawberry.field(description="Names of the fields that changed.")
+    schema_version: Long | None = strawberry.field(description="Version of the schema in force.")
+    entry_version: Long | None = strawberry.field(description="Version of the entity, for conflict resolution.")
+    origin: str | None = strawberry.field(description="Where the change was first made.")
+    meta: JSON | None = strawberry.field(
+        description="What the application attached: to the transaction (index 0), or to the change."
+    )
+
+    @classmethod
+    def of(cls, change: Change, cursor: str) -> "ChangeEvent":
+        """A change, with the cursor after it."""
+        stamp = change.timestamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        return cls(
+            version=Long(change.version),
+            index=change.index,
+            count=change.count,
+            cursor=Cursor(cursor),
+            timestamp=DateTime(stamp),
+            area=change.area,
+            operation=change.operation,
+            entity_type=change.entity_type,
+            key=change.key,
+            body=_json(change.body_bytes),
+            before=_json(change.before_bytes),
+            changed=None if change.changed is None else list(change.changed),
+            schema_version=_long(change.schema_version),
+            entry_version=_long(change.entry_version),
+            origin=change.origin,
+            meta=_json(change.meta_bytes),
+        )
+
+
+def _json(text: bytes | None) -> JSON | None:
+    return None if text is None else JSON(text)
+
+
+def _long(number: int | None) -> Long | None:
+    return None if number is None else Long(number)
+
+
+@strawberry.type(name="History", description="A page of past changes.")
+class HistoryPage:
+    """Past changes, and where to go on."""
+
+    changes: list[ChangeEvent] = strawberry.field(description="The changes, in order.")
+    next: Cursor = strawberry.field(description="Where the next page begins, and where to subscribe after the last.")
+
+
+@strawberry.type(name="Log", description="A change log of this server.")
+class LogState:
+    """A log at this moment."""
+
+    name: str = strawberry.field(description="What to pass as `log`.")
+    epoch: int = strawberry.field(description="Rises each time the log is opened for writing.")
+    oldest: Cursor = strawberry.field(description="The oldest place that is kept.")
+    head: Cursor = strawberry.field(description="The place after the newest visible change.")
+
+
+@strawberry.input(
+    name="Criterion",
+    description="One wish. All its fields must hold; a field that is left out holds for every change.",
+)
+class CriterionInput:
+    """A wish as it is given in a document or in variables."""
+
+    areas: list[AreaName] | None = strawberry.field(default=None, description="Any of these areas.")  # type: ignore[valid-type]  # strawberry's wrapper
+    entity_types: list[str] | None = strawberry.field(default=None, description="Any of these entity types.")
+    keys: list[str] | None = strawberry.field(default=None, description="Any of these keys.")
+    key_globs: list[str] | None = strawberry.field(
+        default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
+    )
+    operations: list[OperationName] | None = strawberry.field(default=None, description="Any of these operations.")  # type: ignore[valid-type]  # strawberry's wrapper
+
+    def criterion(self, place: int) -> Criterion:
+        """The wish, checked.
+
+        Raises:
+            InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
+        """
+        try:
+            return Criterion(
+                areas=self.areas or (),
+                entity_types=self.entity_types or (),
+                keys=self.keys or (),
+                key_globs=self.key_globs or (),
+                operations=self.operations or (),
+            )
+        except InvalidCriteria as error:
+            path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
+            raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None

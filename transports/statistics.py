@@ -1,0 +1,71 @@
+"""What ``/statistics`` tells of the logs: positions, rings and subscriptions, for people and drawings."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from publishers.position import Position
+from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["statistics"]
+
+_PUBLISHERS: Final = 64
+_SUBSCRIPTIONS: Final = 64
+
+
+def statistics(logs: "Mapping[str, ChangeLog]") -> dict[str, Any]:
+    """Statistics as JSON. At most 64 publishers of each log are listed, and 64 subscriptions of each of those.
+
+    Args:
+        logs: The logs by name.
+    """
+    return {"logs": {name: _log(log, log.statistics()) for name, log in logs.items() if not log.closed}}
+
+
+def _log(log: "ChangeLog", told: LogStatistics) -> dict[str, Any]:
+    options = log.options
+    return {
+        "epoch": told.epoch,
+        "oldest": _position(log, told.oldest),
+        "head": _position(log, told.head),
+        "watermark": told.head.version - 1,
+        "ringEvents": options.ring_events,
+        "ringBytes": options.ring_bytes,
+        "framesRead": told.frames_read,
+        "bytesRead": told.bytes_read,
+        "publisherCount": len(told.publishers),
+        "subscriptionCount": len(told.subscriptions),
+        "publishers": [_publisher(log, one) for one in told.publishers[:_PUBLISHERS]],
+    }
+
+
+def _publisher(log: "ChangeLog", told: PublisherStatistics) -> dict[str, Any]:
+    ring = told.ring
+    return {
+        "criteria": list(told.criteria),
+        "ring": {
+            "start": _position(log, ring.start),
+            "events": ring.events,
+            "bytes": ring.nbytes,
+            "live": ring.live,
+            "evictedEvents": ring.evicted_events,
+        },
+        "subscriptionCount": len(told.subscriptions),
+        "subscriptions": [_subscription(log, one) for one in told.subscriptions[:_SUBSCRIPTIONS]],
+    }
+
+
+def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, Any]:
+    return {
+        "position": _position(log, told.position),
+        "state": told.state.value,
+        "lag": told.lag,
+        "demand": told.demand,
+        "gating": told.max_lag is not None,
+    }
+
+
+def _position(log: "ChangeLog", position: Position) -> dict[str, Any]:
+    return {"version": position.version, "index": position.index, "cursor": str(log.token(position))}
