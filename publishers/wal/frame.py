@@ -227,8 +227,9 @@ class Scan:
                 return
             if offset - base + extent > len(block):
                 block, base = self._read(offset, extent), offset
-            payload = block[offset - base + HEADER_BYTES : offset - base + HEADER_BYTES + header.length]
-            if not header.verify(payload):
+            at = offset - base
+            payload = block[at + HEADER_BYTES : at + HEADER_BYTES + header.length]
+            if crc32(block[at + 8 : at + HEADER_BYTES], crc32(payload)) != header.crc:
                 self.why = "the crc of the frame is wrong"
                 return
             chain.advance(header)

@@ -84,6 +84,8 @@ class Writer:
         self._crc = chain.crc
         self._committed_at = chain.committed_at
         self._os_durable = options.sync == "os"
+        self._segment_bytes = options.segment_bytes
+        self._segment_age = None if options.segment_age is None else options.segment_age * 1e6
         self._spare: Spare | None = None
         self._spare_lock = Lock()
 
@@ -139,14 +141,15 @@ class Writer:
         results += self._write(waiting)
 
     def _must_roll(self, size: int, offset: int, *, waiting: bool = False) -> bool:
+        if offset + size <= self._segment_bytes and self._segment_age is None:
+            return False
         live = self.live
-        options = self._options
         if self.appended < live.first_version and not waiting:
             return False
-        if offset + size > options.segment_bytes:
-            return True
-        age = options.segment_age
-        return age is not None and self._clock() - live.created_at >= age * 1e6
+        age = self._segment_age
+        return offset + size > self._segment_bytes or (
+            age is not None and self._clock() - live.created_at >= age
+        )
 
     def _write_one(self, transaction: Transaction) -> Appended:
         """`_write` for one transaction of one frame, the commonest of all, without the loops."""

@@ -216,7 +216,7 @@ def test_closing_a_log_whose_disk_fails_says_so():
 
 
 def test_vouching_on_a_disk_that_fails_says_which_way():
-    system, log = failing("ENOSPC")
+    _, log = failing("ENOSPC")
     with pytest.raises(LogFull):
         log.vouch(1)
     log.vouch(1)
