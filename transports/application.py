@@ -1,4 +1,7 @@
-"""The ASGI application: ``/ws`` speaks ``penstock.v1+json``, ``/health`` says how the server is."""
+"""The ASGI application.
+
+``/ws`` speaks ``penstock.v1+json``, ``/`` is the departure board, ``/health`` and ``/statistics`` say how things are.
+"""
 
 import asyncio
 import logging
@@ -9,8 +12,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from transports.board import Page, find_page
 from transports.errors import CloseCode
 from transports.limits import Limits
+from transports.statistics import statistics
 from transports.websocket.connection import Authenticator, Connection
 from transports.websocket.fallback import AsgiLink
 from transports.websocket.link import LINK, Offer
@@ -26,6 +31,7 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = "penstock/1.0"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_STATISTICS_AGE: Final = 0.2  # seconds for which an answer is given again, however many ask
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -63,6 +69,8 @@ class Application:
         self._idle = asyncio.Event()
         self._idle.set()
         self._foreign = False
+        self._statistics: Mapping[str, Any] = {}
+        self._statistics_until = 0.0
 
     @property
     def connections(self) -> int:
@@ -122,7 +130,6 @@ class Application:
         await offer.closed()
 
     def _connect(self, offer: Offer, headers: Mapping[bytes, bytes], *, subprotocol: str | None) -> None:
-        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         connection = Connection(
             self._logs,
             offer,
@@ -130,7 +137,7 @@ class Application:
             loop=asyncio.get_running_loop(),
             server=_SERVER,
             authenticate=self._authenticate,
-            token=token.strip() if scheme.lower() == "bearer" else None,
+            token=_bearer(headers),
             on_lost=self._lost,
         )
         self._connections.add(connection)
@@ -165,14 +172,34 @@ class Application:
             )
 
     async def _http(self, scope: Scope, send: Send) -> None:
-        if scope["path"] != "/health":
+        path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
+        page, body = find_page(path), scope["method"] == "GET"
+        if page is None and path not in ("/health", "/statistics"):
             await _answer(
-                send, HTTPStatus.NOT_FOUND, {"error": f"{scope['path']} is not served; try /health or /ws"}
+                send,
+                HTTPStatus.NOT_FOUND,
+                {"error": f"{path} is not served; try /, /health, /statistics or /ws"},
             )
-        elif scope["method"] not in ("GET", "HEAD"):
-            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {scope['method']}"})
+        elif method not in ("GET", "HEAD"):
+            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
+        elif page is not None:
+            await _show(send, page, headers.get(b"if-none-match", b"").decode("latin-1"), body=body)
+        elif path == "/health":
+            await _answer(send, HTTPStatus.OK, self._health(), body=body)
+        elif self._authenticate is not None and not self._authenticate(_bearer(headers)):
+            await _answer(
+                send, HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"}, body=body
+            )
         else:
-            await _answer(send, HTTPStatus.OK, self._health(), body=scope["method"] == "GET")
+            await _answer(send, HTTPStatus.OK, self._told(), body=body)
+
+    def _told(self) -> Mapping[str, Any]:
+        """The statistics, gathered at most a few times a second."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._statistics_until:
+            self._statistics = statistics(self._logs)
+            self._statistics_until = now + _STATISTICS_AGE
+        return self._statistics
 
     def _health(self) -> dict[str, Any]:
         logs = {
@@ -207,6 +234,26 @@ class _Nobody:
 _NOBODY: Final = _Nobody()
 
 
+def _bearer(headers: Mapping[bytes, bytes]) -> str | None:
+    """The token of an ``Authorization`` header, if there is one."""
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+async def _show(send: Send, page: Page, if_none_match: str, *, body: bool) -> None:
+    """Sends a file of the board, or that the browser has it already."""
+    headers = page.headers
+    if page.matches(if_none_match):
+        await send(
+            {"type": "http.response.start", "status": int(HTTPStatus.NOT_MODIFIED), "headers": headers}
+        )
+        await send({"type": "http.response.body", "body": b""})
+        return
+    headers += [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
+    await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
+    await send({"type": "http.response.body", "body": page.data if body else b""})
+
+
 async def _answer(send: Send, status: HTTPStatus, content: Mapping[str, Any], *, body: bool = True) -> None:
     data = msgspec.json.encode(content) + b"\n"
     headers = [
@@ -216,5 +263,7 @@ async def _answer(send: Send, status: HTTPStatus, content: Mapping[str, Any], *,
     ]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append((b"allow", b"GET, HEAD"))
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": data if body else b""})

@@ -21,7 +21,7 @@ def statistics(logs: "Mapping[str, ChangeLog]") -> dict[str, Any]:
     Args:
         logs: The logs by name.
     """
-    return {"logs": {name: _log(log, log.statistics()) for name, log in logs.items() if not log.closed}}
+    return {"logs": {name: _log(log, log.statistics()) for name, log in tuple(logs.items())}}
 
 
 def _log(log: "ChangeLog", told: LogStatistics) -> dict[str, Any]:
