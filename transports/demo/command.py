@@ -202,7 +202,7 @@ class _Attempt:
             seconds=run.seconds,
             started=pipeline.started,
             nbytes=run.nbytes,
-            batches=run.plan.batches,
+            versions=run.versions,
         )
         serving = not self._headless and all(finding.holds for finding in findings)
         print_hints(console, log=run.plan.log, key=run.newest_key, url=run.server.url if serving else None)

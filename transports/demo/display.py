@@ -173,7 +173,7 @@ class LiveDisplay:
         table.add_column("subscriber", no_wrap=True)
         if wide:
             table.add_column("wants", no_wrap=True)
-        table.add_column("way through the log", ratio=1, min_width=8, no_wrap=True)
+        table.add_column("progress", ratio=1, min_width=8, no_wrap=True)
         for name in ("received", "per s", "behind", "demand"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("state", no_wrap=True, min_width=9)

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from publishers.criteria import Criterion
 from publishers.options import KIB, MIB
-from publishers.position import Position
 
 __all__ = ["FLIGHTS", "IN_PROCESS", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]
 
@@ -60,8 +59,7 @@ SUBSCRIBERS: Final = (IN_PROCESS, WEBSOCKET, SLOW)
 class Plan:
     """A run: its size, from which every bound follows, and its directory.
 
-    One micro-batch is one version, and every one but the last is equally large, so a position tells how many changes
-    lie before it.
+    A micro-batch is one prepared file, unless Spark was killed in between, and becomes one version.
 
     Attributes:
         events: Changes of the whole run.
@@ -78,7 +76,7 @@ class Plan:
 
     @property
     def batches(self) -> int:
-        """How many micro-batches, and so versions, there will be."""
+        """How many micro-batches, and so versions, there will be at most."""
         return math.ceil(self.events / self.batch_events)
 
     @property
@@ -120,8 +118,3 @@ class Plan:
     def place(self, wanted: Wanted) -> Path:
         """Where a subscriber keeps its place."""
         return self.directory / f"{wanted.name}.json"
-
-    def before(self, position: Position) -> int:
-        """How many changes lie before a position."""
-        whole = (position.version - 1) * self.batch_events
-        return max(0, min(self.events, whole + max(0, position.index - 1)))

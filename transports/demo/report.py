@@ -46,7 +46,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def print_totals(
-    console: Console, *, rows: int, seconds: float, started: float, nbytes: int, batches: int
+    console: Console, *, rows: int, seconds: float, started: float, nbytes: int, versions: int
 ) -> None:
     """How much and how fast.
 
@@ -56,7 +56,7 @@ def print_totals(
         seconds: From the start of the query until the last subscriber had its last change.
         started: How long Spark took to start.
         nbytes: Size of the log.
-        batches: Micro-batches of the run.
+        versions: How many versions the log has.
     """
     if rows:
         text = f"{rows:,} changes from Spark to the last subscriber in {seconds:.1f} s, {rows / max(seconds, 0.1):,.0f} a second"
@@ -64,7 +64,9 @@ def print_totals(
         text = "Spark had nothing to add; everybody was served from the log"
     console.print(Text(f"{text}."))
     console.print(
-        Text(f"The log keeps {batches} versions in {megabytes(nbytes)}. Spark took {started:.1f} s to start.")
+        Text(
+            f"The log keeps {versions} versions in {megabytes(nbytes)}. Spark took {started:.1f} s to start."
+        )
     )
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from publishers.changelog import ChangeLog
 from publishers.errors import PositionError
-from publishers.position import Position
 from transports.demo.crew import Remote
 from transports.demo.display import Display
 from transports.demo.files import read_json, replace_json
+from transports.demo.ledger import Ledger
 from transports.demo.pipeline import Pipeline
 from transports.demo.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, Plan, Wanted
 from transports.demo.progress import Meter, Progress, Row
@@ -52,6 +52,7 @@ class Run:
         self._pipeline = pipeline
         self._display = display
         self._stack = ExitStack()
+        self._ledger = Ledger()
         self._log: ChangeLog
         self._server: Server
         self._resident: Resident
@@ -66,6 +67,11 @@ class Run:
     def server(self) -> Server:
         """The server, while the run is open."""
         return self._server
+
+    @property
+    def versions(self) -> int:
+        """How many versions the log has."""
+        return self._ledger.version
 
     @property
     def newest_key(self) -> str | None:
@@ -99,13 +105,10 @@ class Run:
             )
             self._start_over(SUBSCRIBERS)
         self._log = stack.enter_context(ChangeLog.open(plan.log, **plan.log_options))
-        if (found := self._log.head.version - 1) > plan.batches:
-            raise DemoFailed(
-                f"{plan.log} holds {found} versions, but {plan.batches} were to come; start over with --fresh"
-            )
-        if found:
-            held = plan.before(self._log.head)
-            self._display.done(f"the log holds {held:,} changes already; Spark goes on behind them")
+        if found := self._log.head.version - 1:
+            self._display.done(f"the log holds {found} micro-batches already; Spark goes on behind them")
+        stack.callback(self._ledger.stop)
+        self._ledger.start(self._log)
         self._start_over(one for one in SUBSCRIBERS if not self._knows(one))
         self._server = stack.enter_context(_listen(self._log, port))
         self._display.done(f"serving {self._server.url}")
@@ -179,8 +182,8 @@ class Run:
         now = monotonic()
         if self._pipeline.error is not None:
             raise DemoFailed(self._pipeline.error)
-        if self._resident.error is not None:
-            raise DemoFailed(f"{IN_PROCESS.title}: {self._resident.error}")
+        if (error := self._resident.error or self._ledger.error) is not None:
+            raise DemoFailed(f"{IN_PROCESS.title}: {error}")
         for remote in self._remotes:
             if remote.error is not None or remote.finished:
                 raise DemoFailed(f"{remote.wanted.title}: {remote.error or 'it ended too early'}")
@@ -209,9 +212,11 @@ class Run:
     def _done(self, progress: Progress, now: float) -> bool:
         if not self._pipeline.streamed.is_set():
             return False
-        if self._log.head != Position(self.plan.batches + 1, 0):
+        if self._ledger.version < self._log.head.version - 1:
+            return False
+        if self._ledger.changes != self.plan.events:
             raise DemoFailed(
-                f"the log ends at version {self._log.head.version - 1}, but Spark was to make {self.plan.batches}; "
+                f"the log holds {self._ledger.changes:,} changes, but {self.plan.events:,} were prepared; "
                 "start over with --fresh"
             )
         if any(row.behind for row in progress.rows):
@@ -223,14 +228,13 @@ class Run:
 
     def _observe(self) -> Progress:
         now, log, plan = monotonic(), self._log, self.plan
-        head = log.head
-        committed = plan.before(head)
+        committed = self._ledger.changes
         place, reception = self._resident.reception.place, self._resident.reception
         met = [(IN_PROCESS, place, reception.state, self._resident.demand)]
         met += [(one.wanted, one.place, one.state, one.demand) for one in self._remotes]
         rows = []
         for wanted, at, state, demand in met:
-            reached = 0 if at.cursor is None else plan.before(log.position_of(at.cursor))
+            reached = 0 if at.cursor is None else self._ledger.before(log.position_of(at.cursor))
             rate = self._meters[wanted.name].read(now, at.count)
             behind = max(0, committed - reached)
             rows.append(
@@ -240,7 +244,7 @@ class Run:
             events=plan.events,
             committed=committed,
             rate=self._meters["log"].read(now, committed),
-            batch=head.version - 1,
+            batch=self._ledger.version,
             batches=plan.batches,
             nbytes=self.nbytes,
             sink=self._pipeline.statistics,

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers.options import LogOptions
-from publishers.position import Position
 from transports.demo.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, Plan
 
 EVENTS = st.integers(1, 2_000_000)
@@ -29,22 +28,6 @@ def test_the_bounds_are_options_that_a_log_accepts_and_a_ring_holds_two_batches(
     assert options.ring_events == 2 * made.batch_events
     assert options.retain_bytes is None
     assert options.spool_bytes > made.batch_events * 1024
-
-
-@given(EVENTS, st.data())
-def test_a_position_tells_how_many_changes_lie_before_it(events, data):
-    made = plan(events)
-    event = data.draw(st.integers(0, events - 1))
-    version, index = 1 + event // made.batch_events, 1 + event % made.batch_events
-    assert made.before(Position(version, index)) == event
-    assert made.before(Position(version, index + 1)) == event + 1
-
-
-@given(EVENTS)
-def test_before_the_beginning_is_nothing_and_before_the_end_is_everything(events):
-    made = plan(events)
-    assert made.before(Position(1, 0)) == 0
-    assert made.before(Position(made.batches + 1, 0)) == events
 
 
 @pytest.mark.parametrize(("events", "batches"), [(1_000_898, 51), (30_000, 12), (20_000, 12), (5, 5), (1, 1)])

@@ -45,9 +45,9 @@ def test_what_is_wrong_is_said_in_words(console):
 
 
 def test_the_totals_tell_the_rate(console):
-    print_totals(console, rows=1000, seconds=2.0, started=7.0, nbytes=5_000_000, batches=3)
+    print_totals(console, rows=1000, seconds=2.0, started=7.0, nbytes=5_000_000, versions=3)
     assert "500 a second" in console.file.getvalue()
-    print_totals(console, rows=0, seconds=0.0, started=7.0, nbytes=5_000_000, batches=3)
+    print_totals(console, rows=0, seconds=0.0, started=7.0, nbytes=5_000_000, versions=3)
     assert "nothing to add" in console.file.getvalue()
 
 
