@@ -7,7 +7,7 @@ buffers nor a thousand files.
 import logging
 import threading
 from collections import OrderedDict, deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from publishers.background import BackgroundThread
 from publishers.block import Block
@@ -16,6 +16,7 @@ from publishers.wal import Location, Reader
 __all__ = ["FrameCache", "Replayable", "Replayer"]
 
 _log = logging.getLogger("penstock.replayer")
+_LOCATED: Final = 256  # places of positions that are remembered
 
 
 class FrameCache:
@@ -34,6 +35,7 @@ class FrameCache:
         self._reading: set[Location] = set()
         self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
         self._nbytes = 0
+        self._located: dict[tuple[int, int], Location] = {}
         self.hits = 0
         self.reads = 0
 
@@ -80,10 +82,21 @@ class FrameCache:
     def locate(self, version: int, index: int) -> Location:
         """Where the frame of a position begins, or one before it.
 
+        It is remembered for a while, because those whom an eviction overtakes resume at one place.
+
         Raises:
             HistoryPruned: If it is no longer kept.
         """
-        return self._reader.locate(version, index)
+        place = (version, index)
+        with self._lock:
+            known = self._located.get(place)
+        if known is None:
+            known = self._reader.locate(version, index)
+            with self._lock:
+                self._located[place] = known
+                if len(self._located) > _LOCATED:
+                    del self._located[next(iter(self._located))]
+        return known
 
     @property
     def nbytes(self) -> int:
@@ -94,6 +107,7 @@ class FrameCache:
         """Drops every frame."""
         with self._lock:
             self._kept.clear()
+            self._located.clear()
             self._nbytes = 0
 
     def _hit(self, location: Location) -> tuple[Block, Location] | None:
