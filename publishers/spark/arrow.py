@@ -204,6 +204,10 @@ def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | 
         )
     told = given.dictionary_encode()
     names = tuple(told.dictionary.to_pylist())
+    if not all(1 <= len(name) <= 1024 for name in names):
+        raise RowRefused(
+            column, "has values that are no entity types, which are texts of 1 to 1024 characters"
+        )
     if len(names) > _MOST_TYPES:
         raise RowRefused(
             column, f"has {len(names)} different values among {len(given)} rows, which are no entity types"

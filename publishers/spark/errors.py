@@ -42,11 +42,11 @@ class JavaMissing(SparkError, RuntimeError):
 
 
 class ConnectRefused(SparkError, TypeError):
-    """The DataFrame belongs to a Spark Connect session, whose functions run in a process of the server."""
+    """A query of Spark Connect, whose functions run in a process of the server."""
 
     def __init__(self, module: str) -> None:
         super().__init__(
-            f"the DataFrame comes from Spark Connect ({module}), where foreachBatch runs on the server and cannot reach "
+            f"the query belongs to Spark Connect ({module}), where foreachBatch runs on the server and cannot reach "
             "this change log; run the query in a classic SparkSession in the process that owns the log, or let the "
             "owner serve the log and append to it over HTTP"
         )

@@ -37,6 +37,7 @@ ROW_BYTES: Final = 512
 
 _LIMIT: Final = "spark.driver.maxResultSize"
 _FIRST: Final = 8  # partitions that the first job takes, if the cluster runs fewer at once
+_HELD: Final = 4  # times ``collect_bytes`` that are held to be ordered in memory
 _PARTS: Final = (
     4  # spread partitions to ``collect_bytes``; a window takes half of it, for the heap holds their rows too
 )
@@ -63,7 +64,8 @@ def windows(
         row_bytes: What an encoded row will need.
 
     Raises:
-        TooMuchAtOnce: If a partition has more, at any time; or if rows of many partitions are to be ordered.
+        TooMuchAtOnce: If a partition has more, which may show at any time; or if rows to be ordered are too many to be
+            held together.
     """
     most = max(1, int(collect_bytes / row_bytes))
     row = _free_name(frame)
@@ -71,13 +73,18 @@ def windows(
     selected = encoding.select(numbered.where(F.col(row) <= most), frame.schema, beyond=F.col(row) == most)
     partitions = _Partitions(selected)
     ordered = len(encoding.order_by)
-    if ordered and partitions.count > partitions.first:
-        raise TooMuchAtOnce
-    width = partitions.count if ordered else partitions.first
-    for window in partitions.windows(collect_bytes, width, halving=not ordered):
+    held: Window = []
+    for window in partitions.windows(collect_bytes, partitions.first):
         if any(pc.any(batch.column("beyond")).as_py() for batch in window):
             raise TooMuchAtOnce
-        yield _ordered(window, ordered) if ordered else window
+        if not ordered:
+            yield window
+            continue
+        held += window
+        if sum(batch.nbytes for batch in held) > _HELD * collect_bytes:
+            raise TooMuchAtOnce
+    if held:
+        yield _ordered(held, ordered)
 
 
 def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> Iterator[Window]:
@@ -97,7 +104,7 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
     spread = numbered.repartitionByRange(wanted, *keys).sortWithinPartitions(*keys)
     partitions = _Partitions(encoding.select(spread, frame.schema))
     try:
-        yield from partitions.windows(collect_bytes // 2, 1, halving=True)
+        yield from partitions.windows(collect_bytes // 2, 1)
     except TooMuchAtOnce as error:
         raise BatchTooLarge(partitions.limit) from error
 
@@ -116,11 +123,11 @@ class _Partitions:
         self.first = max(_FIRST, 2 * self._context.defaultParallelism)
         self.limit = self._context.getConf().get(_LIMIT, "1g") or "1g"
 
-    def windows(self, collect_bytes: int, width: int, *, halving: bool) -> Iterator[Window]:
+    def windows(self, collect_bytes: int, width: int) -> Iterator[Window]:
         """Yields all partitions, ``width`` of them at first and then as many as bring about ``collect_bytes``.
 
         Raises:
-            TooMuchAtOnce: If a window was above Spark's limit and cannot be, or must not be, halved.
+            TooMuchAtOnce: If a single partition was above Spark's limit.
         """
         start = size = 0
         ceiling = self.count
@@ -128,7 +135,7 @@ class _Partitions:
             width = max(1, min(width, ceiling, self.count - start))
             window = self._bring(start, width)
             if window is None:
-                if width == 1 or not halving:
+                if width == 1:
                     raise TooMuchAtOnce
                 # From here on windows stay as small as what goes through.
                 width = ceiling = width // 2
@@ -161,8 +168,6 @@ def _free_name(frame: DataFrame) -> str:
 
 
 def _ordered(batches: Window, order_by: int) -> Window:
-    if not batches:
-        return []
     rows = pa.concat_batches(batches)
     places = _places([rows.column(f"order_{place}") for place in range(order_by)])
     in_place = pc.all(pc.equal(places, pa.array(range(len(places)), pa.uint64()))).as_py()

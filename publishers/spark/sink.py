@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from uuid import UUID, uuid5
 
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from publishers.change import Operation
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
-from publishers.spark.errors import SinkFailed
+from publishers.spark.errors import ConnectRefused, SinkFailed
 from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.queries import Claims, QueryBatch, gate_of
 from publishers.spark.schema import Encoding
@@ -209,6 +209,14 @@ class ChangeSink:
             query.stop()
         finally:
             gate.clear()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses to be pickled, which only Spark Connect asks for.
+
+        Raises:
+            ConnectRefused: Always.
+        """
+        raise ConnectRefused("it asks for a pickled sink")
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
         batch = QueryBatch.of(frame, batch_id)

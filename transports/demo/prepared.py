@@ -96,6 +96,12 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
         if directory.exists():
             shutil.rmtree(directory)
         draft.rename(directory)
+    except OSError:
+        # Somebody else may have prepared the same events meanwhile.
+        found = _read_manifest(directory)
+        if found is None or not _holds(directory, found, rows, events_per_file):
+            raise
+        return _manifest(found)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return _manifest(stored)

@@ -101,6 +101,13 @@ def test_a_null_entity_type_is_refused():
         columns_of(batch_of([(b"k", b"{}")] * 2, entity_type=pa.array(["a", None])), encoding, None)
 
 
+@pytest.mark.parametrize("strange", ["", "x" * 1025])
+def test_a_text_that_is_no_entity_type_is_refused(strange):
+    encoding = Encoding(key=("id",), entity_type_column="kind")
+    with pytest.raises(RowRefused, match="'kind' has values that are no entity types"):
+        columns_of(batch_of([(b"k", b"{}")] * 2, entity_type=pa.array(["a", strange])), encoding, None)
+
+
 def test_a_null_key_is_refused_with_the_names_of_its_columns():
     with pytest.raises(RowRefused, match=r"'a, b' is null in 1 of 2 rows.*filter them out"):
         columns_of(batch_of([(b"k", b"{}"), (None, b"{}")]), Encoding(key=("a", "b")), "n")

@@ -106,11 +106,11 @@ def test_rows_are_ordered_whichever_way_they_come(spark, way):
     assert ids_of(way(mixed, encoding, collect_bytes=1 << 20)) == list(range(900))
 
 
-def test_rows_of_many_partitions_are_not_ordered_here(spark):
+def test_rows_of_many_partitions_are_ordered_here_as_long_as_they_can_be_held(spark):
+    frame, encoding = frame_of(spark, 900, 30), Encoding(key=("id",), order_by=("id",))
+    assert ids_of(windows(frame.repartition(30), encoding, collect_bytes=20_000)) == list(range(900))
     with pytest.raises(TooMuchAtOnce):
-        list(
-            windows(frame_of(spark, 900, 30), Encoding(key=("id",), order_by=("id",)), collect_bytes=1 << 20)
-        )
+        list(windows(frame, encoding, collect_bytes=10_000, row_bytes=10))
 
 
 @pytest.mark.parametrize("way", [windows, spread_windows])

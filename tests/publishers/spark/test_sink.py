@@ -1,4 +1,5 @@
 import json
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -285,6 +286,8 @@ def test_a_frame_of_spark_connect_is_refused_with_the_ways_out(log):
     sink = ChangeSink(log, entity_type="n", key="id")
     with pytest.raises(ConnectRefused, match=r"pyspark\.sql\.connect.*classic SparkSession"):
         sink(Frame(), 0)
+    with pytest.raises(ConnectRefused, match=r"pickled sink.*classic SparkSession"):
+        pickle.dumps(sink)
 
 
 def test_outside_of_a_query_a_producer_must_be_named(spark, log, stored):
