@@ -246,6 +246,8 @@ def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
     parts.put(_names(columns.entity_types))
     parts.put(columns.kinds)
     type_ids = columns.type_ids
+    if len(columns.entity_types) > 65536:
+        raise ValueError(f"a frame has {len(columns.entity_types)} entity types, but at most 65536 fit")
     if len(columns.entity_types) != 1:
         if rows != (0 if type_ids is None else len(type_ids)):
             raise ValueError(

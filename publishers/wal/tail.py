@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from publishers.wal.filesystem import FileSystem
+from publishers.wal.filesystem import FileSystem, write_all
 
 __all__ = ["TAIL_NAME", "Tail", "TailState"]
 
@@ -58,8 +58,9 @@ class Tail:
         """
         file = filesystem.open(directory / TAIL_NAME, "create")
         try:
-            if file.size() != _PAGE:
-                file.truncate(_PAGE)
+            if file.size() < _PAGE:
+                # Written, not lengthened: a store into a hole of a full disk would end the process with SIGBUS.
+                write_all(file, bytes(_PAGE), 0)
             return cls(file.map(_PAGE), filesystem.boot_id())
         finally:
             file.close()

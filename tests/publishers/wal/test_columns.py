@@ -149,6 +149,8 @@ def test_columns_that_disagree_are_refused():
         encode_payload(Columns(kinds, ("A",), None, two, one))
     with pytest.raises(ValueError, match="need as many type ids"):
         encode_payload(Columns(kinds, ("A", "B"), None, two))
+    with pytest.raises(ValueError, match="at most 65536"):
+        encode_payload(Columns(kinds, ("A",) * 65537, memoryview(array("H", [0, 1])), two))
     with pytest.raises(ValueError, match="never missing"):
         encode_payload(Columns(kinds, ("A",), None, Column.of([b"a", None])))
     shifted = Column(None, memoryview(array("i", [1, 2, 3])), memoryview(b"abc"))
