@@ -5,6 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 from threading import Event, Thread
+from time import monotonic
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -15,6 +16,16 @@ from publishers.spark import ChangeSink
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.timeout(180)
+
+
+def deadline(condition, seconds=60):
+    """Waits until something holds."""
+    ends = monotonic() + seconds
+    while not condition():
+        if monotonic() > ends:
+            return False
+        Event().wait(0.01)
+    return True
 
 
 def ids(log, stored):
@@ -109,6 +120,30 @@ def test_stops_and_restarts_lose_and_repeat_nothing(source, log, stored):
         assert not query.isActive
     source.run(ChangeSink(log, entity_type="n", key="id"))
     assert ids(log, stored) == list(range(48))
+
+
+def test_a_query_stopped_inside_a_job_ends_cleanly_and_loses_nothing(source, log, stored):
+    source.add_numbers(2, 200)
+    sink = ChangeSink(log, entity_type="n", key="id")
+    running = Event()
+
+    def slowly(frame, batch):
+        if batch == 1:
+            running.set()
+            frame = frame.withColumn(
+                "id", F.expr("id + length(coalesce(reflect('java.lang.Thread', 'sleep', 500L), ''))")
+            )
+        sink(frame, batch)
+
+    query = source.start(slowly)
+    assert running.wait(60)
+    assert deadline(lambda: source.spark.sparkContext.statusTracker().getActiveJobsIds())
+    query.stop()
+    assert not query.isActive
+    assert query.exception() is None
+    assert log.head.version == 2
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    assert ids(log, stored) == list(range(400))
 
 
 DRIVER = textwrap.dedent(
