@@ -359,6 +359,9 @@ def test_only_whole_transactions_are_kept():
     log = opened(system)
     assert contents(log) == [(1, [b"one"])]
     assert log.producer(UUID(int=1)) is None
+    assert commit(log, b"two") == 2
+    log.abandon()
+    assert contents(opened(system)) == [(1, [b"one"]), (2, [b"two"])]
 
 
 def test_a_stale_frame_with_the_right_version_does_not_continue_the_chain():
