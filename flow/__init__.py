@@ -8,11 +8,13 @@ from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name user
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
+from flow.bridges.reactivex import Overflowed, from_observable, to_observable
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
 from flow.errors import FlowError, IllegalRequestError, Lagged, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
+from flow.overflow import Overflow
 from flow.sources import Source, empty, error, from_iterable, generate, never
 
 __all__ = [
@@ -36,6 +38,8 @@ __all__ = [
     "LoopExecutor",
     "OnLag",
     "Outcome",
+    "Overflow",
+    "Overflowed",
     "Processor",
     "Publisher",
     "Rejected",
@@ -49,10 +53,12 @@ __all__ = [
     "error",
     "executor_of",
     "from_iterable",
+    "from_observable",
     "generate",
     "hooks",
     "iter_blocking",
     "loop_executor",
     "never",
     "subscribe",
+    "to_observable",
 ]

@@ -1,1 +1,1 @@
-"""Ways out of the reactive world: asyncio iterators, blocking iterators, callbacks."""
+"""Ways out of the reactive world, and into it: asyncio iterators, blocking iterators, callbacks, reactivex."""

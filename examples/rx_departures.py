@@ -1,0 +1,112 @@
+"""What a Spark stream commits, observed with the operators of ReactiveX.
+
+Spark reads departures, a file a micro-batch; each micro-batch becomes one version of a change log (``foreachBatch``), and
+the changes become an observable. The observer sets the pace: while it works, no more than ``prefetch`` changes are
+under way to it.
+
+    pip install 'penstock[spark,rx]'
+    python examples/rx_departures.py
+"""
+
+import json
+import os
+import tempfile
+from concurrent.futures import Future
+from pathlib import Path
+from typing import NamedTuple
+
+from reactivex import Observable, operators
+
+import flow
+from publishers import Change, ChangeLog, Content, Criterion, Position
+from publishers.spark import ChangeSink, spark_session
+
+SCHEMA = "id INT, carrier STRING, origin STRING, delay INT"
+BATCHES = [
+    [
+        {"id": 1, "carrier": "UA", "origin": "EWR", "delay": 2},
+        {"id": 2, "carrier": "AA", "origin": "JFK", "delay": -1},
+        {"id": 3, "carrier": "UA", "origin": "LGA", "delay": 4},
+        {"id": 4, "carrier": "B6", "origin": "JFK"},
+    ],
+    [
+        {"id": 5, "carrier": "AA", "origin": "LGA", "delay": 31},
+        {"id": 6, "carrier": "UA", "origin": "EWR", "delay": 0},
+        {"id": 7, "carrier": "B6", "origin": "JFK", "delay": 12},
+    ],
+    [
+        {"id": 8, "carrier": "B6", "origin": "EWR", "delay": 48},
+        {"id": 9, "carrier": "AA", "origin": "JFK", "delay": 0},
+        {"id": 10, "carrier": "UA", "origin": "EWR", "delay": 24},
+    ],
+]
+
+
+class Delays(NamedTuple):
+    """The delays of one carrier, as far as they are known."""
+
+    carrier: str = ""
+    flights: int = 0
+    minutes: int = 0
+
+    def add(self, change: Change) -> "Delays":
+        """The same with one departure more."""
+        return Delays(change.body["carrier"], self.flights + 1, self.minutes + change.body["delay"])
+
+    def __str__(self) -> str:
+        return f"{self.carrier} {self.minutes / self.flights:+.1f} min over {self.flights}"
+
+
+def delays_of(departures: Observable[Change]) -> Observable[list[Delays]]:
+    """The running mean of each carrier, three changes of it at a time."""
+    return departures.pipe(
+        operators.filter(lambda change: change.body["delay"] is not None),
+        operators.group_by(lambda change: change.body["carrier"]),
+        operators.flat_map(
+            lambda carrier: carrier.pipe(operators.scan(lambda delays, change: delays.add(change), Delays()))
+        ),
+        operators.buffer_with_count(3),
+    )
+
+
+def main(directory: Path) -> None:
+    """Observe first, then let Spark run until its source is read."""
+    source = directory / "source"
+    source.mkdir()
+    for number, batch in enumerate(BATCHES):
+        file = source / f"{number}.json"
+        file.write_text("\n".join(map(json.dumps, batch)))
+        os.utime(file, (number, number))  # Spark reads the oldest first
+
+    observed: Future[None] = Future()
+    with ChangeLog.open(directory / "log") as log:
+        feed = log.changes(
+            Criterion(entity_types={"departure"}),
+            since=Position(1),
+            until=len(BATCHES),  # the observable completes after this version
+            content=Content.BODY,
+        )
+        delays_of(flow.to_observable(feed, prefetch=4)).subscribe(
+            on_next=lambda delays: print(" | ".join(map(str, delays))),
+            on_error=observed.set_exception,
+            on_completed=lambda: observed.set_result(None),
+        )
+
+        spark = spark_session("departures", cores=1)
+        stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
+        sink = ChangeSink(log, entity_type="departure", key="id", order_by="id")
+        query = (
+            stream.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        observed.result()
+        print(f"{sink.statistics().rows} departures in {sink.statistics().batches} micro-batches")
+        spark.stop()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        main(Path(directory))

@@ -1,0 +1,377 @@
+"""To and from the observables of ReactiveX.
+
+An observable pushes: it knows no demand. So demand ends where an observable begins (`to_observable`), and what an
+observable pushes beyond the demand must go somewhere (`from_observable`); `flow.Overflow` says where.
+
+Importing this needs no reactivex, calling it does: ``pip install 'penstock[rx]'``.
+"""
+
+import asyncio
+import importlib.util
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from flow.bridges.callbacks import CallbackSubscription
+from flow.contracts import Publisher, Subscriber, Subscription
+from flow.demand import Tide
+from flow.drain import COMPLETED, Drain, Outcome
+from flow.errors import Lagged
+from flow.executors import Executor
+from flow.overflow import KEPT, Backlog, Overflow
+from flow.sources import Source
+
+if TYPE_CHECKING:
+    import reactivex
+    from reactivex import abc
+
+__all__ = ["Overflowed", "from_observable", "to_observable"]
+
+T = TypeVar("T")
+
+
+class Overflowed(Lagged):
+    """An observable was faster than its subscriber, and more elements came than may wait (`flow.Overflow.ERROR`).
+
+    Attributes:
+        missed: Elements that were discarded: those that waited, and the one for which there was no room.
+        capacity: How many may wait.
+    """
+
+    def __init__(self, missed: int, capacity: int) -> None:
+        super().__init__(missed)
+        self.capacity = capacity
+        text = (
+            f"the observable is faster than its subscriber: {capacity} elements waited and one more came;"
+            " request more, raise capacity=, or choose with overflow= which elements go"
+        )
+        self.args = (text,)
+
+
+def to_observable(
+    publisher: Publisher[T], *, prefetch: int = 256, low_tide: int | None = None
+) -> "reactivex.Observable[T]":
+    """Make a publisher an observable; each observer is a subscriber of its own.
+
+    Demand ends here: ``prefetch`` elements are requested at first, and more when calls of the observer's ``on_next``
+    have returned. So an observer that takes its time holds the publisher back, and its lag shows there, for example in
+    ``ChangeLog.statistics()``. What returns at once and keeps the element is beyond that bound: the queue of
+    ``ops.observe_on`` is unbounded, and so are those of ``delay``, ``zip``, ``concat_map`` and their like. To observe
+    on another thread, subscribe to the publisher there instead, or work in ``on_next``.
+
+    The publisher is subscribed to at once. The first request is made on the scheduler that was given to ``subscribe``,
+    by default reactivex's current-thread trampoline, so that ``ops.take`` can stop a publisher that delivers inside
+    ``request``. Signals come on whatever threads the publisher signals on, serially. Disposing cancels, from any
+    thread. An observer that raises is cancelled, and its error goes to `flow.hooks.on_dropped_error`; so does an error
+    of the stream if the observer has no ``on_error``.
+
+    Args:
+        publisher: What to observe.
+        prefetch: Requested at first, and the most that is ahead of the observer.
+        low_tide: How many calls of ``on_next`` must have returned before as many more are requested; ``None`` is 75 %
+            of ``prefetch``, 0 requests only when all have.
+
+    Raises:
+        ModuleNotFoundError: If reactivex is not installed.
+        ValueError: If a parameter is out of its bounds.
+    """
+    _require("to_observable")
+    import reactivex  # noqa: PLC0415 - an extra: nothing else needs it
+    from reactivex.disposable import CompositeDisposable, Disposable  # noqa: PLC0415 - as above
+    from reactivex.scheduler import CurrentThreadScheduler  # noqa: PLC0415 - as above
+
+    Tide(prefetch, low_tide)
+
+    def subscribe(
+        observer: "abc.ObserverBase[T]", scheduler: "abc.SchedulerBase | None" = None
+    ) -> "abc.DisposableBase":
+        subscriber = RxSubscriber(
+            observer.on_next, observer.on_error, observer.on_completed, Tide(prefetch, low_tide)
+        )
+        publisher.subscribe(subscriber)
+        # By the time this runs, every operator downstream has got what it needs to dispose of this subscription.
+        opening = (scheduler or CurrentThreadScheduler.singleton()).schedule(subscriber.open)
+        return CompositeDisposable(opening, Disposable(subscriber.cancel))
+
+    return reactivex.Observable(subscribe)
+
+
+class RxSubscriber(CallbackSubscription[T]):
+    """The subscriber behind `to_observable`: it requests nothing until it is opened."""
+
+    __slots__ = ("_open",)
+
+    def __init__(
+        self,
+        on_next: Callable[[T], object],
+        on_error: Callable[[Exception], object],
+        on_complete: Callable[[], object],
+        tide: Tide,
+    ) -> None:
+        super().__init__(on_next, on_error, on_complete, tide)
+        self._open = False
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Accept the first subscription (rule 2.5), and request if it may."""
+        if subscription is None:
+            raise TypeError("rule 2.13: the subscription is None")
+        with self._lock:
+            refused = self._subscription is not None or self._cancelled
+            if not refused:
+                self._subscription = subscription
+            opened = self._open
+        if refused:
+            subscription.cancel()
+        elif opened:
+            subscription.request(self._tide.prefetch)
+
+    def open(self, *_: object) -> None:
+        """Request from now on; called once, by a scheduler with arguments of its own."""
+        with self._lock:
+            self._open = True
+            subscription = self._subscription
+        if subscription is not None:
+            subscription.request(self._tide.prefetch)
+
+
+def from_observable(
+    observable: "reactivex.Observable[T]",
+    *,
+    overflow: Overflow = Overflow.ERROR,
+    capacity: int = 256,
+    on_drop: Callable[[T], object] | None = None,
+    none: Literal["error", "drop"] = "error",
+    scheduler: "abc.SchedulerBase | None" = None,
+) -> Source[T]:
+    """Publish what an observable pushes. Cold: each subscriber subscribes to the observable anew.
+
+    What the subscriber has not asked for, or its executor has not come to, waits; of one element too many ``overflow``
+    decides. An error overtakes what waits, completion does not. The end of the subscription, whoever brings it about,
+    disposes of that to the observable.
+
+    An observable that pushes inside its ``subscribe`` does so inside that of this publisher, unless ``scheduler`` says
+    otherwise. The subscriber can cancel it all the same, even an infinite one; out of reach are only, as everywhere in
+    reactivex, sources that never look whether they were disposed of, and are not subscribed to by this publisher itself.
+
+    Args:
+        observable: What to subscribe to.
+        overflow: What becomes of one element more than may wait. ERROR ends the stream with `Overflowed`, a
+            `flow.Lagged`. BUFFER bounds nothing.
+        capacity: Most elements that wait, at least 1; without effect for LATEST, which keeps 1, and for BUFFER.
+        on_drop: Called with each element that DROP_OLDEST, DROP_LATEST or LATEST let go, on the thread that pushed; if
+            it raises, the stream ends with that error. What waits at the end of the subscription is not told.
+        none: What becomes of ``None``, which is no element: "error" ends the stream with ``TypeError``, "drop" skips it.
+        scheduler: Given to ``observable.subscribe``: the default scheduler of its sources.
+
+    Raises:
+        ModuleNotFoundError: If reactivex is not installed.
+        TypeError: If ``observable`` is none.
+        ValueError: If a parameter is out of its bounds.
+    """
+    _require("from_observable")
+    import reactivex  # noqa: PLC0415 - an extra: nothing else needs it
+
+    if not isinstance(observable, reactivex.Observable):
+        raise TypeError(f"observable: {observable!r}; a reactivex.Observable is expected")
+    if none not in ("error", "drop"):
+        raise ValueError(f"none: {none!r}; 'error' or 'drop' is expected")
+    Backlog[T](overflow, capacity)
+    return _Observed(
+        observable,
+        scheduler,
+        lambda: _Intake(Backlog(overflow, capacity), on_drop, skips_none=none == "drop"),
+    )
+
+
+class _Observed(Generic[T]):
+    __slots__ = ("_make_intake", "_observable", "_scheduler")
+
+    def __init__(
+        self,
+        observable: "reactivex.Observable[T]",
+        scheduler: "abc.SchedulerBase | None",
+        make_intake: "Callable[[], _Intake[T]]",
+    ) -> None:
+        self._observable = observable
+        self._scheduler = scheduler
+        self._make_intake = make_intake
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        intake = self._make_intake()
+        drain = Drain(subscriber, intake, executor=executor)
+        intake.attach(drain)
+        drain.start()
+        if not drain.ended:
+            intake.observe(self._observable, self._scheduler, drain)
+
+
+class _Unwind(BaseException):
+    """Leaves a source that pushes in a loop of its own and looks at nothing; it passes ``except Exception``."""
+
+
+class _Intake(Generic[T]):
+    """The observer of an observable, and the feed of the drain that serves its subscriber."""
+
+    __slots__ = (
+        "_backlog",
+        "_closed",
+        "_disposable",
+        "_drain",
+        "_lock",
+        "_on_drop",
+        "_outcome",
+        "_skips_none",
+        "_stop",
+        "_subscribing",
+    )
+
+    def __init__(
+        self, backlog: Backlog[T], on_drop: Callable[[T], object] | None, *, skips_none: bool
+    ) -> None:
+        from reactivex.subject import Subject  # noqa: PLC0415 - an extra, and from_observable has found it
+
+        self._lock = threading.Lock()
+        self._backlog = backlog
+        self._on_drop = on_drop
+        self._skips_none = skips_none
+        self._drain: Drain[T] | None = None
+        self._outcome: Outcome | None = None
+        self._closed = False  # nothing is taken in any more
+        self._subscribing = 0  # the thread that is inside the observable's subscribe
+        # What subscribe returns is too late for a source that pushes inside it; this is there before.
+        self._stop: Subject[None] = Subject()
+        self._disposable: abc.DisposableBase | None = None
+
+    def attach(self, drain: Drain[T]) -> None:
+        """Note who is to be told that there is something."""
+        self._drain = drain
+
+    def observe(
+        self, observable: "reactivex.Observable[T]", scheduler: "abc.SchedulerBase | None", drain: Drain[T]
+    ) -> None:
+        """Subscribe to the observable, whose signals may come before this returns."""
+        from reactivex import operators  # noqa: PLC0415 - an extra, and from_observable has found it
+
+        self._subscribing = threading.get_ident()
+        try:
+            disposable = observable.pipe(operators.take_until(self._stop)).subscribe(
+                self.on_next, self.on_error, self.on_completed, scheduler=scheduler
+            )
+        except _Unwind:
+            return
+        except Exception as error:  # noqa: BLE001 - rule 1.9: told to the subscriber
+            drain.fail(error)
+            return
+        except BaseException:
+            drain.cancel()
+            raise
+        finally:
+            self._subscribing = 0
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._disposable = disposable
+        if closed:
+            disposable.dispose()
+
+    # What the observable calls.
+
+    def on_next(self, item: T) -> None:
+        """Take in one element, and wake the drain."""
+        evicted: Any = KEPT
+        waiting = 0
+        with self._lock:
+            drain = self._drain
+            wanted = drain is not None and not self._closed
+            if wanted and item is not None:
+                evicted = self._backlog.put(item)
+                waiting = len(self._backlog)
+        if drain is None:
+            # take_until is deaf until its source's subscribe has returned, and a naive loop never returns.
+            if self._subscribing == threading.get_ident():
+                raise _Unwind
+        elif not wanted:
+            return
+        elif item is None:
+            self._refuse_none()
+        else:
+            if evicted is not KEPT:
+                self._overflow(evicted, waiting)
+            drain.signal()
+
+    def on_error(self, error: object) -> None:
+        """End, before what waits."""
+        if isinstance(error, Exception):
+            self._fail(error)
+        else:
+            # reactivex passes on what it was given: of a future that was cancelled, a CancelledError.
+            self._fail(RuntimeError(f"the observable failed with {error!r}, which is no Exception"))
+
+    def on_completed(self) -> None:
+        """End, after what waits."""
+        with self._lock:
+            drain = self._drain
+            self._outcome = COMPLETED
+        if drain is not None:
+            drain.signal()
+
+    def _refuse_none(self) -> None:
+        if not self._skips_none:
+            self._fail(TypeError("rule 2.13: None is not an element; none='drop' skips it"))
+
+    def _overflow(self, evicted: Any, waiting: int) -> None:
+        on_drop = self._on_drop
+        if self._backlog.overflow is Overflow.ERROR:
+            self._fail(Overflowed(waiting + 1, waiting))
+        elif on_drop is not None:
+            try:
+                on_drop(evicted)
+            except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        drain = self._drain
+        if drain is not None:
+            drain.fail(error)
+            # Its executor may be busy; the source is not waited for.
+            self._close()
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            disposable, self._disposable = self._disposable, None
+        self._stop.on_next(None)
+        if disposable is not None:
+            disposable.dispose()
+
+    # What the drain calls.
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        with self._lock:
+            return self._backlog.take(limit)
+
+    def outcome(self) -> Outcome | None:
+        with self._lock:
+            return None if self._backlog else self._outcome
+
+    def release(self) -> None:
+        with self._lock:
+            self._drain = None
+            self._on_drop = None
+            self._backlog.clear()
+        self._close()
+
+
+def _require(name: str) -> None:
+    if importlib.util.find_spec("reactivex") is None:
+        raise ModuleNotFoundError(
+            f"flow.{name} needs reactivex: pip install 'penstock[rx]'", name="reactivex"
+        )
