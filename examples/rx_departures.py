@@ -92,7 +92,9 @@ def main(directory: Path) -> None:
             on_completed=lambda: observed.set_result(None),
         )
 
-        spark = spark_session("departures", cores=1)
+        # So few rows are read sooner than Java's second compiler is done.
+        quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+        spark = spark_session("departures", cores=1, **quick)
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
         sink = ChangeSink(log, entity_type="departure", key="id", order_by="id")
         query = (
