@@ -64,14 +64,14 @@ class Column:
             ValueError: If they are 2 GiB or more together.
         """
         validity = None
+        present: Sequence[bytes] = values  # type: ignore[assignment]  # looked at in the next line
         if None in values:
             validity = memoryview(_bitmap([value is not None for value in values]))
-        present = [value or b"" for value in values]
-        try:
-            offsets = array("i", accumulate(map(len, present), initial=0))
-        except OverflowError:
-            raise ValueError("a column holds less than 2 GiB") from None
-        return cls(validity, memoryview(offsets), memoryview(b"".join(present)))
+            present = [value or b"" for value in values]
+        offsets = [0, *accumulate(map(len, present))]
+        if offsets[-1] >= 2**31:
+            raise ValueError("a column holds less than 2 GiB")
+        return cls(validity, memoryview(array("i", offsets)), memoryview(b"".join(present)))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -82,7 +82,12 @@ class Column:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def __iter__(self) -> Iterator[bytes | None]:
-        return (self[index] for index in range(len(self)))
+        data = self.data.tobytes()
+        values = (data[low:high] for low, high in pairwise(self.offsets.tolist()))
+        if self.validity is None:
+            return values
+        flags = f"{int.from_bytes(self.validity, 'little'):0{len(self)}b}"[::-1]
+        return (value if flag == "1" else None for value, flag in zip(values, flags, strict=False))
 
     def size(self, index: int) -> int:
         """Bytes of one value, 0 for a missing one."""
