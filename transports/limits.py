@@ -30,6 +30,11 @@ class Limits:
         close_timeout: How long the peer may take to answer a close frame.
         resync_checkpoint: Time between checkpoints of a subscription in RESYNC.
         heartbeat: Default time without a ``next`` after which a checkpoint is sent.
+        fence_events: GraphQL: events after which a ping asks whether the client has handled them.
+        fence_width: GraphQL: most such pings that may be unanswered; no event is sent meanwhile.
+        fence_timeout: GraphQL: without an answer for so long, the connection goes on without such pings.
+        document_tokens: GraphQL: most lexical tokens of a document.
+        history_events: GraphQL: most changes in a page of history.
     """
 
     connections: int = 10_000
@@ -46,6 +51,11 @@ class Limits:
     close_timeout: float = 2.0
     resync_checkpoint: float = 1.0
     heartbeat: float = 10.0
+    fence_events: int = 50
+    fence_width: int = 4
+    fence_timeout: float = 10.0
+    document_tokens: int = 2_000
+    history_events: int = 1_000
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -11,7 +11,7 @@ from transports.errors import Problem, describe
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
 
-__all__ = ["RequestRefused", "formatted", "problem_of", "told"]
+__all__ = ["RequestRefused", "formatted", "graphql_error", "problem_of", "told"]
 
 
 class RequestRefused(Exception):
@@ -37,6 +37,11 @@ def told(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
     return GraphQLError(problem.message, extensions=_extensions(problem))
 
 
+def graphql_error(problem: Problem) -> dict[str, Any]:
+    """What ended an operation, as it travels."""
+    return {"message": problem.message, "extensions": _extensions(problem)}
+
+
 def _extensions(problem: Problem) -> dict[str, Any]:
     return {"code": problem.code, "retryable": problem.retryable, **problem.data}
 
@@ -56,7 +61,6 @@ def formatted(errors: Iterable[GraphQLError]) -> list[dict[str, Any]]:
                 plain["extensions"] = {"code": "INVALID_REQUEST", "retryable": False}
             else:
                 problem = describe(original)
-                plain["message"] = problem.message
-                plain["extensions"] = _extensions(problem)
+                plain.update(graphql_error(problem))
         found.append(plain)
     return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import strawberry
-from graphql import GraphQLError, GraphQLSchema
+from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
 from flow.bridges.asyncio import aiter as iterate
@@ -96,81 +96,87 @@ def _since(log: "ChangeLog", cursor: str | None) -> Position | None:
     return position
 
 
+def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
+    return [
+        LogState(
+            name=name,
+            epoch=log.epoch,
+            oldest=Cursor(str(log.token(log.oldest))),
+            head=Cursor(str(log.token(log.head))),
+        )
+        for name, log in info.context.logs.items()
+    ]
+
+
+def _history(
+    info: strawberry.Info[Context, None],
+    criteria: Criterions = None,
+    since: Annotated[
+        Cursor | None, strawberry.argument(description="Where to begin; the oldest place if left out.")
+    ] = None,
+    limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
+    log: LogName = None,
+) -> HistoryPage:
+    """A page of changes; reads the disk on the calling thread."""
+    context = info.context
+    found: ChangeLog | None = None
+    try:
+        found = context.find(log)
+        if not 1 <= limit <= context.history_events:
+            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
+        wishes, start = _criteria(criteria), _since(found, since)
+        if context.probe is not None:
+            return HistoryPage(changes=[context.probe], next=Cursor(""))
+        page = found.history(wishes, start, limit, content=context.content)
+    except PenstockError as error:
+        raise told(error, found) from None
+    token = found.token
+    return HistoryPage(
+        changes=[ChangeEvent.of(change, str(token(change.after))) for change in page.changes],
+        next=Cursor(str(token(page.next))),
+    )
+
+
+def _on_change(
+    info: strawberry.Info[Context, None],
+    criteria: Criterions = None,
+    since: Annotated[
+        Cursor | None,
+        strawberry.argument(
+            description="Where to begin: a cursor that was told; the next version if left out."
+        ),
+    ] = None,
+    until: Annotated[
+        Long | None, strawberry.argument(description="The last version, after which the operation completes.")
+    ] = None,
+    log: LogName = None,
+) -> AsyncGenerator[ChangeEvent, None]:
+    """The source of the events; subscribes to nothing yet."""
+    found: ChangeLog | None = None
+    try:
+        found = info.context.find(log)
+        source = Source(found, _criteria(criteria), _since(found, since), until)
+    except PenstockError as error:
+        raise told(error, found) from None
+    # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
+    return cast("AsyncGenerator[ChangeEvent, None]", source)
+
+
 @strawberry.type(description="What is past, and what there is.")
 class Query:
     """The root of queries."""
 
-    @strawberry.field(description="The change logs of this server.")
-    def logs(self, info: strawberry.Info[Context, None]) -> list[LogState]:
-        """Every log, with its ends."""
-        return [
-            LogState(
-                name=name,
-                epoch=log.epoch,
-                oldest=Cursor(str(log.token(log.oldest))),
-                head=Cursor(str(log.token(log.head))),
-            )
-            for name, log in info.context.logs.items()
-        ]
-
-    @strawberry.field(description="Past changes, a page at a time.")
-    def history(
-        self,
-        info: strawberry.Info[Context, None],
-        criteria: Criterions = None,
-        since: Annotated[
-            Cursor | None, strawberry.argument(description="Where to begin; the oldest place if left out.")
-        ] = None,
-        limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
-        log: LogName = None,
-    ) -> HistoryPage:
-        """A page of changes; reads the disk on the calling thread."""
-        context = info.context
-        found: ChangeLog | None = None
-        try:
-            found = context.find(log)
-            if not 1 <= limit <= context.history_events:
-                raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
-            wishes, start = _criteria(criteria), _since(found, since)
-            if context.probe is not None:
-                return HistoryPage(changes=[context.probe], next=Cursor(""))
-            page = found.history(wishes.criterions, start, limit, content=context.content)
-        except PenstockError as error:
-            raise told(error, found) from None
-        token = found.token
-        return HistoryPage(
-            changes=[ChangeEvent.of(change, str(token(change.after))) for change in page.changes],
-            next=Cursor(str(token(page.next))),
-        )
+    logs: list[LogState] = strawberry.field(resolver=_logs, description="The change logs of this server.")
+    history: HistoryPage = strawberry.field(resolver=_history, description="Past changes, a page at a time.")
 
 
 @strawberry.type(description="What happens from now on, or from any place that is kept.")
 class Subscription:
     """The root of subscriptions."""
 
-    @strawberry.subscription(description="Changes as they are committed, each exactly once and in order.")
-    def on_change(
-        self,
-        info: strawberry.Info[Context, None],
-        criteria: Criterions = None,
-        since: Annotated[
-            Cursor | None,
-            strawberry.argument(description="Where to begin: a cursor that was told; the next version if left out."),
-        ] = None,
-        until: Annotated[
-            Long | None, strawberry.argument(description="The last version, after which the operation completes.")
-        ] = None,
-        log: LogName = None,
-    ) -> AsyncGenerator[ChangeEvent, None]:
-        """The source of the events; subscribes to nothing yet."""
-        found: ChangeLog | None = None
-        try:
-            found = info.context.find(log)
-            source = Source(found, _criteria(criteria), _since(found, since), until)
-        except PenstockError as error:
-            raise told(error, found) from None
-        # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
-        return cast("AsyncGenerator[ChangeEvent, None]", source)
+    on_change: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
+        resolver=_on_change, description="Changes as they are committed, each exactly once and in order."
+    )
 
 
 _SCHEMA: Final = strawberry.Schema(
@@ -184,6 +190,3 @@ def make_schema() -> GraphQLSchema:
     """The executable schema."""
     schema: GraphQLSchema = _SCHEMA._schema  # noqa: SLF001 - strawberry has no public name for it
     return schema
-
-
-_ = GraphQLError

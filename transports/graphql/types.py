@@ -26,13 +26,15 @@ def _parse_long(value: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LONG_MAX:
-        raise ValueError(f"Long is {value!r:.40}, but must be a whole number from 0 to 2^63 - 1, as text or number")
+        raise ValueError(
+            f"Long is {value!r:.40}, but must be a whole number from 0 to 2^63 - 1, as text or number"
+        )
     return value
 
 
 def _parse_cursor(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"Cursor is {value!r:.40}, but must be text that an event, a page or a log told")  # noqa: TRY004 - what graphql-core expects
+        raise ValueError(f"Cursor is {value!r:.40}, but must be text that an event, a page or a log told")
     return value
 
 
@@ -57,8 +59,8 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
     ),
 }
 
-AreaName = strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
-OperationName = strawberry.enum(Operation, name="Operation", description="What happened.")
+strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
+strawberry.enum(Operation, name="Operation", description="What happened.")
 
 
 @strawberry.type(name="Change", description="One event of a change log.")
@@ -67,18 +69,22 @@ class ChangeEvent:
 
     version: Long = strawberry.field(description="Version of the transaction.")
     index: int = strawberry.field(description="Place in the transaction; 0 is the leading TRANSACTION event.")
-    count: int = strawberry.field(description="Changes of the whole transaction, the TRANSACTION event included.")
+    count: int = strawberry.field(
+        description="Changes of the whole transaction, the TRANSACTION event included."
+    )
     cursor: Cursor = strawberry.field(description="The place after this change.")
     timestamp: DateTime = strawberry.field(description="When the transaction was committed.")
-    area: AreaName = strawberry.field(description="What part of the system it concerns.")  # type: ignore[valid-type]  # strawberry's wrapper
-    operation: OperationName = strawberry.field(description="What happened.")  # type: ignore[valid-type]  # strawberry's wrapper
+    area: Area = strawberry.field(description="What part of the system it concerns.")
+    operation: Operation = strawberry.field(description="What happened.")
     entity_type: str | None = strawberry.field(description="Kind of the entity.")
     key: str | None = strawberry.field(description="Key of the entity.")
     body: JSON | None = strawberry.field(description="The entity after the change; read only if selected.")
     before: JSON | None = strawberry.field(description="The entity before the change; read only if selected.")
     changed: list[str] | None = strawberry.field(description="Names of the fields that changed.")
     schema_version: Long | None = strawberry.field(description="Version of the schema in force.")
-    entry_version: Long | None = strawberry.field(description="Version of the entity, for conflict resolution.")
+    entry_version: Long | None = strawberry.field(
+        description="Version of the entity, for conflict resolution."
+    )
     origin: str | None = strawberry.field(description="Where the change was first made.")
     meta: JSON | None = strawberry.field(
         description="What the application attached: to the transaction (index 0), or to the change."
@@ -121,7 +127,9 @@ class HistoryPage:
     """Past changes, and where to go on."""
 
     changes: list[ChangeEvent] = strawberry.field(description="The changes, in order.")
-    next: Cursor = strawberry.field(description="Where the next page begins, and where to subscribe after the last.")
+    next: Cursor = strawberry.field(
+        description="Where the next page begins, and where to subscribe after the last."
+    )
 
 
 @strawberry.type(name="Log", description="A change log of this server.")
@@ -141,13 +149,15 @@ class LogState:
 class CriterionInput:
     """A wish as it is given in a document or in variables."""
 
-    areas: list[AreaName] | None = strawberry.field(default=None, description="Any of these areas.")  # type: ignore[valid-type]  # strawberry's wrapper
+    areas: list[Area] | None = strawberry.field(default=None, description="Any of these areas.")
     entity_types: list[str] | None = strawberry.field(default=None, description="Any of these entity types.")
     keys: list[str] | None = strawberry.field(default=None, description="Any of these keys.")
     key_globs: list[str] | None = strawberry.field(
         default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
     )
-    operations: list[OperationName] | None = strawberry.field(default=None, description="Any of these operations.")  # type: ignore[valid-type]  # strawberry's wrapper
+    operations: list[Operation] | None = strawberry.field(
+        default=None, description="Any of these operations."
+    )
 
     def criterion(self, place: int) -> Criterion:
         """The wish, checked.

@@ -1,0 +1,58 @@
+"""What an application serves at ``/graphql``."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from transports.graphql.connection import GraphQLConnection
+from transports.graphql.execution import Engine
+from transports.graphql.http import HttpEndpoint
+from transports.limits import Limits
+from transports.websocket.connection import Authenticator
+from transports.websocket.link import Offer
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["SUBPROTOCOL", "GraphQLEndpoint"]
+
+SUBPROTOCOL: Final = "graphql-transport-ws"
+"""The token of the protocol; a client that offers none gets it."""
+
+
+class GraphQLEndpoint:
+    """The GraphQL of one server.
+
+    Attributes:
+        engine: Executes what comes in over sockets and over HTTP.
+        http: The ASGI callable for HTTP requests.
+
+    Args:
+        logs: The logs of the server, by name.
+        limits: Bounds of each connection.
+        authenticate: Judges the tokens of clients; None lets everybody in.
+    """
+
+    subprotocol: Final = SUBPROTOCOL
+
+    def __init__(
+        self, logs: "Mapping[str, ChangeLog]", limits: Limits, authenticate: Authenticator | None = None
+    ) -> None:
+        self.engine = Engine(logs, limits)
+        self.http = HttpEndpoint(self.engine, limits, authenticate)
+        self._limits = limits
+        self._authenticate = authenticate
+
+    def connection(
+        self, link: Offer, *, token: str | None, on_lost: Callable[[GraphQLConnection], None]
+    ) -> GraphQLConnection:
+        """The receiver of one WebSocket, on the running event loop."""
+        return GraphQLConnection(
+            self.engine,
+            link,
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            authenticate=self._authenticate,
+            token=token,
+            on_lost=on_lost,
+        )

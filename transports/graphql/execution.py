@@ -1,0 +1,224 @@
+"""Operations: what a request asks for, and what an event looks like to all who ask for the same.
+
+Events are executed one by one with graphql-core's public functions, and so with an executor of their own each: one that
+lives as long as a subscription keeps a memo that grows with every event. The bytes of a payload are kept in the memo of
+the block that the event lies in, under a key of everything that can change them; whoever needs the same takes them
+from there, and they go with the block.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from graphql import (
+    ExecutionResult,
+    GraphQLSchema,
+    create_source_event_stream,
+    execute_sync,
+)
+from graphql.execution import Executor
+
+from publishers.block import Slice
+from publishers.change import Change, Content, View
+from transports.graphql.documents import Document, Documents
+from transports.graphql.errors import RequestRefused, formatted
+from transports.graphql.probe import Probe
+from transports.graphql.schema import Context, Source, make_schema
+from transports.graphql.types import ChangeEvent
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+    from transports.limits import Limits
+
+__all__ = ["Engine", "Operation", "encode_response"]
+
+_PAYLOAD_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
+_ids: Final = itertools.count(1)
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Engine:
+    """Executes the operations of one server.
+
+    Attributes:
+        executions: Events that were executed; shared payloads count once.
+
+    Args:
+        logs: The logs of the server, by name.
+        limits: Bounds of documents and pages.
+    """
+
+    def __init__(self, logs: "Mapping[str, ChangeLog]", limits: "Limits") -> None:
+        self.executions = 0
+        self._logs = logs
+        self._history_events = limits.history_events
+        self._schema = make_schema()
+        self._documents = Documents(self._schema, limits.document_tokens)
+        self._id = next(_ids)
+
+    def prepare(
+        self, query: str, operation_name: str | None = None, variables: Mapping[str, Any] | None = None
+    ) -> "Operation":
+        """The operation of a request, ready to be executed.
+
+        Raises:
+            RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it.
+        """
+        document = self._documents.read(query)
+        executor = Executor.build(
+            self._schema,
+            document.node,
+            context_value=self.context(),
+            raw_variable_values=dict(variables or {}),
+            operation_name=operation_name,
+        )
+        if isinstance(executor, list):
+            raise RequestRefused(executor)
+        return Operation(self, self._schema, document, executor, operation_name, dict(variables or {}))
+
+    def context(self) -> Context:
+        """What resolvers work with."""
+        return Context(self._logs, self._history_events)
+
+    def key(
+        self, document: Document, operation_name: str | None, coerced: Mapping[str, Any]
+    ) -> tuple[object, ...]:
+        """Under what the payloads of an operation are shared."""
+        variables = {name: value for name, value in coerced.items() if name not in document.transport_only}
+        text = json.dumps(variables, sort_keys=True, default=repr)
+        return ("graphql", self._id, document.printed, operation_name, text)
+
+
+class Operation:
+    """One operation of a request.
+
+    Attributes:
+        kind: ``query`` or ``subscription``.
+        key: Under what the payloads of its events are shared.
+        source: Where its events come from, once ``open`` was called.
+        content: BODY exactly if the selection holds a body or an image; known once ``open`` was called.
+    """
+
+    __slots__ = (
+        "_document",
+        "_engine",
+        "_executor",
+        "_name",
+        "_schema",
+        "_variables",
+        "content",
+        "key",
+        "kind",
+        "source",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        schema: GraphQLSchema,
+        document: Document,
+        executor: Executor[Any],
+        name: str | None,
+        variables: dict[str, Any],
+    ) -> None:
+        self._engine = engine
+        self._schema = schema
+        self._document = document
+        self._executor: Executor[Any] | None = executor
+        self._name = name
+        self._variables = variables
+        self.kind: str = executor.operation.operation.value
+        self.key = engine.key(document, name, executor.variable_values.coerced)
+        self.source: Source
+        self.content = Content.HEADER
+
+    # Queries.
+
+    def run(self) -> ExecutionResult:
+        """Executes a query; may read the disk on the calling thread."""
+        context = self._engine.context()
+        context.probe = Probe()
+        self._execute(None, context)
+        context.content = context.probe.content
+        context.probe = None
+        return self._execute(None, context)
+
+    # Subscriptions.
+
+    def open(self) -> Source:
+        """Resolves the arguments of a subscription.
+
+        Raises:
+            RequestRefused: If they are wrong.
+        """
+        executor, self._executor = self._executor, None
+        if executor is None:
+            raise RuntimeError("an operation is opened once")
+        source = create_source_event_stream(executor)
+        if isinstance(source, ExecutionResult):
+            raise RequestRefused(source.errors or ())
+        if not isinstance(source, Source):
+            raise TypeError(f"the source of a subscription is {source!r}")
+        probe = Probe()
+        self._execute(probe, None)
+        self.content = probe.content
+        self.source = source
+        return source
+
+    @property
+    def view(self) -> View:
+        """How its events are read."""
+        return View(self.content)
+
+    def payloads(self, parts: Iterable[Slice]) -> list[bytes]:
+        """The payloads of some events, each made at most once for all subscribers with the same key."""
+        found = []
+        view = self.view
+        for part in parts:
+            block = part.block
+            shelf: dict[int, bytes] = block.memo.get(self.key) or block.memo.setdefault(self.key, {})
+            for index in part.indices:
+                payload = shelf.get(index)
+                if payload is None:
+                    payload = shelf[index] = self.payload(block.change(index, view))
+                    block.memo_bytes += len(payload) + _PAYLOAD_BYTES
+                found.append(payload)
+        return found
+
+    def payload(self, change: Change) -> bytes:
+        """The payload of one event."""
+        self._engine.executions += 1
+        token = self.source.log.token
+        return encode_response(self._execute(ChangeEvent.of(change, str(token(change.after))), None))
+
+    def _execute(self, root: object, context: Context | None) -> ExecutionResult:
+        return execute_sync(
+            self._schema,
+            self._document.node,
+            root,
+            context,
+            variable_values=self._variables,
+            operation_name=self._name,
+        )
+
+
+def encode_response(result: ExecutionResult) -> bytes:
+    """The JSON of an execution result; JSON scalars are spliced in as they are."""
+    plain: dict[str, Any] = {"data": result.data}
+    if result.errors:
+        plain["errors"] = formatted(result.errors)
+    try:
+        return _encoder.encode(plain)
+    except UnicodeEncodeError:
+        return _encoder.encode(_escaped(plain))
+
+
+def _escaped(value: Any) -> Any:
+    """The same with lone surrogates, which stand for bytes that are not UTF-8, as escapes."""
+    if isinstance(value, dict):
+        return {name: _escaped(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return msgspec.Raw(json.dumps(value).encode()) if isinstance(value, str) else value

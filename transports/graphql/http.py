@@ -1,0 +1,261 @@
+"""GraphQL over HTTP: queries by GET and POST, and the GraphiQL page for browsers.
+
+The media type ``application/graphql-response+json`` tells by its status whether the request was executed (200) or not
+(400); under ``application/json`` both are 200, as older clients expect.
+"""
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from http import HTTPStatus
+from importlib import resources
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from transports.graphql.errors import RequestRefused
+from transports.graphql.execution import Engine, encode_response
+from transports.limits import Limits
+from transports.websocket.connection import Authenticator
+
+__all__ = ["HttpEndpoint"]
+
+_RESPONSE: Final = "application/graphql-response+json"
+_JSON: Final = "application/json"
+_OFFERED: Final = (_RESPONSE, _JSON, "text/html")
+_PARAMETERS: Final = ("query", "operationName", "variables", "extensions")
+_STATIC: Final[Mapping[str, tuple[str, str]]] = {
+    "graphiql.js": ("graphiql.js.gz", "text/javascript; charset=utf-8"),
+    "graphiql.css": ("graphiql.css.gz", "text/css; charset=utf-8"),
+    "LICENSES.txt": ("LICENSES.txt", "text/plain; charset=utf-8"),
+}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self' data:; connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class _Request(NamedTuple):
+    query: str
+    operation_name: str | None
+    variables: dict[str, Any] | None
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    media_type: str = _JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class _Refused(Exception):
+    """The request is none of GraphQL's: it gets a status, and a body that says why."""
+
+    def __init__(self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers
+
+    def answer(self, media_type: str) -> _Answer:
+        """As it travels: a GraphQL response with errors and without data."""
+        error = {"message": str(self), "extensions": {"code": "INVALID_REQUEST", "retryable": False}}
+        return _Answer(self.status, msgspec.json.encode({"errors": [error]}), media_type, self.headers)
+
+
+class HttpEndpoint:
+    """What is at ``/graphql`` beside the WebSocket.
+
+    Args:
+        engine: Executes the queries.
+        limits: Bounds; a body holds at most ``message_bytes``.
+        authenticate: Judges the token of ``Authorization``; None lets everybody in. The page needs no token.
+    """
+
+    def __init__(self, engine: Engine, limits: Limits, authenticate: Authenticator | None) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one HTTP request."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        media_type = _negotiate(headers.get("accept", "*/*"))
+        try:
+            answer = await self._answer(scope, receive, headers, media_type)
+        except _Refused as refused:
+            answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
+        await _write(send, answer, body=scope["method"] != "HEAD")
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], media_type: str | None
+    ) -> _Answer:
+        _, _, name = scope["path"].partition("/graphql")
+        method = scope["method"]
+        if name.strip("/"):
+            return await asyncio.to_thread(
+                _static, name.strip("/"), "gzip" in headers.get("accept-encoding", "")
+            )
+        pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        if method in ("GET", "HEAD") and media_type == "text/html":
+            return await asyncio.to_thread(_page)
+        if media_type is None or media_type == "text/html":
+            raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
+        self._judge(headers.get("authorization", ""))
+        if method == "GET":
+            request = _from_query(dict(pairs))
+        elif method == "POST":
+            request = _from_body(await self._body(receive, headers))
+        else:
+            raise _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
+            )
+        return await self._execute(request, media_type, queries_only=method == "GET")
+
+    def _judge(self, authorization: str) -> None:
+        scheme, _, token = authorization.partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else None
+        if self._authenticate is not None and not self._authenticate(given):
+            raise _Refused(
+                HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", (b"www-authenticate", b"Bearer")
+            )
+
+    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
+        charsets = [part[8:].strip('"') for part in kind[1:] if part.startswith("charset=")]
+        if kind[0] != _JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
+            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send content of type {_JSON}, in UTF-8")
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self._limits.message_bytes:
+                raise _Refused(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"a body holds at most {self._limits.message_bytes} bytes",
+                )
+            if not message.get("more_body"):
+                return bytes(body)
+
+    async def _execute(self, request: _Request, media_type: str, *, queries_only: bool) -> _Answer:
+        strict = media_type == _RESPONSE
+        try:
+            operation = self._engine.prepare(*request)
+        except RequestRefused as refused:
+            status = HTTPStatus.BAD_REQUEST if strict else HTTPStatus.OK
+            return _Answer(status, msgspec.json.encode({"errors": refused.errors}), media_type)
+        if operation.kind == "subscription":
+            raise _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED if queries_only else HTTPStatus.BAD_REQUEST,
+                "subscriptions are served over a WebSocket at this path (graphql-transport-ws)",
+                *(((b"allow", b"POST"),) if queries_only else ()),
+            )
+        body = await asyncio.to_thread(lambda: encode_response(operation.run()))
+        return _Answer(HTTPStatus.OK, body, media_type)
+
+
+def _negotiate(accept: str) -> str | None:
+    """The media type that the client likes best of those that there are; None if it takes none of them.
+
+    A client without wishes gets ``application/json``, which every client reads.
+    """
+    best, chosen = 0.0, None
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        found = kind if kind in _OFFERED else _JSON if kind in ("*/*", "application/*") else None
+        weight = _weight(parameters)
+        if found is not None and weight > best:
+            best, chosen = weight, found
+    return chosen
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    """The quality of one entry of an ``Accept`` header (RFC 9110 12.4.2)."""
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return float(parameter[2:])
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _from_query(found: Mapping[str, str]) -> _Request:
+    plain: dict[str, Any] = {name: found[name] for name in _PARAMETERS if name in found}
+    for name in ("variables", "extensions"):
+        if name in plain:
+            try:
+                plain[name] = msgspec.json.decode(plain[name])
+            except (msgspec.DecodeError, RecursionError):
+                raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a JSON object") from None
+    if plain.get("operationName") == "":
+        del plain["operationName"]
+    return _checked(plain)
+
+
+def _from_body(body: bytes) -> _Request:
+    try:
+        plain = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"the body must be a JSON object: {error}") from None
+    if not isinstance(plain, dict):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object; batches are not served")
+    return _checked(plain)
+
+
+def _checked(plain: Mapping[str, Any]) -> _Request:
+    if not isinstance(plain.get("query"), str):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
+    if not isinstance(plain.get("operationName"), str | None):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "operationName must be text")
+    for name in ("variables", "extensions"):
+        if not isinstance(plain.get(name), dict | None):
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be an object")
+    return _Request(plain["query"], plain.get("operationName"), plain.get("variables"))
+
+
+def _read(name: str) -> bytes:
+    return resources.files("transports.graphql").joinpath("static", name).read_bytes()
+
+
+def _page() -> _Answer:
+    headers = ((b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"))
+    return _Answer(HTTPStatus.OK, _read("index.html"), "text/html; charset=utf-8", headers)
+
+
+def _static(name: str, compressed: bool) -> _Answer:
+    found = _STATIC.get(name)
+    if found is None:
+        raise _Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")
+    stored, media_type = found
+    data = _read(stored)
+    headers: tuple[tuple[bytes, bytes], ...] = (
+        (b"cache-control", b"max-age=3600"),
+        (b"vary", b"accept-encoding"),
+    )
+    if stored.endswith(".gz"):
+        if compressed:
+            headers += ((b"content-encoding", b"gzip"),)
+        else:
+            data = gzip.decompress(data)
+    return _Answer(HTTPStatus.OK, data, media_type, headers)
+
+
+async def _write(send: Send, answer: _Answer, *, body: bool) -> None:
+    media_type = answer.media_type
+    if media_type in (_JSON, _RESPONSE):
+        media_type += "; charset=utf-8"
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+        *answer.headers,
+    ]
+    if not any(name == b"cache-control" for name, _ in headers):
+        headers.append((b"cache-control", b"no-store"))
+    await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body if body else b""})

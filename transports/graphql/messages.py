@@ -1,0 +1,129 @@
+"""Messages of ``graphql-transport-ws``: read, checked and typed before anything acts on them.
+
+Every shape is checked here, so that whatever a client sends ends in the right close code: what is no message of the
+protocol is a ``Violation`` 4400. What is wrong with a document concerns its operation only, and is found later.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from transports.errors import CloseCode, Violation
+
+__all__ = [
+    "Complete",
+    "Init",
+    "Message",
+    "Ping",
+    "Pong",
+    "Request",
+    "Subscribe",
+    "complete",
+    "error",
+    "next_head",
+    "parse",
+    "pong",
+]
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class Init(msgspec.Struct, frozen=True):
+    """``connection_init``: first, and once."""
+
+    payload: dict[str, Any] | None = None
+
+
+class Request(msgspec.Struct, frozen=True, rename={"operation_name": "operationName"}):
+    """What is to be executed; unchecked but for the types."""
+
+    query: str
+    operation_name: str | None = None
+    variables: dict[str, Any] | None = None
+    extensions: dict[str, Any] | None = None
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """``subscribe``: starts an operation of any kind."""
+
+    id: _Id
+    payload: Request
+
+
+class Complete(msgspec.Struct, frozen=True):
+    """``complete``: the client wants nothing more for this id."""
+
+    id: _Id
+
+
+class Ping(msgspec.Struct, frozen=True):
+    """``ping``: to be answered with the same payload."""
+
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class Pong(msgspec.Struct, frozen=True):
+    """``pong``: legal without having been asked for."""
+
+    payload: Any = None
+
+
+Message = Init | Subscribe | Complete | Ping | Pong
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_decoders: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
+    "connection_init": msgspec.json.Decoder(Init),
+    "subscribe": msgspec.json.Decoder(Subscribe),
+    "complete": msgspec.json.Decoder(Complete),
+    "ping": msgspec.json.Decoder(Ping),
+    "pong": msgspec.json.Decoder(Pong),
+}
+
+
+def parse(text: bytes | str) -> Message:
+    """Reads one message.
+
+    Raises:
+        Violation: 4400, with what was wrong and what would be right.
+    """
+    try:
+        kind = _envelope.decode(text).type
+        decoder = _decoders.get(kind)
+        if decoder is None:
+            known = ", ".join(_decoders)
+            raise Violation(CloseCode.BAD_REQUEST, f"type is {kind!r:.40}, but must be one of: {known}")
+        message: Message = decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise Violation(CloseCode.BAD_REQUEST, f"invalid message: {error}") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Violation(CloseCode.BAD_REQUEST, f"a message must be one JSON object: {error}") from None
+    except RecursionError:
+        raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
+    return message
+
+
+def next_head(operation: str) -> bytes:
+    """How every ``next`` of an operation begins; only this part differs between operations that share payloads."""
+    return b'{"id":%s,"type":"next","payload":' % msgspec.json.encode(operation)
+
+
+def complete(operation: str) -> bytes:
+    """The end of an operation."""
+    return msgspec.json.encode({"id": operation, "type": "complete"})
+
+
+def error(operation: str, errors: list[dict[str, Any]]) -> bytes:
+    """The end of an operation that failed."""
+    return msgspec.json.encode({"id": operation, "type": "error", "payload": errors})
+
+
+def pong(payload: msgspec.Raw) -> bytes:
+    """The answer to a ping, with its payload."""
+    raw = bytes(payload)
+    return b'{"type":"pong","payload":%s}' % raw if raw else b'{"type":"pong"}'
