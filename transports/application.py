@@ -1,27 +1,30 @@
 """The ASGI application.
 
-``/ws`` speaks ``penstock.v1+json``, ``/`` is the departure board, ``/health`` and ``/statistics`` say how things are.
+``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is the departure board, ``/health``
+and ``/statistics`` say how things are.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from transports.board import Page, find_page
-from transports.errors import CloseCode
+from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits
 from transports.statistics import statistics
 from transports.websocket.connection import Authenticator, Connection
 from transports.websocket.fallback import AsgiLink
-from transports.websocket.link import LINK, Offer
+from transports.websocket.link import LINK, Offer, Receiver
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
+    from transports.graphql import GraphQLEndpoint
 
 __all__ = ["SUBPROTOCOL", "Application"]
 
@@ -37,6 +40,12 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+
+class _Connected(Receiver, Protocol):
+    """A connection of either protocol."""
+
+    def goaway(self, deadline: float, reason: str) -> None: ...
 
 
 class Application:
@@ -65,10 +74,11 @@ class Application:
         self._limits = limits or Limits()
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
         self._authenticate = authenticate
-        self._connections: set[Connection] = set()
+        self._connections: set[_Connected] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._foreign = False
+        self._graphql: GraphQLEndpoint | None = None
         self._statistics: Mapping[str, Any] = {}
         self._statistics_until = 0.0
 
@@ -97,7 +107,7 @@ class Application:
             case "websocket":
                 await self._websocket(scope, receive, send)
             case "http":
-                await self._http(scope, send)
+                await self._http(scope, receive, send)
             case "lifespan":
                 await self._lifespan(receive, send)
             case _:
@@ -113,41 +123,67 @@ class Application:
         headers = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1")
         offered = scope.get("subprotocols") or []
-        if scope["path"] != "/ws":
-            offer.refuse(HTTPStatus.NOT_FOUND, f"{scope['path']} is not served; the WebSocket is at /ws")
+        graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
+        speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
+        if scope["path"] != "/ws" and graphql is None:
+            offer.refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
         elif origin and not self._welcome(origin):
             offer.refuse(
                 HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
             )
-        elif offered and SUBPROTOCOL not in offered:
-            self._turn_away(offer, CloseCode.SUBPROTOCOL, f"offer the sub-protocol {SUBPROTOCOL}, or none")
+        elif offered and speaks not in offered:
+            self._turn_away(offer, CloseCode.SUBPROTOCOL, f"offer the sub-protocol {speaks}, or none")
         elif len(self._connections) >= self._limits.connections:
             self._turn_away(
                 offer, CloseCode.OVERLOAD, "the server has all the connections that it takes; try later"
             )
         else:
-            self._connect(offer, headers, subprotocol=SUBPROTOCOL if offered else None)
+            self._connect(offer, headers, graphql, subprotocol=speaks if offered else None)
         await offer.closed()
 
-    def _connect(self, offer: Offer, headers: Mapping[bytes, bytes], *, subprotocol: str | None) -> None:
-        connection = Connection(
-            self._logs,
-            offer,
-            limits=self._limits,
-            loop=asyncio.get_running_loop(),
-            server=_SERVER,
-            authenticate=self._authenticate,
-            token=_bearer(headers),
-            on_lost=self._lost,
-        )
+    def _connect(
+        self,
+        offer: Offer,
+        headers: Mapping[bytes, bytes],
+        graphql: "GraphQLEndpoint | None",
+        *,
+        subprotocol: str | None,
+    ) -> None:
+        connection: _Connected
+        if graphql is not None:
+            connection = graphql.connection(offer, token=_bearer(headers), on_lost=self._lost)
+        else:
+            connection = Connection(
+                self._logs,
+                offer,
+                limits=self._limits,
+                loop=asyncio.get_running_loop(),
+                server=_SERVER,
+                authenticate=self._authenticate,
+                token=_bearer(headers),
+                on_lost=self._lost,
+            )
         self._connections.add(connection)
         self._idle.clear()
         offer.attach(connection, subprotocol)
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: _Connected) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._idle.set()
+
+    async def _load_graphql(self) -> "GraphQLEndpoint | None":
+        """What serves ``/graphql``, made when it is first asked for; None if it is not installed."""
+        if self._graphql is None:
+            with contextlib.suppress(ExtraMissing):
+                made = await asyncio.to_thread(_graphql, self._logs, self._limits, self._authenticate)
+                self._graphql = self._graphql or made  # others may have asked meanwhile
+        return self._graphql
+
+    @staticmethod
+    def _elsewhere(path: str, what: str) -> str:
+        """Why a path is not served."""
+        return str(_NO_GRAPHQL) if path.startswith("/graphql") else f"{path} is not served; {what}"
 
     @staticmethod
     def _turn_away(offer: Offer, code: CloseCode, why: str) -> None:
@@ -171,15 +207,14 @@ class Application:
                 "may be unsent, and when a stalled client is cut off, is up to this server"
             )
 
-    async def _http(self, scope: Scope, send: Send) -> None:
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
         page, body = find_page(path), scope["method"] == "GET"
-        if page is None and path not in ("/health", "/statistics"):
-            await _answer(
-                send,
-                HTTPStatus.NOT_FOUND,
-                {"error": f"{path} is not served; try /, /health, /statistics or /ws"},
-            )
+        if path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
+            await graphql.http(scope, receive, send)
+        elif page is None and path not in ("/health", "/statistics"):
+            why = self._elsewhere(path, "try /, /graphql, /health, /statistics or /ws")
+            await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
         elif page is not None:
@@ -232,6 +267,22 @@ class _Nobody:
 
 
 _NOBODY: Final = _Nobody()
+_NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
+
+
+def _graphql(
+    logs: "Mapping[str, ChangeLog]", limits: Limits, authenticate: Authenticator | None
+) -> "GraphQLEndpoint":
+    """Imports it, which takes a while.
+
+    Raises:
+        ExtraMissing: If it is not installed.
+    """
+    try:
+        from transports.graphql import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise _NO_GRAPHQL from None
+    return GraphQLEndpoint(logs, limits, authenticate)
 
 
 def _bearer(headers: Mapping[bytes, bytes]) -> str | None:

@@ -57,6 +57,11 @@ class Server:
         return f"ws://{self._authority}/ws"
 
     @property
+    def graphql_url(self) -> str:
+        """Where GraphQL is: over HTTP, and with ``ws:`` over a WebSocket."""
+        return f"http://{self._authority}/graphql"
+
+    @property
     def health_url(self) -> str:
         """Where the server says how it is."""
         return f"http://{self._authority}/health"

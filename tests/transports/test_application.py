@@ -50,7 +50,7 @@ async def test_any_origin_may_connect_if_that_is_said(serving, dial):
 
 async def test_another_path_is_refused_with_404(serving, dial):
     with pytest.raises(websockets.InvalidStatus) as caught:
-        async with dial(serving().url.replace("/ws", "/graphql")):
+        async with dial(serving().url.replace("/ws", "/elsewhere")):
             pass
     assert caught.value.response.status_code == 404
 
