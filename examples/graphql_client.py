@@ -1,0 +1,42 @@
+"""Follows a change log with the stock gql client, over restarts of the server.
+
+    pip install 'gql[websockets]'
+    python graphql_client.py ws://127.0.0.1:8080/graphql [CURSOR]
+
+Prints each change as one line of JSON. The cursor in the last line is where to go on next time.
+"""
+
+import asyncio
+import json
+import sys
+
+from gql import Client, GraphQLRequest
+from gql.transport.exceptions import TransportError, TransportQueryError
+from gql.transport.websockets import WebsocketsTransport
+
+CHANGES = """
+    subscription ($since: Cursor) {
+        onChange(since: $since) { cursor version index operation entityType key body }
+    }
+"""
+
+
+async def follow(url: str, cursor: str | None) -> None:
+    while True:
+        try:
+            async with Client(transport=WebsocketsTransport(url=url)) as session:
+                request = GraphQLRequest(CHANGES, variable_values={"since": cursor})
+                async for result in session.subscribe(request):
+                    change = result["onChange"]
+                    print(json.dumps(change), flush=True)
+                    cursor = change["cursor"]
+                return
+        except TransportQueryError:
+            raise  # the server refuses: the cursor is too old, say
+        except (TransportError, OSError) as lost:
+            print(f"connection lost, trying again: {lost}", file=sys.stderr)
+            await asyncio.sleep(0.5)
+
+
+if __name__ == "__main__":
+    asyncio.run(follow(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None))
