@@ -339,12 +339,10 @@ class Wal:
             return False
         self._write_head(oldest=oldest)
         self._catalog.drop(oldest)
-        for entry in entries:
-            if entry.number >= oldest:
-                break
-            self._filesystem.unlink(self.directory / segment_name(entry.number))
+        for number in range(entries[0].number, oldest):
+            self._filesystem.unlink(self.directory / segment_name(number))
             with contextlib.suppress(FileNotFoundError):
-                self._filesystem.unlink(self.directory / index_name(entry.number))
+                self._filesystem.unlink(self.directory / index_name(number))
         sync_names(self._filesystem, self.directory)
         return True
 

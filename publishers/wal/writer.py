@@ -129,8 +129,7 @@ class Writer:
             if self._must_roll(transaction.size, self.live.offset + size, waiting=bool(waiting)):
                 results += self._write(waiting)
                 waiting, size = [], 0
-                if self._must_roll(transaction.size, self.live.offset):
-                    self._roll()
+                self._roll()
             if transaction.spooled:
                 results += self._write(waiting)
                 waiting, size = [], 0

@@ -273,18 +273,35 @@ def test_a_segment_of_another_log_is_reported_to_followers():
 
 
 def test_damaged_control_frames_are_reported_to_followers():
-    for at in (64 + 90, 64):
+    for damage in (
+        lambda content: content.__setitem__(64 + 90, content[64 + 90] ^ 1),
+        lambda content: content.__setitem__(slice(64, 68), bytes(4)),
+        lambda content: content.__delitem__(slice(100, None)),
+    ):
         system = SimulatedFileSystem()
         opened(system)
         follower = Follower.open(LOG, filesystem=system)
-        system.content(LOG / segment_name(1))[at] ^= (
-            0xFF if at > 64 else system.content(LOG / segment_name(1))[at]
-        )
+        assert follower.epochs is follower.epochs
+        damage(system.content(LOG / segment_name(1)))
+        again = Follower.open(LOG, filesystem=system)
         with pytest.raises(WalCorrupted):
-            _ = follower.epochs
+            _ = again.epochs
     system = SimulatedFileSystem()
     opened(system)
     follower = Follower.open(LOG, filesystem=system)
-    del system.content(LOG / segment_name(1))[100:]
-    with pytest.raises(WalCorrupted):
+    system.read_faults = {system.reads + 1}
+    with pytest.raises(WalCorrupted, match="simulated"):
         _ = follower.epochs
+
+
+def test_an_empty_directory_is_no_history():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    fill_segments(log, 2)
+    follower = Follower.open(LOG, filesystem=system)
+    fill_segments(log, 3)
+    with (
+        mock.patch.object(system, "listing", return_value=[]),
+        pytest.raises(WalCorrupted, match="segment 3"),
+    ):
+        follower.refresh()

@@ -302,3 +302,22 @@ def test_the_index_of_the_last_segment_is_never_forgotten(system):
         log._catalog._keep_index(number, SparseIndex())
     assert log._catalog.index(3) is live
     assert len(log._catalog._indexes) == 32
+
+
+def test_reading_may_begin_at_the_end_of_a_closed_segment(system):
+    log = opened(system)
+    commit(log, b"a")
+    fill_segments(log, 2)
+    reader = fresh(log)
+    first = log._catalog.entries[1].first_version
+    assert reader.read(Location(1, log._catalog.size(1))).header.version == first
+
+
+def test_a_block_that_was_used_last_is_found_first(system):
+    log = opened(system)
+    commit(log, b"a")
+    reader = fresh(log)
+    end = log.bytes
+    block = reader._block(1, 64, 80, end)
+    assert reader._block(1, 64, 80, end) is block
+    assert reader.statistics.preads == 1

@@ -428,3 +428,21 @@ def test_a_segment_that_begins_with_a_transaction_is_corrupt():
     system.content(LOG / FIRST)[DATA_START:] = header + transaction.payloads[0].data + bytes(100)
     with pytest.raises(WalCorrupted, match="does not begin with a checkpoint"):
         opened(system)
+
+
+def test_a_closed_segment_that_cannot_be_read_is_corrupt():
+    system = SimulatedFileSystem()
+    log = opened(system)
+    fill_segments(log, 3)
+    log.abandon()
+    files = system.snapshot(LOG)
+    whole = SimulatedFileSystem.of(LOG, files)
+    opened(whole)
+    segments = set()
+    for number in range(1, whole.reads + 1):
+        damaged = SimulatedFileSystem.of(LOG, files)
+        damaged.read_faults = {number}
+        with pytest.raises(WalCorrupted, match="cannot be read") as caught:
+            opened(damaged)
+        segments.add(caught.value.segment)
+    assert segments == {1, 2, 3}

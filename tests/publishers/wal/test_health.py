@@ -1,0 +1,26 @@
+import pytest
+
+from publishers.errors import LogFailed
+from publishers.wal.clock import system_clock
+from publishers.wal.health import Health
+
+
+def test_the_first_reason_stays():
+    health = Health()
+    health.check()
+    health.fail(OSError("first"))
+    health.fail(OSError("second"))
+    assert health.why == "first"
+    with pytest.raises(LogFailed, match="first") as caught:
+        health.check()
+    assert caught.value.outcome == "refused"
+
+
+def test_an_error_without_a_text_is_named_by_its_kind():
+    health = Health()
+    health.fail(KeyboardInterrupt())
+    assert health.why == "KeyboardInterrupt"
+
+
+def test_the_clock_of_the_machine_counts_microseconds():
+    assert 1_600_000_000_000_000 < system_clock() <= system_clock()
