@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -155,6 +156,8 @@ class _Attempt:
         terminal = sys.stdout.isatty()
         console = Console(width=None if terminal else _PLAIN_WIDTH, highlight=False)
         self._display = LiveDisplay(console) if terminal and not self._headless else LineDisplay(_say)
+        if self._chosen.port:
+            _try_port(self._chosen.port)
         self._display.doing("Spark starts, which takes some seconds, while the flights are prepared")
         self._pipeline = Pipeline(self._chosen.dir / "spark.log")
         self._pipeline.start()
@@ -253,6 +256,14 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a port, from 0 (any) to 65535")
     return int(text)
+
+
+def _try_port(port: int) -> None:
+    """Finds out at once what would otherwise be found out after all the preparation."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise OSError(f"port {port} cannot be used: {error.strerror}; choose another --port") from None
 
 
 def _say(line: str) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from publishers.errors import PenstockError
 from publishers.spark import ChangeSink, SinkStatistics, spark_session
 from transports.demo.digest import StreamDigest
 from transports.demo.flights import KEY_COLUMNS, ORDER_COLUMN
@@ -32,6 +32,7 @@ __all__ = ["Pipeline"]
 
 _QUIET: Final = ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LEAVING: Final = 30.0  # seconds
+_TEXT_MOST: Final = 500
 
 
 class Pipeline:
@@ -134,10 +135,12 @@ class Pipeline:
         failed = None if self._sink is None else self._sink.error
         if isinstance(failed, Exception):
             error = failed
-        if isinstance(error, PySparkException) and not isinstance(error, PenstockError):
-            lines = str(error.getMessage() or error).strip().splitlines()
-            return f"Spark failed: {lines[0] if lines else type(error).__name__}"
-        return " ".join(str(error).split()) or type(error).__name__
+        text = str(error)
+        if isinstance(error, PySparkException | Py4JError):
+            # Behind the first lines there is the trace of the JVM.
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            text = "Spark failed: " + " ".join(lines[:2]).removeprefix("[None] ")
+        return " ".join(text.split())[:_TEXT_MOST] or type(error).__name__
 
 
 @contextlib.contextmanager
