@@ -15,7 +15,8 @@ from transports.errors import (
 )
 from transports.limits import Limits
 from transports.server import Server, serve
-from transports.websocket.client import Backoff, RemoteLog, connect
+from transports.websocket.backoff import Backoff
+from transports.websocket.client import RemoteLog, connect
 
 __all__ = [
     "Application",

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -17,53 +15,21 @@ from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.position import PositionToken
 from transports.codec.messages import encode
-from transports.codec.replies import (
-    Ack,
-    Checkpoint,
-    Done,
-    Failure,
-    Next,
-    Ping,
-    Reply,
-    Subscribed,
-    read,
-)
+from transports.codec.replies import Ack, Checkpoint, Done, Failure, Next, Ping, Reply, Subscribed, read
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, RemoteError, Violation
 from transports.limits import CREDITS_MAX
+from transports.websocket.backoff import Backoff
 from transports.websocket.remote import RemoteFeed, RemoteSubscription
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Backoff", "RemoteLog", "connect"]
+__all__ = ["RemoteLog", "connect"]
 
 _SUBPROTOCOL: Final = "penstock.v1+json"
 _KEEPALIVE: Final = 12.0
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
 _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How long to wait before the next attempt to connect: full jitter under a doubling bound, in seconds.
-
-    Attributes:
-        first: Bound of the first wait.
-        limit: Bound of every wait.
-        attempts: Attempts in a row until it is given up, or None for never.
-        jitter: Gives a number from 0 to 1 for each wait.
-    """
-
-    first: float = 0.2
-    limit: float = 30.0
-    attempts: int | None = None
-    jitter: Callable[[], float] = random.random
-
-    def delay(self, attempt: int) -> float | None:
-        """The wait before attempt number ``attempt``, from 0; None to give up."""
-        if self.attempts is not None and attempt >= self.attempts:
-            return None
-        return self.jitter() * min(self.limit, self.first * 2.0 ** min(attempt, 30))
 
 
 class RemoteLog:

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, Protocol, cast
-from urllib.parse import unquote
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
@@ -28,9 +27,10 @@ from websockets.server import ServerProtocol
 
 from transports.errors import CloseCode, close_reason
 from transports.limits import Limits
+from transports.websocket.frames import frame_head, scope_of
 from transports.websocket.link import LINK, Receiver
 
-__all__ = ["LinkProtocol", "frame_head"]
+__all__ = ["LinkProtocol"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _QUIET: Final = logging.getLogger("penstock.transports.websocket")
@@ -51,15 +51,6 @@ class _Config(Protocol):
     loaded_app: Callable[..., Awaitable[None]]
     root_path: str
     asgi_version: str
-
-
-def frame_head(length: int) -> bytes:
-    """The header of an unmasked, unfragmented text frame (RFC 6455 5.2)."""
-    if length < 126:
-        return bytes((0x81, length))
-    if length < 65536:
-        return b"\x81\x7e" + length.to_bytes(2, "big")
-    return b"\x81\x7f" + length.to_bytes(8, "big")
 
 
 class LinkProtocol(asyncio.Protocol):
@@ -243,7 +234,8 @@ class LinkProtocol(asyncio.Protocol):
                 self._drained, self._still = self._taken(left), 0
                 self._watchdog = self.loop.call_later(self.limits.stall_timeout / _STEPS, self._watch)
             if left > self.limits.window and self._reading:
-                # Only answers to the peer's own messages come here: it must take them before it may say more.
+                # These are answers to the peer's own messages, or one event above the window: it must take them
+                # before it may say more.
                 self._reading = False
                 self._transport.pause_reading()
 
@@ -272,34 +264,14 @@ class LinkProtocol(asyncio.Protocol):
             self._end()
             return
         self._response = response
-        task = self.loop.create_task(self._run_app(self._scope(request)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _scope(self, request: Request) -> Message:
-        path, _, query = request.path.partition("?")
-        offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
-        root = self._config.root_path
-        secure = self._transport.get_extra_info("sslcontext") is not None
-        return {
-            "type": "websocket",
+        scope = scope_of(request, self._transport, root=self._config.root_path) | {
             "asgi": {"version": self._config.asgi_version, "spec_version": "2.4"},
-            "http_version": "1.1",
-            "scheme": "wss" if secure else "ws",
-            "server": _address(self._transport.get_extra_info("sockname")),
-            "client": _address(self._transport.get_extra_info("peername")),
-            "root_path": root,
-            "path": root + unquote(path),
-            "raw_path": (root + path).encode("latin-1"),
-            "query_string": query.encode("latin-1"),
-            "headers": [
-                (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
-                for name, value in request.headers.raw_items()
-            ],
-            "subprotocols": [token.strip() for token in offered.split(",") if token.strip()],
             "state": self._app_state.copy(),
             "extensions": {LINK: self},
         }
+        task = self.loop.create_task(self._run_app(scope))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run_app(self, scope: Message) -> None:
         try:
@@ -407,7 +379,3 @@ class LinkProtocol(asyncio.Protocol):
             self.abort()
             return
         self._watchdog = self.loop.call_later(self.limits.stall_timeout / _STEPS, self._watch)
-
-
-def _address(info: object) -> tuple[str, int] | None:
-    return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else None

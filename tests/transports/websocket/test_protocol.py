@@ -12,8 +12,9 @@ import websockets
 
 from transports.errors import CloseCode
 from transports.limits import Limits
+from transports.websocket.frames import frame_head
 from transports.websocket.link import LINK
-from transports.websocket.protocol import LinkProtocol, frame_head
+from transports.websocket.protocol import LinkProtocol
 
 
 class Recorder:
