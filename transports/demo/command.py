@@ -132,7 +132,7 @@ class _Attempt:
                     self._leave()
         except KeyboardInterrupt:
             self._leave()
-            print(f"\nStopped; everything is kept. {self._again()} goes on from here.", flush=True)
+            print(f"\nStopped; everything is kept. To go on: {self._again()}", flush=True)
             return 128 + self._interrupted
         except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
             self._leave()

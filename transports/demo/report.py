@@ -38,8 +38,11 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
             f"{place.seconds:.1f} s",
             end_section=True,
         )
-    console.print()
     console.print(table)
+    if all(finding.holds for finding in findings):
+        console.print(
+            Text("Everybody got exactly what it wants, in order and once, with Spark's digest.", "bold green")
+        )
     for finding in findings:
         for difference in finding.differences:
             console.print(Text(f"WRONG  {difference}", style="bold red"), soft_wrap=True)

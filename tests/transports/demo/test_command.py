@@ -67,7 +67,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path, capsys, monkeypatch, number, c
     monkeypatch.setattr(command._Attempt, "_perform", lambda _: signal.raise_signal(number))
     directory = tmp_path / "with blanks"
     assert main(["--headless", "--rows", "5", "--dir", str(directory)]) == code
-    assert f"penstock demo --rows 5 --dir '{directory}' goes on" in capsys.readouterr().out
+    assert f"To go on: penstock demo --rows 5 --dir '{directory}'" in capsys.readouterr().out
 
 
 def test_a_run_is_forgotten_as_a_whole(tmp_path):

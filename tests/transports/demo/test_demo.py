@@ -137,7 +137,7 @@ def test_killed_twice_and_interrupted_once_it_ends_in_the_same_digest(undisturbe
     demo.process.send_signal(signal.SIGINT)
     code, out, err = demo.end()
     assert code == 130, out + err
-    assert "goes on from here" in out
+    assert "To go on: penstock demo --rows" in out
     assert err == ""
     code, out, err = Demo(tmp_path).end()
     assert code == 0, out + err
