@@ -78,6 +78,7 @@ class Application:
         self._idle = asyncio.Event()
         self._idle.set()
         self._foreign = False
+        self._stopping = False
         self._graphql: GraphQLEndpoint | None = None
         self._statistics: Mapping[str, Any] = {}
         self._statistics_until = 0.0
@@ -88,12 +89,14 @@ class Application:
         return len(self._connections)
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
-        """Announces the end to every connection; on the event loop."""
+        """Announces the end to every connection, and takes no new one; on the event loop."""
+        self._stopping = True
         for connection in list(self._connections):
             connection.goaway(deadline, reason)
 
     def stop(self) -> None:
-        """Ends every subscription with ``GOING_AWAY`` and closes with 1012; on the event loop."""
+        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and takes no new connection; on the event loop."""
+        self._stopping = True
         for connection in list(self._connections):
             connection.stop()
 
@@ -133,6 +136,8 @@ class Application:
             )
         elif offered and speaks not in offered:
             self._turn_away(offer, CloseCode.SUBPROTOCOL, f"offer the sub-protocol {speaks}, or none")
+        elif self._stopping:
+            self._turn_away(offer, CloseCode.RESTART, "the server is stopping")
         elif len(self._connections) >= self._limits.connections:
             self._turn_away(
                 offer, CloseCode.OVERLOAD, "the server has all the connections that it takes; try later"

@@ -40,11 +40,9 @@ class Server:
         self.application = application
         self.host = host
         self._limits = limits
-        uvicorn_server, protocol = _uvicorn(application, limits)
+        self._uvicorn = _uvicorn(application, limits)
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self._uvicorn = uvicorn_server
-        self._protocol = protocol
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -130,7 +128,13 @@ class Server:
             self._ready.set()
 
         self._uvicorn.startup = announce  # type: ignore[method-assign]  # uvicorn has no hook that says it listens
-        await self._uvicorn.serve(sockets=[self._socket])
+        try:
+            await self._uvicorn.serve(sockets=[self._socket])
+        finally:
+            # Who came in while the port was being closed, and is not gone yet.
+            for connection in list(self._uvicorn.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
 
 
 def serve(
@@ -176,7 +180,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _uvicorn(application: Application, limits: Limits) -> "tuple[uvicorn.Server, type]":
+def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
     try:
         import uvicorn  # noqa: PLC0415 - an optional dependency
 
@@ -197,4 +201,4 @@ def _uvicorn(application: Application, limits: Limits) -> "tuple[uvicorn.Server,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(limits.close_timeout) + 1,
     )
-    return uvicorn.Server(config), Protocol
+    return uvicorn.Server(config)

@@ -79,3 +79,14 @@ async def test_many_servers_and_loops_do_not_meet(log, dial, fill):
             await asyncio.to_thread(one.stop)
             fill(1)
             await right.events(2)
+
+
+async def test_a_client_that_comes_while_the_server_stops_is_told_to_come_again(log, dial, until):
+    with serve(log) as server:
+        async with dial(server.url) as early:
+            await early.init()
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop, 1.0))
+            assert (await early.expect("goaway"))["deadlineMs"] == 1000
+            async with dial(server.url) as late:
+                assert (await late.closed())[0] == 1012
+        await stopping

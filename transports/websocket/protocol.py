@@ -201,6 +201,11 @@ class LinkProtocol(asyncio.Protocol):
         await asyncio.shield(self._gone)
 
     @property
+    def transport(self) -> asyncio.Transport:
+        """What it stands on, by the name that it has in all of uvicorn's protocols."""
+        return self._transport
+
+    @property
     def paused(self) -> bool:
         """Whether more than the high-water mark is unsent."""
         return self._full
