@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +27,13 @@ from publishers.following import Following
 from publishers.history import History, read_history
 from publishers.housekeeping import Housekeeping
 from publishers.matching import Predicate
-from publishers.mutation import Mutation, columns_of
+from publishers.mutation import Mutation, columns_of, payload_of
 from publishers.options import LogOptions
 from publishers.position import Position, PositionToken
 from publishers.publication import Publication, wake
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
-from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_transaction
+from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_change, seal_transaction
 from publishers.writing import Producer, TransactionBuilder, annotations_of, check_producer, producer_id
 
 __all__ = ["ChangeLog", "Produced"]
@@ -285,7 +285,19 @@ class ChangeLog:
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
         """
-        return self.commit_columns([columns_of(mutations)], meta=meta, producer=producer, durable=durable)
+        rows = mutations if isinstance(mutations, Sequence) else list(mutations)
+        if len(rows) != 1:
+            return self.commit_columns([columns_of(rows)], meta=meta, producer=producer, durable=durable)
+        committer, _ = self._writer()
+        if producer is not None:
+            check_producer(producer)
+        transaction = seal_change(
+            payload_of(rows[0], annotations_of(meta, producer)),
+            producer=None if producer is None else producer_id(producer[0]),
+            sequence=0 if producer is None else producer[1],
+            options=self.options,
+        )
+        return committer.commit(transaction, durable=durable)
 
     async def commit_async(
         self,

@@ -7,9 +7,19 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidChange
-from publishers.wal.columns import Column, Columns
+from publishers.wal.columns import Column, Columns, encode_one
 
-__all__ = ["DATA", "REMOVE", "UPSERT", "Mutation", "columns_of", "encode_json", "remove", "upsert"]
+__all__ = [
+    "DATA",
+    "REMOVE",
+    "UPSERT",
+    "Mutation",
+    "columns_of",
+    "encode_json",
+    "payload_of",
+    "remove",
+    "upsert",
+]
 
 # The numbers of ``Area.DATA``, ``Operation.UPSERT`` and ``Operation.REMOVE``, which are fixed on disk.
 DATA: Final = 1
@@ -131,8 +141,7 @@ def columns_of(mutations: Iterable[Mutation]) -> Columns:
     """
     rows: Sequence[Mutation] = mutations if isinstance(mutations, Sequence) else list(mutations)
     for row in rows:
-        if not isinstance(row, Mutation):
-            raise InvalidChange("mutations", row, "what upsert() or remove() returned")
+        _check_row(row)
     names: dict[str, int] = {}
     type_ids = array("H")
     try:
@@ -157,6 +166,30 @@ def columns_of(mutations: Iterable[Mutation]) -> Columns:
         raise InvalidChange(
             "mutations", f"{len(rows)} changes", f"split into smaller transactions ({error})"
         ) from None
+
+
+def payload_of(row: Mutation, annotations: bytes) -> bytes:
+    """The payload of a frame of one change, without columns in between.
+
+    Raises:
+        InvalidChange: If it is not a mutation.
+    """
+    _check_row(row)
+    return encode_one(
+        row.area * 16 + row.operation,
+        row.entity_type.encode(),
+        row.key,
+        row.body,
+        row.before,
+        row.changed,
+        row.meta,
+        annotations,
+    )
+
+
+def _check_row(row: object) -> None:
+    if not isinstance(row, Mutation):
+        raise InvalidChange("mutations", row, "what upsert() or remove() returned")
 
 
 def _optional(values: list[bytes | None]) -> Column | None:
