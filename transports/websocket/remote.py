@@ -11,7 +11,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change
 from transports.codec.replies import Next, RemoteChange, Subscribed
-from transports.errors import CloseCode, Violation
+from transports.errors import CloseCode, ConnectionLost, Violation
 
 if TYPE_CHECKING:
     from transports.websocket.client import RemoteLog
@@ -45,13 +45,35 @@ class RemoteFeed:
             subscriber: Gets ``RemoteChange`` objects; refusal comes as ``on_error(RemoteError)``.
             executor: Where signals run; by default the event loop of the client.
 
+        A connection that was not opened, or whose loop is closed, is told by ``on_error(ConnectionLost)``.
+
         Raises:
             TypeError: If the subscriber is None (rule 1.9).
         """
         if subscriber is None:
             raise TypeError("the subscriber is None (Reactive Streams rule 1.9)")
+        try:
+            loop = self._log.loop
+        except ConnectionLost as error:
+            Drain(subscriber, _Refused(error), executor=executor).start()
+            return
         subscription = RemoteSubscription(self._log, dict(self._payload), self._window)
-        subscription.begin(subscriber, executor or self._log.loop)
+        subscription.begin(subscriber, executor or loop)
+
+
+class _Refused:
+    """The feed of a subscription that cannot be: ``on_subscribe``, then ``on_error`` (rule 1.9)."""
+
+    def __init__(self, error: Exception) -> None:
+        self._failed = Failed(error)
+
+    def pull(self, _limit: int, /) -> tuple[()]:
+        return ()
+
+    def outcome(self) -> Outcome:
+        return self._failed
+
+    def release(self) -> None: ...
 
 
 class RemoteSubscription:
@@ -82,7 +104,10 @@ class RemoteSubscription:
     def begin(self, subscriber: Subscriber[Change], executor: Executor | asyncio.AbstractEventLoop) -> None:
         """Gives the subscriber its subscription, and subscribes at the server."""
         self._drain = Drain(subscriber, self, executor=executor)
-        self._log.enlist(self)
+        try:
+            self._log.enlist(self)
+        except RuntimeError:
+            self.end(ConnectionLost(self._log.url, "its event loop is closed", retryable=False))
         self._drain.start(self)
 
     # What a subscriber may do.

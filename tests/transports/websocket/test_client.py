@@ -273,6 +273,25 @@ async def test_giving_up_after_the_allowed_attempts(serving, until):
         assert isinstance(probe.errors[0], ConnectionLost)
 
 
+def test_subscribing_without_a_connection_is_told_by_signals(serving):
+    remote = connect(serving().url)
+    early = Probe(1)
+    remote.changes().subscribe(early)
+    assert early.subscription is not None
+    assert isinstance(early.errors[0], ConnectionLost)
+
+    async def come_and_go():
+        async with remote:
+            pass
+
+    asyncio.run(come_and_go())
+    late = Probe(1)
+    remote.changes().subscribe(late)
+    assert isinstance(late.errors[0], (ConnectionLost, RuntimeError))
+    with pytest.raises(TypeError, match=r"rule 1\.9"):
+        remote.changes().subscribe(None)
+
+
 def test_backoff_doubles_up_to_its_limit_under_full_jitter():
     patient = Backoff(first=1.0, limit=5.0, jitter=lambda: 1.0)
     assert [patient.delay(attempt) for attempt in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
