@@ -10,7 +10,6 @@ from graphql import (
     FieldNode,
     GraphQLError,
     GraphQLSchema,
-    OperationDefinitionNode,
     VariableDefinitionNode,
     VariableNode,
     Visitor,
@@ -56,7 +55,7 @@ class Document:
             looks like.
     """
 
-    __slots__ = ("_operations", "node", "printed", "transport_only")
+    __slots__ = ("node", "printed", "transport_only")
 
     def __init__(self, node: DocumentNode) -> None:
         self.node = node
@@ -64,12 +63,6 @@ class Document:
         uses = _Uses()
         visit(node, uses)
         self.transport_only = uses.transport_only - uses.others
-        self._operations = [each for each in node.definitions if isinstance(each, OperationDefinitionNode)]
-
-    def kind(self, name: str | None) -> str | None:
-        """``query``, ``mutation`` or ``subscription``; None if there is no such operation, or it is not the only one."""
-        found = [each for each in self._operations if name is None or (each.name and each.name.value == name)]
-        return found[0].operation.value if len(found) == 1 else None
 
 
 class _Uses(Visitor):
