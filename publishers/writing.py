@@ -1,5 +1,6 @@
 """The write path as a program sees it: transactions, producers, commits."""
 
+import hashlib  # noqa: F401 - uuid5 imports it when first called; an interrupt there would keep the import lock
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
