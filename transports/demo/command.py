@@ -134,6 +134,8 @@ class _Attempt:
             self._leave()
             print(f"\nStopped; everything is kept. To go on: {self._again()}", flush=True)
             return 128 + self._interrupted
+        except BrokenPipeError:
+            raise  # whoever read our output has left: the command's own business
         except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
             self._leave()
             return _complain(str(error) or type(error).__name__)

@@ -139,7 +139,8 @@ class Pipeline:
         if isinstance(error, PySparkException | Py4JError):
             # Behind the first lines there is the trace of the JVM.
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            text = "Spark failed: " + " ".join(lines[:2]).removeprefix("[None] ")
+            words = " ".join(lines[:2]).removeprefix("[None] ").partition(" SQLSTATE:")[0]
+            text = "Spark failed: " + words.rpartition(" terminated with exception: ")[2]
         return " ".join(text.split())[:_TEXT_MOST] or type(error).__name__
 
 

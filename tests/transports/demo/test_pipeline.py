@@ -95,6 +95,14 @@ def test_what_is_printed_while_spark_starts_goes_to_a_file(tmp_path, monkeypatch
             None,
             "Spark failed: An error occurred. : java.io.IOException: full",
         ),
+        (
+            PySparkException(
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: java.io.IOException: full "
+                "SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: flights"
+            ),
+            None,
+            "Spark failed: java.io.IOException: full",
+        ),
         (ValueError("two\nlines"), None, "two lines"),
         (ValueError(), None, "ValueError"),
     ],
