@@ -17,15 +17,14 @@ from publishers.criteria import Criteria, Criterion
 from publishers.errors import (
     InvalidOption,
     LogClosed,
+    LogFull,
     LogReadOnly,
-    PositionAhead,
-    PositionForeign,
-    PositionForked,
 )
 from publishers.feed import ChangeFeed
 from publishers.following import Following
 from publishers.history import History, read_history
 from publishers.housekeeping import Housekeeping
+from publishers.lineage import Lineage
 from publishers.matching import Predicate
 from publishers.mutation import Mutation, columns_of, payload_of
 from publishers.options import LogOptions
@@ -34,7 +33,8 @@ from publishers.publication import Publication, wake
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
 from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_change, seal_transaction
-from publishers.writing import Producer, TransactionBuilder, annotations_of, check_producer, producer_id
+from publishers.wal.filesystem import means_full
+from publishers.writing import Label, Producer, TransactionBuilder, producer_id
 
 __all__ = ["ChangeLog", "Produced"]
 
@@ -79,6 +79,7 @@ class ChangeLog:
         self.options = options
         self.read_only = isinstance(files, Follower)
         self._files = files
+        self._lineage = Lineage(files)
         self._closing = threading.Lock()
         self._service = Service(
             visible=files.visible,
@@ -223,11 +224,7 @@ class ChangeLog:
 
     def token(self, position: Position) -> PositionToken:
         """A position with the history it belongs to; its text is what clients keep."""
-        epoch = self._files.epoch
-        for number, first_version in self._files.epochs:
-            if first_version <= position.version:
-                epoch = number
-        return PositionToken(self.log_id, epoch, position)
+        return self._lineage.token(position)
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.
@@ -239,17 +236,8 @@ class ChangeLog:
             PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is older than what is kept.
         """
-        log_id, epoch, position = token if isinstance(token, PositionToken) else PositionToken.parse(token)
-        if log_id != self.log_id:
-            raise PositionForeign(log_id, self.log_id)
-        for number, first_version in self._files.epochs:
-            if number > epoch:
-                if position > (end := Position(first_version, 0)):
-                    raise PositionForked(epoch, end)
-                break
-        if epoch > self.epoch or position > self.head:
-            raise PositionAhead(self.head)
-        return position
+        kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
+        return self._lineage.judge(kept, self.oldest, self.head)
 
     # Writing.
 
@@ -289,15 +277,10 @@ class ChangeLog:
         if len(rows) != 1:
             return self.commit_columns([columns_of(rows)], meta=meta, producer=producer, durable=durable)
         committer, _ = self._writer()
-        if producer is not None:
-            check_producer(producer)
-        transaction = seal_change(
-            payload_of(rows[0], annotations_of(meta, producer)),
-            producer=None if producer is None else producer_id(producer[0]),
-            sequence=0 if producer is None else producer[1],
-            options=self.options,
-        )
-        return committer.commit(transaction, durable=durable)
+        label = Label.of(meta, producer)
+        payload = payload_of(rows[0], label.annotations)
+        sealed = seal_change(payload, producer=label.producer, sequence=label.sequence, options=self.options)
+        return committer.commit(sealed, durable=durable)
 
     async def commit_async(
         self,
@@ -322,18 +305,22 @@ class ChangeLog:
     ) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
         committer, wal = self._writer()
-        if producer is not None:
-            check_producer(producer)
-        transaction = seal_transaction(
-            batches,
-            annotations_of(meta, producer),
-            producer=None if producer is None else producer_id(producer[0]),
-            sequence=0 if producer is None else producer[1],
-            options=self.options,
-            filesystem=self._storage,
-            directory=wal.directory,
-        )
-        return committer.commit(transaction, durable=durable)
+        label = Label.of(meta, producer)
+        try:
+            sealed = seal_transaction(
+                batches,
+                label.annotations,
+                producer=label.producer,
+                sequence=label.sequence,
+                options=self.options,
+                filesystem=self._storage,
+                directory=wal.directory,
+            )
+        except OSError as error:
+            if means_full(error):  # of the spool: the log itself has not been touched
+                raise LogFull(None, self.options.spool_bytes) from error
+            raise
+        return committer.commit(sealed, durable=durable)
 
     def produced(self, producer: str | UUID) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""

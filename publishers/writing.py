@@ -3,7 +3,7 @@
 import hashlib  # noqa: F401 - uuid5 imports it when first called; an interrupt there would keep the import lock
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import msgspec
@@ -15,7 +15,7 @@ from publishers.mutation import Mutation, encode_json, remove, upsert
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
 
-__all__ = ["Producer", "TransactionBuilder", "annotations_of", "producer_id"]
+__all__ = ["Label", "Producer", "TransactionBuilder", "check_producer", "producer_id"]
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -43,14 +43,36 @@ def check_producer(producer: Producer) -> None:
         raise InvalidChange("producer sequence", sequence, "a whole number from 0 to 2**63 - 1")
 
 
-def annotations_of(meta: Mapping[str, Any] | None, producer: Producer | None) -> bytes:
-    """The annotations that a transaction stores: its id, the producer's full name, and what the application says."""
-    stored: dict[str, Any] = {"id": str(uuid4())}
-    if producer is not None and isinstance(producer[0], str):
-        stored["producer"] = producer[0]
-    if meta is not None:
-        stored["meta"] = msgspec.Raw(encode_json("meta", meta))
-    return _encoder.encode(stored)
+class Label(NamedTuple):
+    """What is said of a transaction as a whole.
+
+    Attributes:
+        annotations: JSON of its id, the producer's full name, and what the application says.
+        producer: Who commits, or None.
+        sequence: The producer's number for it.
+    """
+
+    annotations: bytes
+    producer: UUID | None
+    sequence: int
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any] | None, producer: Producer | None) -> "Label":
+        """Labels a transaction.
+
+        Raises:
+            InvalidChange: If ``meta`` is not JSON, or the producer is none.
+        """
+        stored: dict[str, Any] = {"id": str(uuid4())}
+        if producer is not None:
+            check_producer(producer)
+            if isinstance(producer[0], str):
+                stored["producer"] = producer[0]
+        if meta is not None:
+            stored["meta"] = msgspec.Raw(encode_json("meta", meta))
+        if producer is None:
+            return cls(_encoder.encode(stored), None, 0)
+        return cls(_encoder.encode(stored), producer_id(producer[0]), producer[1])
 
 
 class TransactionBuilder:
