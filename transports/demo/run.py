@@ -1,7 +1,7 @@
 """One run of the demo, from the prepared files to the verdict."""
 
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -82,7 +82,11 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Size of the log on the disk."""
-        return sum(file.stat().st_size for file in self.plan.log.iterdir() if file.is_file())
+        total = 0
+        for file in self.plan.log.iterdir():
+            with suppress(FileNotFoundError):  # a file that was only there for a moment
+                total += file.stat().st_size
+        return total
 
     @property
     def seconds(self) -> float:
@@ -154,10 +158,10 @@ class Run:
         self._stack.close()
 
     def _start_over(self, subscribers: Iterable[Wanted]) -> None:
-        """Forgets the places of some subscribers, and any verdict, which comes from them."""
-        self.plan.result.unlink(missing_ok=True)
+        """Forgets the places of some subscribers, and at last any verdict, which came from them."""
         for wanted in subscribers:
             self.plan.place(wanted).unlink(missing_ok=True)
+        self.plan.result.unlink(missing_ok=True)
 
     def _knows(self, wanted: Wanted) -> bool:
         """Whether the log knows the place of a subscriber; it would not after it was deleted by hand."""

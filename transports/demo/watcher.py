@@ -25,8 +25,7 @@ from publishers.change import Change, Content
 from publishers.errors import PenstockError
 from transports.demo.plan import SUBSCRIBERS, Wanted
 from transports.demo.reception import Reception
-from transports.websocket.client import Backoff, RemoteLog, connect
-from transports.websocket.remote import RemoteSubscription
+from transports.websocket import Backoff, RemoteLog, RemoteSubscription, connect
 
 __all__ = ["Watcher"]
 
