@@ -65,6 +65,11 @@ class Server:
         return f"http://{self._authority}/health"
 
     @property
+    def board_url(self) -> str:
+        """Where a browser finds the departure board."""
+        return f"http://{self._authority}/"
+
+    @property
     def _authority(self) -> str:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -171,7 +170,7 @@ class _Attempt:
         if not all(finding.holds for finding in findings):
             return _FAILED
         if not self._headless:
-            self._serve()
+            self._serve(run)
         return 0
 
     def _prepared(self, display: "Display", pipeline: "Pipeline") -> "Run":
@@ -210,12 +209,18 @@ class _Attempt:
             versions=run.versions,
         )
         serving = not self._headless and all(finding.holds for finding in findings)
-        print_hints(console, log=run.plan.log, key=run.newest_key, url=run.server.url if serving else None)
+        print_hints(
+            console,
+            log=run.plan.log,
+            key=run.newest_key,
+            url=run.server.url if serving else None,
+            board=run.server.board_url if serving else None,
+        )
 
-    def _serve(self) -> None:
-        """Keeps the server open; Ctrl-C is the ordinary end of it."""
+    def _serve(self, run: "Run") -> None:
+        """Goes on, with flights for the board; Ctrl-C is the ordinary end of it."""
         with suppress(KeyboardInterrupt):
-            Event().wait()
+            run.go_on().wait()
 
     def _leave(self) -> None:
         """Ends whatever runs; idempotent."""

@@ -73,7 +73,9 @@ def print_totals(
     )
 
 
-def print_hints(console: Console, *, log: Path, key: str | None, url: str | None) -> None:
+def print_hints(
+    console: Console, *, log: Path, key: str | None, url: str | None, board: str | None = None
+) -> None:
     """How to look at what is there.
 
     Args:
@@ -81,11 +83,16 @@ def print_hints(console: Console, *, log: Path, key: str | None, url: str | None
         log: The log's directory.
         key: A key that is in the log.
         url: Of the server, if it goes on.
+        board: Where the departure board is, if it goes on.
     """
     console.print()
+    if board is not None:
+        console.print(Text.assemble(("The departure board: ", "bold"), (board, "bold cyan")), soft_wrap=True)
+        console.print(Text("It goes on with synthetic flights, a minute of theirs a second."))
+        console.print()
     if url is not None:
         console.print(Text(f"Serving {url} until Ctrl-C. In another terminal:", style="bold"), soft_wrap=True)
-        _command(console, f"penstock tail {url} --since earliest --limit 3")
+        _command(console, f"penstock tail {url} --log {log.name} --since earliest --limit 3")
     else:
         console.print(Text("To look at it:", style="bold"))
     here = Path.cwd()

@@ -1,6 +1,6 @@
 """One run of the demo, from the prepared files to the verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
@@ -9,6 +9,8 @@ from typing import Final
 
 from publishers.changelog import ChangeLog
 from publishers.errors import PositionError
+from transports.demo.afterwards import NAME as AFTERWARDS
+from transports.demo.afterwards import Afterwards
 from transports.demo.crew import Remote
 from transports.demo.display import Display
 from transports.demo.files import read_json, replace_json
@@ -54,6 +56,7 @@ class Run:
         self._stack = ExitStack()
         self._ledger = Ledger()
         self._log: ChangeLog
+        self._logs: dict[str, ChangeLog] = {}
         self._server: Server
         self._resident: Resident
         self._remotes: tuple[Remote, ...] = ()
@@ -114,8 +117,9 @@ class Run:
         stack.callback(self._ledger.stop)
         self._ledger.start(self._log)
         self._start_over(one for one in SUBSCRIBERS if not self._knows(one))
-        self._server = stack.enter_context(_listen(self._log, port))
-        self._display.done(f"serving {self._server.url}")
+        self._logs = {self._log.name: self._log}
+        self._server = stack.enter_context(_listen(self._logs, port))
+        self._display.done(f"serving {self._server.url}; the departure board is at {self._server.board_url}")
         self._resident = Resident(
             self._log, IN_PROCESS, Reception(plan.place(IN_PROCESS)), max_lag=plan.batch_events
         )
@@ -149,6 +153,12 @@ class Run:
         stored = {finding.wanted.name: finding.to_json() for finding in findings}
         replace_json(self.plan.result, {"events": self.plan.events, "subscribers": stored})
         return findings
+
+    def go_on(self) -> Afterwards:
+        """Lets flights go on in a second log, so that the board stays alive."""
+        afterwards = Afterwards(self.plan.directory / AFTERWARDS, self._events, self._logs)
+        self._stack.callback(afterwards.stop)
+        return afterwards
 
     def close(self) -> None:
         """Ends everything: subscribers write their places down, Spark ends its batch, server and log are closed."""
@@ -268,14 +278,14 @@ class Run:
         return "the last ones catch up"
 
 
-def _listen(log: ChangeLog, port: int | None) -> Server:
+def _listen(logs: Mapping[str, ChangeLog], port: int | None) -> Server:
     """Serves on the port that was asked for, or else on the usual one, or any that is free."""
     if port is not None:
-        return serve(log, port=port)
+        return serve(logs, port=port)
     try:
-        return serve(log, port=_PORT)
+        return serve(logs, port=_PORT)
     except ServerFailed:
-        return serve(log)
+        return serve(logs)
 
 
 def _moment(reception: Reception) -> str | None:

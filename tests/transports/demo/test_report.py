@@ -56,6 +56,6 @@ def test_hints_are_commands_that_can_be_copied(console, tmp_path, monkeypatch):
     log = tmp_path / "var" / "a long name with blanks" / "run-all" / "flights"
     print_hints(console, log=log, key="AA/1/2013-01-01/JFK", url="ws://127.0.0.1:8090/ws")
     lines = [line.strip() for line in console.file.getvalue().splitlines()]
-    assert "penstock tail ws://127.0.0.1:8090/ws --since earliest --limit 3" in lines
+    assert "penstock tail ws://127.0.0.1:8090/ws --log flights --since earliest --limit 3" in lines
     place = "'var/a long name with blanks/run-all/flights'"
     assert f"penstock tail {place} --since earliest --limit 2 --key AA/1/2013-01-01/JFK" in lines
