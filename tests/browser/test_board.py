@@ -60,7 +60,7 @@ def test_the_clock_asks_for_no_more_than_it_needs(airport, tab):
     place = airport()
     place.commit(3000, size=100)
     tab.open(f"{place.url}?mode=replay&pace=0")
-    tab.until("board.changes?.buffered === board.changes?.window && board.changes.demand === 0")
+    tab.until("board.changes?.buffered >= board.changes?.window / 2 && board.changes.demand === 0")
     window = tab.run("board.changes.window")
     (subscription,) = place.log.statistics().subscriptions
     assert subscription.demand == 0
@@ -98,7 +98,7 @@ def test_filters_open_a_subscription_with_other_criteria_at_the_same_place(airpo
 def test_pausing_leads_to_resync_and_resuming_back_to_live_with_the_exact_sequence(airport, tab):
     place = airport("today", ring_events=32)
     tab.open(place.url)
-    assert tab.run("new FormData(document.querySelector('form')).get('mode')") == "live"
+    tab.until("document.querySelector('input[name=mode]:checked').value === 'live'")
     tab.run(RECORD)
     tab.until("board.changes?.subscribed")
     place.commit(40)
@@ -150,7 +150,7 @@ def test_the_board_is_used_by_keyboard(airport, tab):
     tab.press(" ", 32, " ")
     tab.until("!board.paused")
     reached = []
-    for _ in range(6):
+    for _ in range(5):
         tab.press("Tab", 9)
         name, outline = tab.run(
             "(() => { const e = document.activeElement; const seen = e.type === 'radio' ? e.nextElementSibling : e;"
@@ -159,7 +159,7 @@ def test_the_board_is_used_by_keyboard(airport, tab):
         assert outline == "solid", name
         reached.append(name)
     # A range is skipped while it is disabled, as it is when the board goes along with the log.
-    assert reached[:5] == ["skip", "mode", "airport", "airline", "pause"]
+    assert reached == ["skip", "mode", "airport", "airline", "pause"]
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])

@@ -12,11 +12,13 @@ __all__ = ["Page", "find_page"]
 
 _HTML: Final = "text/html; charset=utf-8"
 _CSS: Final = "text/css; charset=utf-8"
+_PICTURE: Final = "image/svg+xml"
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _FILES: Final = {
     "/": ("index.html", _HTML),
     "/board/board.css": ("board.css", _CSS),
-    "/board/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/board/icon.svg": ("icon.svg", _PICTURE),
+    "/favicon.ico": ("icon.svg", _PICTURE),  # browsers ask for it beside any other answer
 } | {
     f"/board/{name}.js": (f"{name}.js", _SCRIPT)
     for name in ("board", "clock", "controls", "drawing", "flaps", "flights", "names", "penstock", "rows")
