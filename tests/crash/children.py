@@ -1,0 +1,138 @@
+"""What the processes run that these tests kill. They import nothing but the log, so a new one starts at once.
+
+Each acknowledged commit is one line on standard output, written with one unbuffered write after the commit returned.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from publishers import ChangeLog, Position, upsert
+
+
+def say(*words: object) -> None:
+    """One line, in one write."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def rows(producer: str, sequence: int, count: int, weight: int = 0) -> list:
+    """Changes that tell where they belong, so that half a transaction is seen."""
+    return [
+        upsert(producer, f"{sequence}/{place}/{count}", {"fill": "x" * weight} if weight else {})
+        for place in range(count)
+    ]
+
+
+def write(path: str, options: dict, threads: int, first: int, total: int = 10**9) -> None:
+    """Producers that go on where they were, retrying what they do not know."""
+    log = ChangeLog.open(path, **options)
+    say("open", log.epoch, log.head.version)
+
+    def produce(number: int) -> None:
+        name = f"producer{number}"
+        last = log.produced(name)
+        sequence = last.sequence if last else first
+        for turn in range(total):
+            count = (sequence * 7 + number) % 5 + 1
+            done = log.commit(rows(name, sequence, count), producer=(name, sequence))
+            say("done", name, sequence, done.version, int(done.duplicate), turn)
+            sequence += 1
+
+    workers = [threading.Thread(target=produce, args=(number,), daemon=True) for number in range(1, threads)]
+    for worker in workers:
+        worker.start()
+    produce(0)
+
+
+def interrupted(path: str, options: dict, rounds: int) -> None:
+    """Opens a log and commits in the main thread and in others until SIGINT, for which nothing is installed; again."""
+    for number in range(rounds):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt_once(path, options, number)
+        sys.stdin.readline()  # until the parent has seen it
+
+
+def interrupt_once(path: str, options: dict, life: int) -> None:
+    log = ChangeLog.open(path, **options)
+    stop = threading.Event()
+
+    def produce(number: int) -> None:
+        name, sequence = f"p{life}n{number}", 0
+        while not stop.is_set():
+            try:
+                done = log.commit(rows(name, sequence, 3), producer=(name, sequence))
+            except Exception as error:
+                say("failed", type(error).__name__, getattr(error, "outcome", "-"))
+                return
+            say("done", name, sequence, done.version, 0, 0)
+            sequence += 1
+
+    workers = [threading.Thread(target=produce, args=(number,)) for number in range(1, 4)]
+    try:
+        for worker in workers:
+            worker.start()
+        say("open", log.epoch, log.head.version)
+        produce(0)
+    except KeyboardInterrupt:
+        say("interrupted")
+    finally:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for worker in workers:
+        if worker.ident is not None:
+            worker.join(20)
+        if worker.is_alive():
+            say("hangs")
+            os._exit(3)
+    log.close()
+    say("closed")
+
+
+def large(path: str, options: dict, count: int, weight: int) -> None:
+    """One small transaction, then large ones of many frames, each announced before it begins."""
+    log = ChangeLog.open(path, **options)
+    version = log.commit(rows("small", 0, 1)).version
+    say("done", "small", 0, version, 0, 0)
+    for sequence in range(1000):
+        say("begin", sequence)
+        done = log.commit(rows("large", sequence, count, weight))
+        say("done", "large", sequence, done.version, 0, 0)
+
+
+class Told:
+    """A subscriber that says what it gets."""
+
+    def on_subscribe(self, subscription: object) -> None:
+        subscription.request(2**62)  # type: ignore[attr-defined]  # a Subscription
+
+    def on_next(self, change: object) -> None:
+        raise AssertionError
+
+    def on_next_batch(self, batch: object) -> None:
+        for change in batch:  # type: ignore[attr-defined]  # a Batch
+            say("got", change.version, change.index, change.count, change.entity_type, change.key)
+
+    def on_error(self, error: Exception) -> None:
+        say("error", repr(error))
+
+    def on_complete(self) -> None:
+        say("complete")
+
+
+def follow(path: str, options: dict) -> None:
+    """Tells everything that another process writes; ends at the end of its standard input."""
+    log = ChangeLog.open(path, read_only=True, **options)
+    log.changes(since=Position(1)).subscribe(Told())
+    say("open", log.epoch, log.head.version)
+    sys.stdin.read()
+    log.close()
+    say("closed")
+
+
+if __name__ == "__main__":
+    name, *arguments = sys.argv[1:]
+    globals()[name](*map(eval, arguments))
