@@ -1,9 +1,10 @@
 """Operations: what a request asks for, and what an event looks like to all who ask for the same.
 
-Events are executed one by one with graphql-core's public functions, and so with an executor of their own each: one that
-lives as long as a subscription keeps a memo that grows with every event. The bytes of a payload are kept in the memo of
-the block that the event lies in, under a key of everything that can change them; whoever needs the same takes them
-from there, and they go with the block.
+The bytes of a payload are kept in the memo of the block that the event lies in, under a key of everything that can
+change them; whoever needs the same takes them from there, and they go with the block. They are spliced by a projection
+that was read off one trial execution. What a projection cannot tell is executed with graphql-core's public functions,
+and so with an executor of its own each time: one that lives as long as a subscription keeps a memo that grows with
+every event.
 """
 
 import itertools
@@ -20,11 +21,12 @@ from graphql import (
 )
 from graphql.execution import Executor
 
-from publishers.block import Slice
+from publishers.block import Block, Slice
 from publishers.change import Change, Content, View
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted
 from transports.graphql.probe import Probe
+from transports.graphql.projection import Projection
 from transports.graphql.schema import Context, Source, make_schema
 from transports.graphql.types import ChangeEvent
 
@@ -43,7 +45,8 @@ class Engine:
     """Executes the operations of one server.
 
     Attributes:
-        executions: Events that were executed; shared payloads count once.
+        encodings: Payloads that were made; one that is shared counts once.
+        executions: How many of them graphql-core had to make.
 
     Args:
         logs: The logs of the server, by name.
@@ -51,6 +54,7 @@ class Engine:
     """
 
     def __init__(self, logs: "Mapping[str, ChangeLog]", limits: "Limits") -> None:
+        self.encodings = 0
         self.executions = 0
         self._logs = logs
         self._history_events = limits.history_events
@@ -106,6 +110,7 @@ class Operation:
         "_engine",
         "_executor",
         "_name",
+        "_projection",
         "_schema",
         "_variables",
         "content",
@@ -129,6 +134,7 @@ class Operation:
         self._executor: Executor[Any] | None = executor
         self._name = name
         self._variables = variables
+        self._projection: Projection | None = None
         self.kind: str = executor.operation.operation.value
         self.key = engine.key(document, name, executor.variable_values.coerced)
         self.source: Source
@@ -162,7 +168,7 @@ class Operation:
         if not isinstance(source, Source):
             raise TypeError(f"the source of a subscription is {source!r}")
         probe = Probe()
-        self._execute(probe, None)
+        self._projection = Projection.of(self._execute(probe, None), source.log.token)
         self.content = probe.content
         self.source = source
         return source
@@ -182,13 +188,18 @@ class Operation:
             for index in part.indices:
                 payload = shelf.get(index)
                 if payload is None:
-                    payload = shelf[index] = self.payload(block.change(index, view))
+                    payload = shelf[index] = self._make(block, index, view)
                     block.memo_bytes += len(payload) + _PAYLOAD_BYTES
                 found.append(payload)
         return found
 
+    def _make(self, block: Block, index: int, view: View) -> bytes:
+        self._engine.encodings += 1
+        payload = None if self._projection is None else self._projection.payload(block, index)
+        return self.payload(block.change(index, view)) if payload is None else payload
+
     def payload(self, change: Change) -> bytes:
-        """The payload of one event."""
+        """The payload of one event, as graphql-core makes it."""
         self._engine.executions += 1
         token = self.source.log.token
         return encode_response(self._execute(ChangeEvent.of(change, str(token(change.after))), None))

@@ -1,22 +1,64 @@
-"""Which fields of a change an operation selects, asked of graphql-core itself."""
+"""Which fields of a change an operation selects, and under which names: asked of graphql-core itself.
 
-from datetime import UTC, datetime
+One trial execution is given a sample in which every field has a value of its own. What it asks the sample for says what
+has to be read of a change; where the values turn up in its result says what the payload of any change looks like. So
+aliases, fragments, directives and ``__typename`` are resolved as for real events, and by the same code.
+"""
+
+from collections.abc import Mapping
 from typing import Any, Final
 
-from publishers.change import Area, Change, Content, Operation
-from transports.graphql.types import ChangeEvent
+import msgspec
+from graphql import ExecutionResult
 
-__all__ = ["Probe"]
+from publishers.change import Area, Content, Operation
+from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
-_SAMPLE: Final = ChangeEvent.of(
-    Change(1, 0, 1, datetime(1970, 1, 1, tzinfo=UTC), Area.INFRASTRUCTURE, Operation.TRANSACTION), ""
+__all__ = ["TYPENAME", "Probe", "fields_of"]
+
+TYPENAME: Final = "__typename"
+
+_SAMPLE: Final = ChangeEvent(
+    version=Long(7001),
+    index=7002,
+    count=7003,
+    cursor=Cursor("cursor"),
+    timestamp=DateTime("timestamp"),
+    area=Area.HOST,
+    operation=Operation.READ,
+    entity_type="entity type",
+    key="key",
+    body=JSON(b'"body"'),
+    before=JSON(b'"before"'),
+    changed=["changed"],
+    schema_version=Long(7004),
+    entry_version=Long(7005),
+    origin="origin",
+    meta=JSON(b'"meta"'),
 )
+_BY_VALUE: Final[Mapping[str, str]] = {
+    "7001": "version",
+    "7002": "index",
+    "7003": "count",
+    "cursor": "cursor",
+    "timestamp": "timestamp",
+    "HOST": "area",
+    "READ": "operation",
+    "entity type": "entity_type",
+    "key": "key",
+    '"body"': "body",
+    '"before"': "before",
+    "['changed']": "changed",
+    "7004": "schema_version",
+    "7005": "entry_version",
+    "origin": "origin",
+    '"meta"': "meta",
+    "Change": TYPENAME,
+}
 
 
 class Probe:
-    """Stands for a change in one trial execution, and remembers what it is asked for.
-
-    So aliases, fragments and directives are resolved as they will be for real events, by the same code.
+    """Stands for a change in a trial execution, and remembers what it is asked for.
 
     Attributes:
         asked: Names of the fields.
@@ -33,3 +75,25 @@ class Probe:
     def content(self) -> Content:
         """BODY exactly if a body or an image was asked for."""
         return Content.BODY if self.asked & {"body", "before"} else Content.HEADER
+
+
+def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:
+    """What the payloads of a subscription look like, read off a trial execution.
+
+    Returns:
+        The name of the root field, and of each field in it the name and what it holds, in order; None if the result has
+        another shape than that, so that it must be left to graphql-core each time.
+    """
+    if trial.errors or not trial.data or len(trial.data) != 1:
+        return None
+    ((root, event),) = trial.data.items()
+    if not isinstance(event, dict):
+        return None
+    found = []
+    for name, value in event.items():
+        text = bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
+        held = _BY_VALUE.get(text)
+        if held is None:
+            return None
+        found.append((name, held))
+    return root, found

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, NewType
 
 import msgspec
@@ -12,7 +13,18 @@ from publishers.change import Area, Change, Operation
 from publishers.criteria import Criterion
 from publishers.errors import InvalidCriteria
 
-__all__ = ["SCALARS", "ChangeEvent", "CriterionInput", "Cursor", "HistoryPage", "LogState", "Long"]
+__all__ = [
+    "JSON",
+    "SCALARS",
+    "ChangeEvent",
+    "CriterionInput",
+    "Cursor",
+    "DateTime",
+    "HistoryPage",
+    "LogState",
+    "Long",
+    "stamp",
+]
 
 _LONG_MAX: Final = 2**63 - 1
 
@@ -93,13 +105,12 @@ class ChangeEvent:
     @classmethod
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
         """A change, with the cursor after it."""
-        stamp = change.timestamp.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
         return cls(
             version=Long(change.version),
             index=change.index,
             count=change.count,
             cursor=Cursor(cursor),
-            timestamp=DateTime(stamp),
+            timestamp=DateTime(stamp(change.timestamp)),
             area=change.area,
             operation=change.operation,
             entity_type=change.entity_type,
@@ -112,6 +123,11 @@ class ChangeEvent:
             origin=change.origin,
             meta=_json(change.meta_bytes),
         )
+
+
+def stamp(moment: datetime) -> str:
+    """RFC 3339 of a moment in UTC, always with microseconds."""
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _json(text: bytes | None) -> JSON | None:

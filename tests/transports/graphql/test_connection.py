@@ -171,7 +171,7 @@ async def test_a_source_that_fails_ends_in_an_error_and_no_complete(
         await wire.init()
         await wire.subscribe(KEYS)
         await wire.settled()
-        monkeypatch.setattr(Block, "change", lambda *_: {}["secret"])
+        monkeypatch.setattr(Block, "key", lambda *_: {}["secret"])
         fill(1)
         message = await wire.receive()
         assert (message["type"], message["id"]) == ("error", "a")
@@ -336,7 +336,7 @@ async def test_subscribers_with_the_same_document_cost_one_execution(serving, gr
                 await wire.subscribe(KEYS, name)
             await wire.settled()
         engine = server.application._graphql.engine
-        before = engine.executions
+        before = engine.encodings
         fill(1, changes=50)
         for wire in (one, two):
             seen = {"a": [], "b": []}
@@ -347,7 +347,7 @@ async def test_subscribers_with_the_same_document_cost_one_execution(serving, gr
                 else:
                     seen[message["id"]].append(message["payload"]["data"]["onChange"])
             assert seen["a"] == seen["b"]
-        assert engine.executions - before == 51
+        assert engine.encodings - before == 51
 
 
 # Backpressure.
