@@ -195,10 +195,13 @@ class World:
             self.depth -= 1
 
     def commit(self) -> None:
-        version = self.model[-1][0] + 1 if self.model else 1
         draw = self.chance
         count = draw.choice([0, 1, 1, 2, 3, 10]) if draw.random() < 0.95 else 60
-        rows = [(draw.choice(["order", "item"]), draw.choice("0123")) for _ in range(count)]
+        self.put([(draw.choice(["order", "item"]), draw.choice("0123")) for _ in range(count)])
+
+    def put(self, rows: list[tuple[str, str]]) -> None:
+        """Commits, and notes it in the plain list first."""
+        version = self.model[-1][0] + 1 if self.model else 1
         self.model.append((version, 0, "", ""))
         self.model += [(version, index, kind, key) for index, (kind, key) in enumerate(rows, 1)]
         self.committing = True
@@ -206,7 +209,7 @@ class World:
             done = self.log.commit([order(key, kind) for kind, key in rows])
         finally:
             self.committing = False
-        assert (done.version, done.changes) == (version, count + 1)
+        assert (done.version, done.changes) == (version, len(rows) + 1)
 
     def subscribe(self) -> None:
         if len(self.watchers) >= 12:
