@@ -1,0 +1,67 @@
+"""What /statistics tells."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+
+from publishers.criteria import Criterion
+from publishers.mutation import upsert
+from tests.flow.probes import Probe
+from transports.statistics import statistics
+
+
+async def fetch(url, token=None):
+    def work():
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers["www-authenticate"]
+
+    return await asyncio.to_thread(work)
+
+
+async def test_it_tells_where_log_ring_and_subscriptions_are(serving, dial, fill, log, until):
+    fill(3, changes=2)
+    server = serving()
+    async with dial(server.url) as wire:
+        await wire.init()
+        subscribed = await wire.subscribe(criteria=[{"entity_types": ["order"]}], credits=1)
+        fill(2)
+        (event,) = await wire.events(1)
+        status, told = await fetch(server.health_url.replace("/health", "/statistics"))
+    assert status == 200
+    shop = told["logs"]["shop"]
+    assert (shop["watermark"], shop["head"]["version"], shop["epoch"]) == (5, 6, log.epoch)
+    assert shop["head"]["cursor"] == str(log.token(log.head))
+    assert shop["ringEvents"] == log.options.ring_events
+    (publisher,) = shop["publishers"]
+    assert publisher["criteria"] == [{"entity_types": ["order"]}]
+    (subscription,) = publisher["subscriptions"]
+    assert subscription["position"]["cursor"] == event["cursor"] != subscribed["cursor"]
+    assert (subscription["state"], subscription["demand"], subscription["gating"]) == ("LIVE", 0, False)
+    assert subscription["lag"] == 2
+
+
+async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):
+    server = serving(authenticate=lambda token: token == "right")
+    url = server.health_url.replace("/health", "/statistics")
+    assert await fetch(url) == (401, "Bearer")
+    assert (await fetch(url, "wrong"))[0] == 401
+    assert (await fetch(url, "right"))[0] == 200
+
+
+def test_what_it_lists_is_bounded_and_what_it_counts_is_not(log):
+    log.commit([upsert("order", "1", {})])
+    for number in range(70):
+        log.changes(Criterion(keys={str(number)})).subscribe(Probe())
+    for _ in range(70):
+        log.changes().subscribe(Probe())
+    shop = statistics({"shop": log})["logs"]["shop"]
+    assert (shop["publisherCount"], len(shop["publishers"])) == (71, 64)
+    assert shop["subscriptionCount"] == 140
+    assert all(len(one["subscriptions"]) <= 64 for one in shop["publishers"])
