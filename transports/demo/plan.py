@@ -8,10 +8,13 @@ from typing import Any, Final
 from publishers.criteria import Criterion
 from publishers.options import KIB, MIB
 
-__all__ = ["FLIGHTS", "IN_PROCESS", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]
+__all__ = ["FLIGHTS", "IN_PROCESS", "LOG", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]
 
 FLIGHTS: Final = "flight"
 """The entity type of every change of the demo."""
+
+LOG: Final = "flights"
+"""The name of the change log."""
 
 _BATCH_MOST: Final = 20_000
 _BATCHES_LEAST: Final = 12
@@ -103,7 +106,7 @@ class Plan:
     @property
     def log(self) -> Path:
         """The change log."""
-        return self.directory / "flights"
+        return self.directory / LOG
 
     @property
     def checkpoint(self) -> Path:

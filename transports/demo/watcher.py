@@ -23,7 +23,7 @@ from typing import Any, Final
 from flow.contracts import Subscription
 from publishers.change import Change, Content
 from publishers.errors import PenstockError
-from transports.demo.plan import SUBSCRIBERS, Wanted
+from transports.demo.plan import LOG, SUBSCRIBERS, Wanted
 from transports.demo.reception import Reception
 from transports.websocket import Backoff, RemoteLog, RemoteSubscription, connect
 
@@ -68,6 +68,7 @@ class Watcher:
             since=cursor,
             start="earliest" if cursor is None else None,
             content=Content.BODY,
+            log=LOG,
             window=_WINDOW,
             batch_events=_MESSAGE_EVENTS,
             heartbeat_ms=_HEARTBEAT_MS,
