@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 
-from transports import serve
+from transports import Limits, serve
 
 
 def socket_url(server):
@@ -56,6 +56,15 @@ async def test_a_client_goes_on_behind_the_cursor_that_it_kept(log, fill, follow
         async with follow(socket_url(server), first[16]["cursor"]) as client:
             rest = await client.lines(13)
     assert positions(first + rest) == everything(10, 2)
+
+
+async def test_a_client_answers_the_pings_that_hold_events_back(log, fill, follow):
+    oldest = str(log.token(log.oldest))
+    fill(20, 49)
+    with serve(log, limits=Limits(fence_events=10, fence_width=2, fence_timeout=3600.0)) as server:
+        async with follow(socket_url(server), oldest) as client:
+            lines = await client.lines(1000)  # fifty times as many as may be unanswered
+    assert positions(lines) == everything(20, 49)
 
 
 async def test_a_client_is_told_that_its_cursor_is_not_one(log, follow):

@@ -3,13 +3,16 @@
 import asyncio
 import json
 import logging
+import socket
 import sys
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
 import websockets
 
 from publishers import ChangeLog, upsert
-from transports import Limits, serve
+from transports import Application, Limits, serve
 
 KEYS = "subscription ($since: Cursor, $until: Long) { onChange(since: $since, until: $until) { version index key } }"
 
@@ -322,6 +325,34 @@ async def test_a_stopping_server_closes_with_1012_and_sends_no_last_word(serving
         with pytest.raises(websockets.ConnectionClosed) as caught:
             await wire.socket.recv()
         assert caught.value.rcvd.code == 1012
+
+
+# Other hosts.
+
+
+async def test_under_a_server_that_knows_nothing_of_us_the_protocol_is_as_correct(log, fill, graphql):
+    application = Application(log)
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        application, ws="websockets-sansio", log_config=None, timeout_graceful_shutdown=2, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    host = SimpleNamespace(graphql_url=f"http://127.0.0.1:{listener.getsockname()[1]}/graphql")
+    try:
+        async with graphql(host) as wire:
+            assert wire.socket.subprotocol == "graphql-transport-ws"
+            await wire.init()
+            await wire.subscribe(KEYS)
+            await wire.settled()
+            fill(10, changes=29)
+            assert positions(await wire.events(300))[-1] == (10, 29)
+            await wire.send(type="bogus")
+            assert (await wire.closed())[0] == 4400
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
 
 
 # Sharing.
