@@ -45,6 +45,8 @@ class Board {
   #still = matchMedia("(prefers-reduced-motion: reduce)");
   #hour = flapLine(5, "large");
   #run = 0;
+  /** @type {string | undefined} */
+  #follows;
   #synthetic = false;
   #fresh = true; // whether the clock is still to be set to the first flight
   /** @type {number | null} */
@@ -93,9 +95,10 @@ class Board {
     this.clock.release();
     if (since === null) this.#empty();
     const place = since === null ? this.#start() : { since };
+    const log = (this.#follows = this.#log());
     const changes = this.client.changes({
       ...place,
-      log: this.#log(),
+      log,
       criteria: criteriaOf(this.#controls.choice),
       content: "BODY",
       window: this.#window(),
@@ -214,6 +217,8 @@ class Board {
     } catch {
       return; // the connection tells that the server is away
     }
+    // Whoever goes along with the log goes along into the second one, as soon as there is one.
+    if (this.changes && this.#live && this.#log() === TODAY && this.#follows !== TODAY) this.follow(null);
     this.#weigh();
   }
 
