@@ -620,6 +620,39 @@ def test_a_spooled_transaction_is_one_version_and_leaves_no_spool():
         assert not list(log.path.glob("spool*"))
 
 
+def test_a_ring_made_while_a_group_with_a_spooled_transaction_is_published_covers_none_of_the_group(
+    monkeypatch,
+):
+    """Invariant 3: the restart behind the spooled one does not move the start of a newer ring back."""
+    with opened(spool_bytes=1200, frame_bytes=1024) as log:
+        held = Held(log, monkeypatch)
+        threads = [threading.Thread(target=fill, args=(log, 1, size)) for size in (1, 200, 1)]
+        for place, thread in enumerate(threads):
+            thread.start()
+            assert held.inside.wait(20)
+            wait_until(lambda place=place: log._committer.waiting[0] == place)
+        first, second = Probe(first=1000), Probe(first=1000)
+        feed = log.changes()
+        snapshot = log._service.registry.snapshot
+
+        def registering(newest):
+            index = snapshot(newest)
+            if newest == 3:
+                feed.subscribe(first, executor=flow.INLINE)
+            return index
+
+        monkeypatch.setattr(log._service.registry, "snapshot", registering)
+        held.go.set()
+        for thread in threads:
+            thread.join(20)
+        assert log.head == Position(4)
+        log.changes(since=Position(3)).subscribe(second, executor=flow.INLINE)
+        first.wait_for(203)
+        second.wait_for(2)
+        assert first.positions == [position for position in everything(log) if position.version > 1]
+        assert second.positions == [Position(3, 0), Position(3, 1)]
+
+
 def test_many_threads_and_subscribers_agree_with_the_log():
     """F13, F57: a stress of the whole path."""
     with opened(ring_events=16) as log:

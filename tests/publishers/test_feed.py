@@ -18,7 +18,16 @@ from publishers import (
     Position,
     PositionAhead,
 )
-from tests.publishers.support import BatchProbe, Probe, everything, fill, opened, order, wait_until
+from tests.publishers.support import (
+    BatchProbe,
+    ManualExecutor,
+    Probe,
+    everything,
+    fill,
+    opened,
+    order,
+    wait_until,
+)
 
 
 def inline(feed, **kwargs):
@@ -250,6 +259,41 @@ def test_context_variables_of_the_subscriber_are_seen_by_its_signals(log):
     fill(log, 1)
     probe.wait_for(2)
     assert set(seen) == {"ann"}
+
+
+def test_what_is_filled_from_the_wal_in_mid_turn_is_cut_to_what_the_turn_has_left():
+    """F67, rule 1.1: the drain never gets more than it asked its feed for."""
+
+    class Prompt:
+        waiting = 0
+
+        def enlist(self, task):
+            while task.replay():
+                pass
+
+        def close(self):
+            return
+
+    executor = ManualExecutor()
+    with opened(ring_events=4, batch_events=10) as log:
+        log._service.replayer.close()
+        log._service.replayer = Prompt()
+
+        class Busy(Probe):
+            def take(self, change):
+                super().take(change)
+                if len(self.positions) == 1:
+                    fill(log, 20)
+
+        probe = Busy(first=1000)
+        log.changes().subscribe(probe, executor=executor)
+        executor.run_all()
+        fill(log, 2)
+        executor.run_all()
+        assert probe.error is None, probe.state()
+        assert probe.states[0] == "RESYNC"
+        assert probe.positions == everything(log)
+        assert probe.clean
 
 
 async def test_the_async_iterator_reads_a_log(log):

@@ -89,6 +89,8 @@ def register_against_commit(duel, since=None):
 
     def register():
         duel.watch(wish=1, since=since).request(10)
+        duel.slice()
+        duel.slice()
 
     return lambda: duel.put(ROW), register
 
@@ -108,7 +110,12 @@ def register_with_company(duel):
 def register_against_a_spooled_commit(duel):
     duel.put(ROW)
     duel.watch().request(100)
-    return lambda: duel.put([("order", "0")] * 120), lambda: duel.watch(wish=1).request(200)
+
+    def register():
+        duel.watch(wish=2).request(200)
+        duel.slice()
+
+    return lambda: duel.put([("order", "0")] * 120), register
 
 
 def join_against_commit(duel):
@@ -202,7 +209,8 @@ def cancel_against_commit(duel):
 
 def cancel_against_a_slice(duel):
     """A cursor that has ended never enters the ring again."""
-    watcher = duel.watch()
+    watcher, other = duel.watch(), duel.watch()
+    other.request(100)
     for _ in range(3):
         duel.put(ROW)
     watcher.request(100)
