@@ -350,6 +350,7 @@ class Committer:
             self._abandon(pending, error)
         except BaseException:
             self._abandon(pending, error)  # interrupted once more; each of its steps may be repeated
+            wake(pending.woken)
             raise
         if pending.taken and not pending.leads:
             # Another thread writes it at this moment, perhaps from its spool, which has to stay until then.
