@@ -665,3 +665,23 @@ def test_many_threads_and_subscribers_agree_with_the_log():
             probe.wait_for(len(truth))
             assert probe.positions == truth
             assert probe.clean
+
+
+def test_an_interrupt_while_an_interrupt_is_handled_still_releases_everybody(monkeypatch):
+    """Invariant 13: pressing ctrl-C twice."""
+
+    def arm(log, victim):
+        interrupting(monkeypatch, log._publication, "publish", "after", victim)
+        abandon = log._committer._fail
+        shots = []
+
+        def again(why):
+            abandon(why)
+            if not shots:
+                shots.append(why)
+                raise Interrupt
+
+        monkeypatch.setattr(log._committer, "_fail", again)
+        return lambda: None
+
+    assert commit_against_an_interrupt(monkeypatch, arm) == [1]

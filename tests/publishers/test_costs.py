@@ -2,6 +2,7 @@
 
 import gc
 import os
+import threading
 import weakref
 
 import pytest
@@ -354,3 +355,46 @@ def test_a_header_replay_parses_and_materialises_no_body(monkeypatch):
         log.changes(since=log.oldest).subscribe(probe, executor=flow.INLINE)
         probe.wait_for(110)
         assert asked == []
+
+
+def test_an_evicted_cursor_resumes_at_the_first_chunk_that_it_has_not_taken():
+    """Invariant 8, E33: what the ring knew not to match is not read again from the WAL."""
+    with opened(ring_events=2) as log:
+        probe = Probe()
+        log.changes(Criterion(keys={"rare"})).subscribe(probe, executor=flow.INLINE)
+        fill(log, 50)
+        for _ in range(3):
+            log.commit([order("rare")])
+        checkpoint = probe.subscription.checkpoint()
+        assert checkpoint.state.value == "RESYNC"
+        assert checkpoint.position == (51, 0)
+        probe.request(10)
+        probe.wait_for(3)
+        assert log._service.frames.reads <= 3
+        assert probe.positions == everything(log, Criterion(keys={"rare"}))
+
+
+def test_a_stuck_subscriber_slows_neither_the_writer_nor_the_others():
+    """F66: one of many blocks in its own signal; commits return, and all the others have everything meanwhile."""
+    with opened(ring_events=4) as log:
+        go = threading.Event()
+
+        class Stuck(Probe):
+            def take(self, change):
+                super().take(change)
+                assert go.wait(60)
+
+        stuck = Stuck(first=10**6)
+        others = [Probe(first=10**6) for _ in range(20)]
+        for probe in (stuck, *others):
+            log.changes().subscribe(probe)
+        fill(log, 100)
+        for probe in others:
+            probe.wait_for(200)
+            assert probe.positions == everything(log)
+        assert len(stuck.positions) == 1
+        assert stuck.subscription.state.value == "RESYNC"
+        go.set()
+        stuck.wait_for(200)
+        assert stuck.positions == everything(log)
+        assert stuck.clean
