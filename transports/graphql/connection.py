@@ -19,6 +19,7 @@ from transports.graphql.session import (
     Authenticate,
     Cancel,
     Close,
+    Demand,
     Effect,
     Entry,
     GraphQLSession,
@@ -122,6 +123,10 @@ class GraphQLConnection:
                     self._strand.run()
                 case Open(entry, request):
                     self._open(entry, request)
+                case Demand(entry, n):
+                    outlet = self._outlets.get(entry)
+                    if outlet is not None:
+                        outlet.request(n)
                 case Cancel(entry):
                     outlet = self._outlets.pop(entry, None)
                     if outlet is not None:

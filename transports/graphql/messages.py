@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from transports.errors import CloseCode, Violation
+from transports.errors import CloseCode, InvalidDemand, InvalidRequest, Violation
+from transports.limits import CREDITS_MAX
 
 __all__ = [
     "Complete",
@@ -20,10 +21,12 @@ __all__ = [
     "Request",
     "Subscribe",
     "complete",
+    "credits_of",
     "error",
     "next_head",
     "parse",
     "pong",
+    "requests_of",
 ]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -106,6 +109,36 @@ def parse(text: bytes | str) -> Message:
     except RecursionError:
         raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
     return message
+
+
+def credits_of(request: Request) -> int | None:
+    """How many events may be sent before the client asks for more; None if it leaves that to the server.
+
+    Raises:
+        InvalidRequest: If ``extensions.flow`` is not understood.
+        InvalidDemand: If the credits are out of their range.
+    """
+    flow = (request.extensions or {}).get("flow")
+    if flow is None:
+        return None
+    found = flow.get("credits") if isinstance(flow, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise InvalidRequest("extensions.flow.credits", found, f"a whole number from 0 to {CREDITS_MAX}")
+    if not 0 <= found <= CREDITS_MAX:
+        raise InvalidDemand("extensions.flow.credits", found, 0, CREDITS_MAX)
+    return found
+
+
+def requests_of(ping: Ping) -> Mapping[str, int]:
+    """Of which operations a ping requests how many more events; what else it says is the client's own affair."""
+    raw = bytes(ping.payload)
+    if b'"request"' not in raw:
+        return {}
+    payload = msgspec.json.decode(raw)
+    found = payload.get("request") if isinstance(payload, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {name: n for name, n in found.items() if isinstance(n, int) and not isinstance(n, bool)}
 
 
 def next_head(operation: str) -> bytes:

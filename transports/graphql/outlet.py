@@ -32,22 +32,31 @@ class Desk(Protocol):
 class Outlet:
     """The subscriber behind one subscription of a connection.
 
-    The protocol has no message for demand, so it requests everything; what holds deliveries back is the strand, which
-    runs them only while the socket and the fence let something through.
+    The protocol has no message for demand, so it requests everything unless the client has given credits; what holds
+    deliveries back is the strand, which runs them only while the socket and the fence let something through.
 
     Attributes:
         entry: The entry of the session.
         operation: What is executed for each event.
         subscription: Its subscription, once there is one.
+        credits: What to request at first.
     """
 
-    __slots__ = ("_desk", "entry", "operation", "subscription")
+    __slots__ = ("_desk", "credits", "entry", "operation", "subscription")
 
     def __init__(self, desk: Desk, entry: Entry, operation: Operation) -> None:
         self._desk = desk
         self.entry = entry
         self.operation = operation
         self.subscription: ChangeSubscription | None = None
+        self.credits = UNBOUNDED if entry.credits is None else entry.credits
+
+    def request(self, n: int) -> None:
+        """Passes the client's demand on."""
+        if self.subscription is None:
+            self.credits += n
+        else:
+            self.subscription.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription."""
@@ -63,7 +72,8 @@ class Outlet:
             return
         if isinstance(subscription, ChangeSubscription):
             self.subscription = subscription
-        subscription.request(UNBOUNDED)
+        if self.credits:
+            subscription.request(self.credits)
 
     def on_next(self, change: Change, /) -> None:
         """Never called: this subscriber takes batches."""

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from transports.errors import CloseCode, TooManySubscriptions, Violation, close_reason, describe
+from publishers.errors import PenstockError
+from transports.errors import (
+    CloseCode,
+    InvalidDemand,
+    TooManySubscriptions,
+    Violation,
+    close_reason,
+    describe,
+)
 from transports.graphql.errors import graphql_error
 from transports.graphql.fence import Fence
 from transports.graphql.messages import (
@@ -23,17 +31,20 @@ from transports.graphql.messages import (
     Request,
     Subscribe,
     complete,
+    credits_of,
     error,
     next_head,
     parse,
     pong,
+    requests_of,
 )
-from transports.limits import Limits
+from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
     "Authenticate",
     "Cancel",
     "Close",
+    "Demand",
     "Effect",
     "Entry",
     "GraphQLSession",
@@ -101,14 +112,16 @@ class Entry:
     Attributes:
         id: What the client calls it.
         head: How each of its ``next`` messages begins.
+        credits: How many events may be sent before the client requests more; None if it leaves that to the server.
         ended: Whether nothing may be sent for it any more.
     """
 
-    __slots__ = ("ended", "head", "id")
+    __slots__ = ("credits", "ended", "head", "id")
 
-    def __init__(self, operation: str) -> None:
+    def __init__(self, operation: str, demand: int | None) -> None:
         self.id = operation
         self.head = next_head(operation)
+        self.credits = demand
         self.ended = False
 
 
@@ -135,6 +148,14 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """Request ``n`` more events."""
+
+    entry: Entry
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop an operation; the machine has forgotten the entry."""
 
@@ -154,7 +175,7 @@ class Close:
     reason: str
 
 
-Effect = Send | Authenticate | Open | Cancel | Resume | Close
+Effect = Send | Authenticate | Open | Demand | Cancel | Resume | Close
 
 
 class GraphQLSession:
@@ -198,7 +219,7 @@ class GraphQLSession:
             case Init():
                 return [Authenticate(message.payload or {})]
             case Ping():
-                return [Send(pong(message.payload))]
+                return [Send(pong(message.payload)), *self._request(requests_of(message))]
             case Subscribe():
                 return self._subscribe(message)
             case Complete():
@@ -216,11 +237,25 @@ class GraphQLSession:
     def _subscribe(self, message: Subscribe) -> list[Effect]:
         if message.id in self.entries:
             raise Violation(CloseCode.ID_IN_USE, f"Subscriber for {message.id} already exists")
-        if len(self.entries) >= self.limits.subscriptions:
-            problem = describe(TooManySubscriptions(self.limits.subscriptions))
-            return [Send(error(message.id, [graphql_error(problem)]))]
-        entry = self.entries[message.id] = Entry(message.id)
+        try:
+            if len(self.entries) >= self.limits.subscriptions:
+                raise TooManySubscriptions(self.limits.subscriptions)
+            demand = credits_of(message.payload)
+        except PenstockError as problem:
+            return [Send(error(message.id, [graphql_error(describe(problem))]))]
+        entry = self.entries[message.id] = Entry(message.id, demand)
         return [Open(entry, message.payload)]
+
+    def _request(self, wanted: Mapping[str, int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for name, n in wanted.items():
+            entry = self.entries.get(name)
+            if entry is not None and 1 <= n <= CREDITS_MAX:
+                effects.append(Demand(entry, n))
+            elif entry is not None:
+                problem = describe(InvalidDemand("n", n, 1, CREDITS_MAX))
+                effects += self.failed(entry, [graphql_error(problem)])
+        return effects
 
     def _forget(self, entry: Entry | None) -> list[Effect]:
         if entry is None or entry.ended:

@@ -416,6 +416,23 @@ async def test_a_client_that_answers_no_pings_is_served_by_its_socket_alone(serv
         assert kinds.count("next") == 100
 
 
+async def test_a_client_that_wants_to_sets_its_own_pace(serving, graphql, fill):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        payload = {"query": KEYS, "extensions": {"flow": {"credits": 2}}}
+        await wire.send(type="subscribe", id="a", payload=payload)
+        await wire.settled()
+        fill(5)
+        events = await wire.events(2)
+        await wire.nothing_comes()
+        for n in (3, 5):
+            await wire.send(type="ping", payload={"request": {"a": n}})
+            assert (await wire.receive())["type"] == "pong"
+            events += await wire.events(n)
+            await wire.nothing_comes()
+        assert positions(events) == [(version, index) for version in range(1, 6) for index in range(2)]
+
+
 async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, graphql, fill, until):
     server = serving(stall_timeout=60.0, keepalive=60.0, fence_events=10**6)
     async with graphql(server) as stuck:

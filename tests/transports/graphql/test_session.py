@@ -9,6 +9,7 @@ from transports.graphql.session import (
     Authenticate,
     Cancel,
     Close,
+    Demand,
     GraphQLSession,
     Open,
     Phase,
@@ -281,6 +282,56 @@ def test_a_flood_of_messages_is_closed_with_4490_and_answers_to_pings_do_not_cou
         if effects and isinstance(effects[-1], Close)
     ]
     assert codes == [4490]
+
+
+# Demand of those who want it.
+
+
+def test_credits_come_with_the_operation_and_requests_in_pings():
+    session = acknowledged()
+    (effect,) = subscribe(session, extensions={"flow": {"credits": 3}})
+    assert effect.entry.credits == 3
+    effects = tell(session, type="ping", payload={"request": {"a": 5, "nobody": 1, "b": "x"}})
+    assert sent(effects[:1])[0]["type"] == "pong"
+    assert effects[1:] == [Demand(effect.entry, 5)]
+
+
+@pytest.mark.parametrize(
+    "payload", [{"request": 1}, {"request": {"a": True}}, {"request": {"a": 1.5}}, ["request"]]
+)
+def test_pings_that_mean_something_else_are_only_answered(payload):
+    session = acknowledged()
+    assert started(session).credits is None
+    (effect,) = tell(session, type="ping", payload=payload)
+    assert sent([effect]) == [{"type": "pong", "payload": payload}]
+
+
+@pytest.mark.parametrize("n", [0, -1, 2**31, 10**40])
+def test_a_request_out_of_range_ends_its_operation_only(n):
+    session = acknowledged()
+    entries = [started(session, name) for name in "ab"]
+    effects = tell(session, type="ping", payload={"request": {"a": n}})
+    (_, message) = sent(effects)
+    assert (message["id"], message["payload"][0]["extensions"]["code"]) == ("a", "INVALID_DEMAND")
+    assert [entry.ended for entry in entries] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("flow", "code"),
+    [
+        (1, "INVALID_REQUEST"),
+        ({}, "INVALID_REQUEST"),
+        ({"credits": True}, "INVALID_REQUEST"),
+        ({"credits": "1"}, "INVALID_REQUEST"),
+        ({"credits": -1}, "INVALID_DEMAND"),
+        ({"credits": 2**31}, "INVALID_DEMAND"),
+    ],
+)
+def test_credits_that_are_none_are_an_error_of_the_operation(flow, code):
+    session = acknowledged()
+    (message,) = sent(subscribe(session, extensions={"flow": flow}))
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", code)
+    assert session.entries == {}
 
 
 # The end.
