@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from publishers.batch import Batch
-from publishers.errors import PenstockError
 from transports.errors import CloseCode, describe
 from transports.graphql.errors import RequestRefused, graphql_error, problem_of
 from transports.graphql.execution import Engine, Operation, encode_response
@@ -153,7 +152,7 @@ class GraphQLConnection:
                 self._lane.submit(self._query)
         except RequestRefused as refused:
             self._perform(self._session.failed(entry, refused.errors))
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
 
     # Subscriptions.

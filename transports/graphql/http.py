@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from transports.graphql.errors import RequestRefused
+from transports.errors import describe
+from transports.graphql.errors import RequestRefused, graphql_error
 from transports.graphql.execution import Engine, encode_response
 from transports.limits import Limits
 from transports.websocket.connection import Authenticator
@@ -90,6 +91,9 @@ class HttpEndpoint:
             answer = await self._answer(scope, receive, headers, media_type)
         except _Refused as refused:
             answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
+        except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server goes on
+            body = msgspec.json.encode({"errors": [graphql_error(describe(error))]})
+            answer = _Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body)
         await _write(send, answer, body=scope["method"] != "HEAD")
 
     async def _answer(

@@ -184,6 +184,38 @@ async def test_a_source_that_fails_ends_in_an_error_and_no_complete(
         await wire.nothing_comes()
 
 
+async def test_a_failure_of_ours_ends_its_operation_only_and_is_told_by_an_id(
+    serving, graphql, monkeypatch, caplog
+):
+    from transports.graphql.execution import Engine, Operation
+
+    async with graphql(serving()) as wire:
+        await wire.init()
+        for owner, name, query in (
+            (Operation, "open", KEYS),
+            (Operation, "run", "{ logs { name } }"),
+            (Engine, "prepare", KEYS),
+        ):
+            with monkeypatch.context() as broken:
+                broken.setattr(owner, name, lambda *_: {}["secret"])
+                (error,) = await wire.fail(query)
+            assert error["extensions"]["code"] == "INTERNAL"
+            assert error["extensions"]["id"] in caplog.text
+            assert "secret" not in error["message"]
+        await wire.settled()
+
+
+async def test_a_failure_of_the_machine_closes_with_4500(serving, graphql, monkeypatch, caplog):
+    from transports.graphql.session import GraphQLSession
+
+    async with graphql(serving()) as wire:
+        monkeypatch.setattr(GraphQLSession, "receive", lambda *_: {}["secret"])
+        await wire.send(type="connection_init")
+        code, reason = await wire.closed()
+        assert code == 4500
+        assert reason.split()[-1] in caplog.text
+
+
 # Operations.
 
 

@@ -143,6 +143,18 @@ async def test_a_subscription_is_sent_to_the_web_socket(serving):
     assert (status, headers["allow"]) == (405, "POST")
 
 
+async def test_a_failure_of_ours_gets_500_and_an_id(serving, monkeypatch, caplog):
+    from transports.graphql.execution import Operation
+
+    server = serving()
+    monkeypatch.setattr(Operation, "run", lambda *_: {}["secret"])
+    status, _, body = await fetch(server.graphql_url, b'{"query":"{__typename}"}')
+    (error,) = json.loads(body)["errors"]
+    assert status == 500
+    assert error["extensions"]["id"] in caplog.text
+    assert b"secret" not in body
+
+
 async def test_a_token_is_judged(serving):
     server = serving(authenticate=lambda token: token == "right")
     query = b'{"query":"{__typename}"}'
