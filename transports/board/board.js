@@ -3,7 +3,7 @@
 
 import { Clock } from "./clock.js";
 import { Controls, criteriaOf, PACES, paceInWords } from "./controls.js";
-import { Drawing, number, Spark } from "./drawing.js";
+import { Drawing, number, Trend } from "./drawing.js";
 import { flapLine, setStill, step, turn } from "./flaps.js";
 import { clockTime, day, Flights, readFlight } from "./flights.js";
 import { connect } from "./penstock.js";
@@ -38,10 +38,10 @@ class Board {
   statistics = null;
 
   #controls = new Controls(find("controls"), (choice, what) => this.#choose(choice, what));
-  #departures = new Departures(find("departures"));
+  #departures = new Departures(find("departures"), find("blanks"));
   #landed = new Landed(find("landed"));
   #drawing = new Drawing(find("drawing"));
-  #spark = new Spark(find("spark"));
+  #trend = new Trend(find("trend"));
   #still = matchMedia("(prefers-reduced-motion: reduce)");
   #hour = flapLine(5, "large");
   #run = 0;
@@ -170,7 +170,7 @@ class Board {
     this.flights.clear();
     this.#fresh = true;
     this.#place = null;
-    this.#spark.clear();
+    this.#trend.clear();
     this.#lag = null;
   }
 
@@ -229,10 +229,12 @@ class Board {
     const mine = ownPublisher(log, criteriaOf(this.#controls.choice));
     const own = mine?.subscriptions.find((/** @type {any} */ one) => one.position.cursor === this.changes?.received);
     const one = own ?? (mine?.subscriptionCount === 1 ? mine.subscriptions[0] : null);
+    // Where nothing matches no event comes, but the server moves on all the same.
+    if (one && !this.changes.buffered && !one.position.index) this.#place = Math.max(this.#place ?? 0, one.position.version);
     const versions = this.#place === null ? null : Math.max(0, Math.round(log.head.version - this.#place));
     this.#lagUnit = one && one.lag !== null ? "changes" : "versions";
     this.#lag = one && one.lag !== null ? one.lag + this.changes.buffered : versions;
-    if (this.#lag !== null) this.#spark.add(this.#lag);
+    if (this.#lag !== null) this.#trend.add(this.#lag);
     const now = performance.now();
     this.#rate = { at: now, handled: this.handled, value: ((this.handled - this.#rate.handled) / (now - this.#rate.at)) * 1000 };
   }

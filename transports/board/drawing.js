@@ -84,8 +84,8 @@ export class Drawing {
     this.#box("log", from > told.oldest ? 0 : EDGE, TRACK, head - (from > told.oldest ? 0 : EDGE));
     this.#line("watermark", `M${head} ${TRACK - 8}v${THICK + 16}`);
     this.#text("oldestText", EDGE, TRACK + THICK + 20, "start", from > told.oldest || Math.abs(x(cursor) - EDGE) < 48 ? "" : number(told.oldest));
-    this.#text("logText", EDGE, TRACK - 8, "start", "log on disk");
-    this.#text("watermarkText", head, TRACK + THICK + 20, "middle", `watermark ${number(told.head - 1)}`);
+    this.#text("logText", EDGE, TRACK - 8, "start", head - EDGE < 90 || x(cursor) - EDGE < 90 ? "" : "log on disk");
+    this.#text("watermarkText", Math.max(head, 64), TRACK + THICK + 20, "middle", `watermark ${number(told.head - 1)}`);
     this.#ring(told, x, head);
     this.#you(told, x, head, width);
   }
@@ -96,7 +96,7 @@ export class Drawing {
     const left = Math.min(start, head - 6);
     this.#box("ring", left, RING, head - left);
     const text = `ring ${number(told.ringEvents)} of ${number(told.ringMost)}`;
-    const place = Math.min(Math.max((left + head) / 2, EDGE + (text.length * LETTER) / 2), head);
+    const place = Math.max(Math.min((left + head) / 2, head), EDGE + (text.length * LETTER) / 2);
     this.#text("ringText", place, RING - 9, "middle", text);
   }
 
@@ -114,7 +114,8 @@ export class Drawing {
     this.#text("youText", at, tip + 27, "middle", known ? label : "");
     this.#parts.watermarkText.classList.toggle("aside", !clear);
     const held = told.here + told.demand;
-    const shown = Math.max(0, Math.min(held, DOTS_MOST, Math.floor((width - EDGE - at - 24) / 8)));
+    const end = clear && at < head ? head - 72 : width - EDGE; // the watermark's label stays free
+    const shown = Math.max(0, Math.min(held, DOTS_MOST, Math.floor((end - at - 20) / 8)));
     const here = Math.round((shown * told.here) / Math.max(1, held));
     for (const [place, dot] of [...this.#parts.demand.children].entries()) {
       dot.setAttribute("cx", String(at + 20 + place * 8));
@@ -161,7 +162,7 @@ export class Drawing {
 }
 
 /** A line of how far behind this page was, the last minute or two. */
-export class Spark {
+export class Trend {
   /** @type {number[]} */
   #values = [];
   #path;

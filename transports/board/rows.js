@@ -7,6 +7,7 @@ import { clockTime, signed, statusOf } from "./flights.js";
 /** @typedef {import("./flights.js").Flight} Flight */
 
 const LEAVING_MS = 320;
+const BLANKS = 14; // as many rows as the style ever shows
 
 /** One flight on the board. */
 class Row {
@@ -75,15 +76,31 @@ class Cell {
   }
 }
 
-/** The departures, a row each, moved about as they change. */
+/** A row of which every flap is blank. */
+function blank(/** @type {number} */ place) {
+  const row = document.createElement("div");
+  row.className = "row";
+  row.style.setProperty("--place", String(place));
+  for (const [name, length] of Object.entries({ time: 5, flight: 6, city: 13, origin: 3, out: 5, status: 9 })) {
+    const cell = document.createElement("span");
+    cell.className = `cell ${name}`;
+    cell.append(flapLine(length, name === "city" ? "long" : ""));
+    if (name === "city") cell.append(flapLine(3, "short"));
+    row.append(cell);
+  }
+  return row;
+}
+
+/** The departures, a row each, moved about as they change; where there is none, the flaps are blank. */
 export class Departures {
   /** @type {Map<string, Row>} */
   #rows = new Map();
   #element;
 
-  /** @param {HTMLElement} element */
-  constructor(element) {
+  /** @param {HTMLElement} element @param {HTMLElement} behind What is behind the rows. */
+  constructor(element, behind) {
     this.#element = element;
+    behind.append(...Array.from({ length: BLANKS }, (_, place) => blank(place)));
   }
 
   /**
