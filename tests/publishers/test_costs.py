@@ -388,7 +388,9 @@ def test_a_stuck_subscriber_slows_neither_the_writer_nor_the_others():
         others = [Probe(first=10**6) for _ in range(20)]
         for probe in (stuck, *others):
             log.changes().subscribe(probe)
-        fill(log, 100)
+        fill(log, 1)
+        stuck.wait_for(1)
+        fill(log, 99)
         for probe in others:
             probe.wait_for(200)
             assert probe.positions == everything(log)

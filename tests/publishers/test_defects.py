@@ -197,6 +197,9 @@ def test_d5_a_subscriber_that_retention_overtakes_is_told(first, executor):
     with opened(ring_events=10, **RETAIN) as log:
         probe = Probe(first=first)
         log.changes().subscribe(probe, executor=executor)
+        wait_until(lambda: probe.subscription)
+        fill(log, 2)
+        probe.wait_for(first)
         prune(log)
         probe.wait_for_end()
         assert isinstance(probe.error, HistoryPruned), probe.state()
