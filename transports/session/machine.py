@@ -44,11 +44,12 @@ class Entry:
         heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
         resync: Whether it reads from the log because it lags.
         unsettled: Whether the last ``next`` left a transaction open.
-        told: When its cursor was last told.
+        told: When its cursor was last told, by a ``next`` or a checkpoint.
+        checked: When it was last told by a checkpoint.
         changed: Whether its state changed since.
     """
 
-    __slots__ = ("changed", "head", "heartbeat", "id", "resync", "stage", "told", "unsettled")
+    __slots__ = ("changed", "checked", "head", "heartbeat", "id", "resync", "stage", "told", "unsettled")
 
     def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
         self.id = subscription
@@ -58,7 +59,7 @@ class Entry:
         self.resync = False
         self.unsettled = False
         self.changed = False
-        self.told = now
+        self.told = self.checked = now
 
     def due(self, limits: Limits) -> float:
         """When its next checkpoint is due."""
@@ -66,10 +67,10 @@ class Entry:
             return math.inf
         if self.changed:
             return -math.inf
-        interval = self.heartbeat
-        if self.resync or self.unsettled:
-            interval = min(interval, limits.resync_checkpoint)
-        return self.told + interval
+        soon = limits.resync_checkpoint
+        if self.resync:  # however many changes come, head and state are told too
+            return min(self.told + self.heartbeat, self.checked + soon)
+        return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +244,8 @@ class ServerSession:
         if entry.stage is not Stage.REQUESTED:
             return []
         entry.stage = Stage.ACTIVE
-        entry.resync = resync
-        entry.told = now
+        entry.resync = entry.changed = resync  # who starts in the log is told so
+        entry.told = entry.checked = now
         return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
 
     def next(self, entry: Entry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
@@ -301,7 +302,7 @@ class ServerSession:
         told = []
         for entry, cursor, head, resync in items:
             if entry.stage is Stage.ACTIVE:
-                entry.told = now
+                entry.told = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
                 told.append(

@@ -283,6 +283,22 @@ def test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state():
     assert made.due == 6.0
 
 
+def test_a_subscription_that_is_sent_changes_all_the_time_is_told_of_its_resync_all_the_same():
+    made = acknowledged(resync_checkpoint=1.0)
+    entry = active(made, heartbeatMs=5000)
+    made.state(entry, resync=True)
+    made.checkpoint([(entry, "c", "h", True)], 2.0)
+    for now in (2.5, 2.9, 3.4):
+        made.next(entry, Batch((), Position(2, 0), View()), EventEncoder(str), now)
+    assert made.due == 3.0
+
+
+def test_a_subscription_that_begins_in_the_log_is_told_so_at_once():
+    made = acknowledged()
+    made.subscribed(subscribe(made, "a", 0.0), resync=True, now=0.0, **TOLD)
+    assert made.due == -math.inf
+
+
 def test_one_checkpoint_message_serves_all_subscriptions_and_counts_up():
     made = acknowledged()
     entries = [active(made, name) for name in "abc"]
