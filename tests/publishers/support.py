@@ -244,3 +244,21 @@ def in_threads(*bodies: Any, timeout: float = 60.0) -> None:
 
 def chance(seed: int) -> random.Random:
     return random.Random(seed)
+
+
+class Held:
+    """Keeps the first leader inside the WAL until the test lets it go on."""
+
+    def __init__(self, log, monkeypatch):
+        self.inside, self.go = threading.Event(), threading.Event()
+        self.sizes = []
+        committer = log._committer
+        original = committer._append
+
+        def held(fresh):
+            self.sizes.append(len(fresh))
+            self.inside.set()
+            assert self.go.wait(20)
+            return original(fresh)
+
+        monkeypatch.setattr(committer, "_append", held)

@@ -1,0 +1,53 @@
+"""Runs of changes are what single changes are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publishers import Content, View, remove, upsert
+from publishers.block import Block
+from publishers.mutation import columns_of
+
+mutations = st.lists(
+    st.one_of(
+        st.builds(
+            lambda kind, key, body, before, changed, origin, schema: upsert(
+                kind, key, body, before=before, changed=changed, origin=origin, schema_version=schema
+            ),
+            st.sampled_from(["order", "item"]),
+            st.binary(max_size=3) | st.text(max_size=3),
+            st.sampled_from([{}, {"a": 1}, b"null"]),
+            st.sampled_from([None, {"b": None}]),
+            st.sampled_from([None, [], ["a", "b"]]),
+            st.sampled_from([None, "here"]),
+            st.sampled_from([None, 3]),
+        ),
+        st.builds(remove, st.just("order"), st.binary(max_size=2)),
+    ),
+    max_size=12,
+)
+
+
+@given(mutations, st.booleans(), st.sampled_from(Content), st.data())
+def test_a_run_of_changes_equals_the_changes_one_by_one(rows, leads, content, data):
+    """F1, F5, F6, F24: whichever way a change is made, it is the same."""
+
+    def block():
+        return Block(
+            columns_of(rows),
+            version=7,
+            first_index=1 if leads else 4,
+            leads=leads,
+            ends=True,
+            transaction_count=len(rows) + (1 if leads else 4),
+            transaction_bytes=5,
+            committed_at=12,
+            annotations=b'{"id":"x"}' if leads else b"",
+        )
+
+    one, other, view = block(), block(), View(content)
+    single = [one.change(index, view) for index in one.indices]
+    assert list(other.changes(other.indices, view)) == single
+    chosen = sorted(data.draw(st.sets(st.sampled_from(list(one.indices))))) if single else []
+    fresh = block()
+    assert list(fresh.changes(chosen, view)) == [single[index - one.indices.start] for index in chosen]
+    assert list(fresh.changes(fresh.indices, view)) == single

@@ -1,0 +1,263 @@
+"""Commits that are interrupted: at every step, at every line, twice, and while they wait."""
+
+import itertools
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import flow
+from publishers import (
+    ChangeLog,
+    LogFailed,
+    Position,
+    committer,
+    publication,
+    registry,
+    ring,
+    service,
+    watermark,
+)
+from publishers.wal import writer
+from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
+
+
+class Interrupt(BaseException):
+    """Stands for KeyboardInterrupt, at a place that the test chooses."""
+
+
+STEPS = [
+    ("committer", "_lead"),
+    ("committer", "_gather"),
+    ("committer", "_write"),
+    ("committer", "_sift"),
+    ("committer", "_pass_on"),
+    ("wal", "append"),
+    ("wal", "sync"),
+    ("wal", "publish_tail"),
+    ("publication", "publish"),
+    ("publication", "_concerned"),
+    ("registry", "snapshot"),
+    ("watermark", "advance"),
+    ("service", "due"),
+]
+
+
+def interrupting(monkeypatch, holder, method, when, victim):
+    """Interrupts a thread the first time that it calls a method: before it, or after."""
+    kind = type(holder)
+    original = getattr(kind, method)
+    shots = []
+
+    def shot(self, *args):
+        mine = self is holder and threading.current_thread() is victim and not shots
+        if mine:
+            shots.append(method)
+            if when == "before":
+                raise Interrupt
+        result = original(self, *args)
+        if mine:
+            raise Interrupt
+        return result
+
+    monkeypatch.setattr(kind, method, shot)
+    return shots
+
+
+def commit_against_an_interrupt(monkeypatch, arm):
+    """Six commits of which the second leads a group of five and is interrupted; checks everything that must hold.
+
+    ``arm`` gets the log and the thread of the victim, and answers what the victim's thread does first.
+    """
+    path = scratch() / "log"
+    with ChangeLog.open(path, **{**QUICK, "sync": "always"}) as log:
+        probe = Probe(first=10_000)
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        fill(log, 1)
+        held = Held(log, monkeypatch)
+        acknowledged, failed, interrupted = [], [], []
+
+        def commit(number):
+            try:
+                acknowledged.append(log.commit([order(number)], producer=(f"p{number}", 1)).version)
+            except Interrupt:
+                interrupted.append(number)
+            except LogFailed as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=commit, args=(number,), daemon=True) for number in range(5)]
+        first = arm(log, threads[1])
+
+        def victim():
+            first()
+            commit(1)
+            sys.settrace(None)
+
+        threads[1].run = victim
+        threads[0].start()
+        assert held.inside.wait(20)
+        for place, thread in enumerate(threads[1:], 1):
+            thread.start()
+            wait_until(lambda place=place: log._committer.waiting[0] + len(interrupted) == place)
+        held.go.set()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive(), "a committer hangs"
+        monkeypatch.undo()
+        assert log._publication.gate.acquire(timeout=5)
+        log._publication.gate.release()
+        assert len(acknowledged) + len(failed) + len(interrupted) == 5
+        if failed:
+            assert log._committer._failed
+        # Whatever is visible was told; a log that is good goes on. Where the interrupt met the subscriber's own turn,
+        # it was cancelled.
+        cancelled = probe.subscription.ended
+        if log._committer._failed is None:
+            fill(log, 1)
+        truth = everything(log)
+        assert probe.positions == (truth[: len(probe.positions)] if cancelled else truth), probe.state()
+        assert probe.clean
+    assert cancelled or probe.terminals == 1
+    with ChangeLog.open(path, **QUICK) as log:
+        kept = everything(log)
+        assert {position.version for position in kept} >= set(acknowledged)
+        assert [position.version for position in kept if not position.index] == list(
+            range(1, log.head.version)
+        )
+    shutil.rmtree(path.parent)
+    return interrupted
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("where", "method"), STEPS)
+def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everybody(
+    monkeypatch, where, method, when
+):
+    """Invariant 13: followers and gates are released, nobody sleeps over what is visible, nothing appears twice."""
+
+    def arm(log, victim):
+        holders = {
+            "committer": log._committer,
+            "wal": log._files,
+            "publication": log._publication,
+            "registry": log._service.registry,
+            "watermark": log._service.watermark,
+            "service": log._service,
+        }
+        interrupting(monkeypatch, holders[where], method, when, victim)
+        return lambda: None
+
+    assert commit_against_an_interrupt(monkeypatch, arm) == [1]
+
+
+TRACED = {
+    module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
+    for module in (committer, publication, registry, ring, service, watermark, writer)
+}
+
+
+def test_an_interrupt_at_any_line_publishes_or_fails_the_log_and_releases_everybody(monkeypatch):
+    """Invariant 13: every line between the entry of a commit and its return, one run for each."""
+
+    def interrupt_at(number):
+        lines = itertools.count()
+
+        def trace(frame, event, _argument):
+            text = TRACED.get(frame.f_code.co_filename)
+            if text is None:
+                return None
+            # A line event of a ``with`` may be its exit, where no real interrupt is ever seen.
+            entry = event == "line" and not text[frame.f_lineno - 1].lstrip().startswith("with ")
+            if entry and next(lines) == number:
+                raise Interrupt
+            return trace
+
+        return lambda _log, _victim: lambda: sys.settrace(trace)
+
+    for number in itertools.count():
+        if not commit_against_an_interrupt(monkeypatch, interrupt_at(number)):
+            break
+    assert number > 100
+
+
+def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
+    """Invariant 13: one who waits in the queue, or for room, may go; its transaction is there wholly or not at all."""
+    with opened() as log:
+        held = Held(log, monkeypatch)
+        threads = [threading.Thread(target=fill, args=(log, 1)) for _ in range(4)]
+        threads[0].start()
+        assert held.inside.wait(20)
+        queue = log._committer
+        waits = threading.Event.wait
+        victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
+        monkeypatch.setattr(
+            threading.Event,
+            "wait",
+            lambda self, timeout=None: (
+                _raise() if threading.current_thread() is victim else waits(self, timeout)
+            ),
+        )
+        victim.start()
+        victim.join(20)
+        assert not victim.is_alive()
+        assert queue.waiting == (0, 0)
+        for thread in threads[1:]:
+            thread.start()
+        wait_until(lambda: queue.waiting[0] == 3)
+        held.go.set()
+        for thread in threads:
+            thread.join(20)
+        assert log.head == Position(5, 0)
+
+
+def _raise():
+    raise Interrupt
+
+
+def _swallow(call, *args):
+    try:
+        call(*args)
+    except Interrupt:
+        return
+
+
+def test_an_interrupted_wake_up_reaches_the_others(log):
+    """Invariant 13, E41: one whose code is interrupted takes no other's wake-up with it."""
+
+    class Bomb(Probe):
+        def take(self, change):
+            super().take(change)
+            raise Interrupt
+
+    bombs, others = [Bomb(first=10) for _ in range(3)], [Probe(first=10) for _ in range(3)]
+    for bomb, other in zip(bombs, others, strict=True):
+        log.changes().subscribe(bomb, executor=flow.INLINE)
+        log.changes().subscribe(other, executor=flow.INLINE)
+    with pytest.raises(Interrupt):
+        log.commit([order(1)])
+    assert [len(other.positions) for other in others] == [2, 2, 2]
+    assert [len(bomb.positions) for bomb in bombs] == [1, 1, 1]
+    log.commit([order(2)])
+    assert [len(other.positions) for other in others] == [4, 4, 4]
+
+
+def test_an_interrupt_while_an_interrupt_is_handled_still_releases_everybody(monkeypatch):
+    """Invariant 13: pressing ctrl-C twice."""
+
+    def arm(log, victim):
+        interrupting(monkeypatch, log._publication, "publish", "after", victim)
+        abandon = log._committer._fail
+        shots = []
+
+        def again(why):
+            abandon(why)
+            if not shots:
+                shots.append(why)
+                raise Interrupt
+
+        monkeypatch.setattr(log._committer, "_fail", again)
+        return lambda: None
+
+    assert commit_against_an_interrupt(monkeypatch, arm) == [1]
