@@ -114,7 +114,7 @@ class _Partitions:
 
     def __init__(self, frame: DataFrame) -> None:
         # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
-        dataset: Any = frame._jdf  # noqa: SLF001
+        dataset: Any = frame._jdf  # noqa: SLF001 - see above
         self._context = frame.sparkSession.sparkContext
         wide = frame.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
         self._schema = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=wide)

@@ -78,7 +78,7 @@ def java_version(java: Path) -> int | None:
         try:
             # The very program that Spark would run.
             command: list[str | Path] = [java, "-version"]
-            asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+            asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - the Java that was found
         except (OSError, subprocess.SubprocessError):
             return None
         found = _VERSION.search(asked.stderr)

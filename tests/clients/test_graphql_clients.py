@@ -20,6 +20,7 @@ def everything(versions, changes, first=1):
 
 
 async def test_a_client_receives_the_exact_sequence(log, fill, follow):
+    """F130."""
     oldest = str(log.token(log.oldest))
     fill(20, 4)
     with serve(log) as server:
@@ -33,6 +34,7 @@ async def test_a_client_receives_the_exact_sequence(log, fill, follow):
 
 
 async def test_a_client_resumes_where_it_was_over_restarts_of_the_server(log, fill, follow):
+    """F130."""
     oldest = str(log.token(log.oldest))
     fill(5, 3)
     server = serve(log)

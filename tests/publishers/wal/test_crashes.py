@@ -114,7 +114,7 @@ def test_any_truncation_of_a_small_file_is_reported_or_harmless(name):
 
 
 def test_unacknowledged_bytes_behind_the_end_are_torn_and_not_corrupt():
-    """Whatever part of one unsynced write reached the disk, the log opens with what was acknowledged."""
+    """F38: Whatever part of one unsynced write reached the disk, the log opens with what was acknowledged."""
     system = SimulatedFileSystem()
     log = opened(system, options(fill_step=0))
     commit(log, b"one")
@@ -145,6 +145,7 @@ def three_segments() -> dict[str, bytes]:
 
 
 def test_a_flipped_bit_is_reported_or_changes_nothing():
+    """F37."""
     files = three_segments()
     whole = reopened(files)
     rng = random.Random(3)

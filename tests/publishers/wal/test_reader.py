@@ -125,6 +125,7 @@ def test_a_frame_is_taken_apart_when_somebody_asks(system):
 
 
 def test_compressed_frames_are_read_like_others(system):
+    """F48."""
     settings = options(compress=True, frame_bytes=60_000)
     log = opened(system, settings)
     log.append([sealed(b"z" * 20_000, settings=settings)])

@@ -63,6 +63,7 @@ def place_of(system: SimulatedFileSystem, version: int) -> tuple[int, int]:
 
 
 def test_a_torn_tail_is_cut_copied_and_zeroed():
+    """F38."""
     system = log_of(b"one", b"two", b"three")
     start, end = place_of(system, 3)
     data = system.content(LOG / FIRST)
@@ -93,6 +94,7 @@ def test_a_hole_before_an_unsynced_frame_is_torn():
 
 
 def test_a_damaged_frame_before_one_that_was_written_when_it_was_durable_is_corrupt():
+    """F38."""
     system = log_of(b"one", b"two", b"three")
     start, _ = place_of(system, 2)
     for at in (start, start + 4, start + 20, start + 85):

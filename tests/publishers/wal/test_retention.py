@@ -33,11 +33,13 @@ def test_a_segment_is_as_old_as_its_end():
 
 
 def test_either_bound_is_enough():
+    """F45."""
     assert oldest(retain_bytes=400, retain_age=299.0) == 3
     assert oldest(retain_bytes=200, retain_age=1000.0) == 4
 
 
 def test_the_floor_is_kept_whatever_the_bounds():
+    """F45."""
     assert oldest(floor=30, retain_bytes=0) == 3
     assert oldest(floor=29, retain_bytes=0) == 2
     assert oldest(floor=1, retain_bytes=0) == 1

@@ -93,6 +93,7 @@ def test_many_changes_below_the_bound_of_one_are_not_too_large():
 
 
 def test_payloads_from_four_kilobytes_are_compressed_where_that_saves_something():
+    """F48."""
     settings = options(compress=True, frame_bytes=65536)
     small, large = sealed(b"x" * 100, settings=settings), sealed(b"x" * 9000, settings=settings)
     assert small.payloads[0].flags == 0

@@ -148,6 +148,7 @@ def test_the_least_recent_producers_are_forgotten_at_a_roll(path):
 
 
 def test_a_segment_is_rolled_by_size(path):
+    """F41."""
     log = opened(REAL, path=path)
     fill_segments(log, 4)
     found = contents(log)
@@ -163,6 +164,7 @@ def test_a_segment_is_rolled_by_size(path):
 
 
 def test_a_segment_is_rolled_by_age_unless_it_is_empty(path):
+    """F41."""
     clock = Clock(1000)
     log = opened(REAL, options(segment_age=10.0), path=path, clock=clock)
     clock.now += 20_000_000

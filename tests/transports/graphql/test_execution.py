@@ -158,6 +158,7 @@ def test_keys_that_are_no_utf_8_are_escaped(engine, log):
     ],
 )
 def test_bodies_are_read_exactly_if_they_are_selected(engine, selection, variables, content):
+    """E57."""
     head = "($yes: Boolean = false)" if "$yes" in selection else ""
     fragment = " fragment F on Change { key body }" if "...F" in selection else ""
     operation = engine.prepare(

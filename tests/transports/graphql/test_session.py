@@ -78,6 +78,7 @@ def test_init_carries_what_the_client_says_of_itself():
 
 
 def test_a_client_that_is_not_welcome_is_closed_with_4403():
+    """E55."""
     session = opened()
     tell(session, type="connection_init")
     assert closing(session.refuse("not you")) == 4403
@@ -85,6 +86,7 @@ def test_a_client_that_is_not_welcome_is_closed_with_4403():
 
 
 def test_subscribing_before_the_ack_is_closed_with_4401():
+    """E55."""
     assert closing(subscribe(opened())) == 4401
     session = opened()
     tell(session, type="connection_init")

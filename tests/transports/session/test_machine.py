@@ -164,6 +164,7 @@ def test_after_the_close_nothing_is_answered():
 
 
 def test_an_id_in_use_is_closed_with_4409_and_may_be_used_again_after_its_end():
+    """E55, E56."""
     made = acknowledged()
     first = active(made)
     assert made.receive('{"type":"complete","id":"a"}', 0.0) == [Cancel(first)]
@@ -259,6 +260,7 @@ def test_complete_carries_the_cursor():
 
 
 def test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state():
+    """E53."""
     made = acknowledged(resync_checkpoint=1.0)
     entry = active(made, heartbeatMs=5000)
     assert made.due == 5.0

@@ -175,6 +175,7 @@ async def test_two_views_never_share_bytes(serving, dial, fill):
 
 
 async def test_criteria_choose_and_a_checkpoint_tells_progress_without_events(serving, dial, fill, log):
+    """F131."""
     async with dial(serving().url) as wire:
         await wire.init()
         await wire.subscribe(credits=5, criteria=[{"entity_types": ["rare"]}], heartbeatMs=30)
@@ -246,6 +247,7 @@ async def test_every_start_and_until(serving, dial, fill, log):
 
 
 async def test_resume_from_any_cursor_has_neither_gap_nor_duplicate(serving, dial, fill):
+    """F131."""
     fill(4, changes=3)
     async with dial(serving().url) as wire:
         await wire.init()
