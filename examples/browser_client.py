@@ -1,0 +1,57 @@
+"""A page that follows a log, three changes at a click; the page comes from a server of its own.
+
+Run it: python examples/browser_client.py, and open the address that it prints. Ctrl-C ends it.
+"""
+
+import contextlib
+import functools
+import http.server
+import shutil
+import tempfile
+import threading
+from importlib import resources
+from pathlib import Path
+
+import transports
+from publishers import ChangeLog
+
+PAGE = Path(__file__).with_name("browser")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_args: object) -> None:
+        return
+
+
+@contextlib.contextmanager
+def page(directory: Path):
+    """Serves the page, with the client module beside it."""
+    shutil.copytree(PAGE, directory)
+    shutil.copy(resources.files("transports.board") / "penstock.js", directory)
+    handler = functools.partial(Quiet, directory=str(directory))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def main() -> None:
+    stop = threading.Event()
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ChangeLog.open(Path(place, "log")) as log,
+        page(Path(place, "page")) as origin,
+        # A page of another origin has to be named, or its WebSocket is refused.
+        transports.serve(log, port=0, origins=[origin]) as server,
+    ):
+        print(f"{origin}/?server={server.url}", flush=True)
+        number = 0
+        while not stop.wait(0.2):
+            number += 1
+            with log.transaction() as tx:
+                tx.upsert("order", str(number), {"total": f"{number}.00"})
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()

@@ -1,0 +1,34 @@
+"""The page of the browser example takes what it asks for, in order, and no more."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.browser.chromium import PROGRAM, chromium
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no chromium here: .ci/browser installs it on Debian")
+def test_a_page_takes_three_orders_at_a_click_in_order():
+    command = [sys.executable, ROOT / "examples" / "browser_client.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as example:
+        try:
+            assert example.stdout is not None
+            address = example.stdout.readline().strip()
+            with chromium() as browser, browser.tab() as tab:
+                tab.open(address)
+                for taken in (3, 6):
+                    tab.run("document.querySelector('#more').click()")
+                    tab.until(f"document.querySelectorAll('li').length === {taken}")
+                shown = tab.run("[...document.querySelectorAll('li')].map(line => line.textContent)")
+                assert shown == [f"order {n}: {n}.00" for n in range(1, 7)]
+                assert tab.complaints == []
+        finally:
+            example.send_signal(signal.SIGINT)
+    assert example.returncode == 0
