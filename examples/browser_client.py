@@ -9,6 +9,7 @@ import http.server
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -24,7 +25,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def page(directory: Path):
+def page(directory: Path) -> Iterator[str]:
     """Serves the page, with the client module beside it."""
     shutil.copytree(PAGE, directory)
     shutil.copy(resources.files("transports.board") / "penstock.js", directory)

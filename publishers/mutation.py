@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -118,9 +119,14 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
     """
     if isinstance(value, Mapping):
         try:
-            return _encoder.encode(value)
+            data = _encoder.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidChange(parameter, value, f"a mapping that JSON can hold ({error})") from None
+        if b"null" in data and (path := _not_finite(value)) is not None:
+            raise InvalidChange(
+                parameter + path, "NaN or an infinity", "finite, or text: JSON has no such number"
+            )
+        return data
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
         try:
@@ -131,6 +137,21 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
             raise InvalidChange(parameter, data, f"valid JSON in UTF-8 ({error})") from None
         return data
     raise InvalidChange(parameter, value, "a mapping, or JSON as bytes")
+
+
+def _not_finite(value: object) -> str | None:
+    """Where in a value a float is that JSON cannot hold; the encoder would write null for it."""
+    if isinstance(value, float):
+        return None if isfinite(value) else ""
+    items: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, (list, tuple)):
+        items = enumerate(value)
+    for name, item in items:
+        if (path := _not_finite(item)) is not None:
+            return f"[{name!r}]{path}"
+    return None
 
 
 def columns_of(mutations: Iterable[Mutation]) -> Columns:

@@ -85,6 +85,8 @@ class LogOptions:
     def __post_init__(self) -> None:
         if self.sync not in ("always", "interval", "os"):
             raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
+        if not isinstance(self.compress, bool):
+            raise InvalidOption("compress", self.compress, "True or False")
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in ("sync", "compress"):

@@ -1,5 +1,6 @@
 """What a writer may ask for, and what it is told when it may not."""
 
+import math
 from decimal import Decimal
 
 import msgspec
@@ -155,3 +156,21 @@ def test_more_entity_types_than_a_transaction_can_tell_apart_are_refused():
 def test_json_of_other_kinds_is_refused():
     with pytest.raises(InvalidChange, match="body"):
         encode_json("body", [1])
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"a": math.nan}, "body['a']"),
+        ({"a": [1.0, {"b": -math.inf}]}, "body['a'][1]['b']"),
+        ({"a": None, "b": (math.inf,)}, "body['b'][0]"),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_refused_and_never_becomes_null(body, where):
+    with pytest.raises(InvalidChange) as refused:
+        upsert("order", "1", body)
+    assert refused.value.parameter == where
+
+
+def test_null_stays_null():
+    assert upsert("order", "1", {"a": None, "b": [1.5, None]}).body == b'{"a":null,"b":[1.5,null]}'
