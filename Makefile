@@ -27,7 +27,7 @@ $(VENV)/.demo: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "installing what development needs (PySpark is large; this takes a minute or two)"
-	$(INSTALL) --editable ".[dev$(JRE)]"
+	$(INSTALL) --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
