@@ -18,6 +18,7 @@ from transports.board import Page, find_page
 from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits
 from transports.statistics import statistics
+from transports.version import version
 from transports.websocket.connection import Authenticator, Connection
 from transports.websocket.fallback import AsgiLink
 from transports.websocket.link import LINK, Offer, Receiver
@@ -32,7 +33,7 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 """The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
-_SERVER: Final = "penstock/1.0"
+_SERVER: Final = f"penstock/{version()}"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATISTICS_AGE: Final = 0.2  # seconds for which an answer is given again, however many ask
 

@@ -10,6 +10,7 @@ import websockets
 
 from transports.application import Application
 from transports.limits import Limits
+from transports.version import version
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ async def test_health_says_how_the_logs_are(serving, dial, fill, log):
     assert headers["content-type"] == "application/json"
     assert json.loads(body) == {
         "status": "ok",
-        "server": "penstock/1.0",
+        "server": f"penstock/{version()}",
         "connections": 1,
         "logs": {
             "shop": {

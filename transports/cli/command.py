@@ -6,7 +6,6 @@ interrupted; 141 whoever read the output has left.
 
 import argparse
 import importlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Final
 from flow.errors import FlowError
 from publishers.errors import InvalidChange, InvalidCriteria, InvalidOption, PenstockError, PositionMalformed
 from transports.errors import ExtraMissing, InvalidInput
+from transports.version import version
 
 __all__ = ["main"]
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Change data capture with backpressure.",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments or input, 130 interrupted, 141 broken pipe.",
     )
-    parser.add_argument("--version", action="version", version=f"penstock {_version()}")
+    parser.add_argument("--version", action="version", version=f"penstock {version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve a log over WebSockets"))
     _add_tail(commands.add_parser("tail", help="print changes as JSON lines, from a server or a directory"))
@@ -190,12 +190,5 @@ def _demo(arguments: list[str]) -> int:
 
 
 def _print_version(_: argparse.Namespace) -> int:
-    print(f"penstock {_version()}")
+    print(f"penstock {version()}")
     return DONE
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("penstock")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"

@@ -252,7 +252,7 @@ def test_the_demo_gets_its_own_arguments(monkeypatch):
 
 def test_what_nobody_expected_is_one_line_too(monkeypatch, capsys, log):
     monkeypatch.delenv("PENSTOCK_DEBUG", raising=False)
-    monkeypatch.setattr("transports.cli.command._version", lambda: 1 // 0)
+    monkeypatch.setattr("transports.cli.command.version", lambda: 1 // 0)
     assert main(["version"]) == 1
     assert "internal error: ZeroDivisionError" in one_line(capsys)
     monkeypatch.setenv("PENSTOCK_DEBUG", "1")

@@ -1,0 +1,13 @@
+"""Which penstock this is."""
+
+import importlib.metadata
+
+__all__ = ["version"]
+
+
+def version() -> str:
+    """The installed version, or ``0`` where only the sources are."""
+    try:
+        return importlib.metadata.version("penstock")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
