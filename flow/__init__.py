@@ -3,7 +3,7 @@
 Standard library only. See `flow.contracts` for the protocols and `flow.drain` for the one delivery engine.
 """
 
-from flow import hooks
+from flow import hooks, operators
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
@@ -14,6 +14,7 @@ from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Sub
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
 from flow.errors import FlowError, IllegalRequestError, Lagged, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
+from flow.operators import Operator, pipe
 from flow.overflow import Overflow
 from flow.sources import Source, empty, error, from_iterable, generate, never
 
@@ -37,6 +38,7 @@ __all__ = [
     "Lagged",
     "LoopExecutor",
     "OnLag",
+    "Operator",
     "Outcome",
     "Overflow",
     "Overflowed",
@@ -59,6 +61,8 @@ __all__ = [
     "iter_blocking",
     "loop_executor",
     "never",
+    "operators",
+    "pipe",
     "subscribe",
     "to_observable",
 ]

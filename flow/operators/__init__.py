@@ -1,0 +1,27 @@
+"""What turns publishers into other publishers, by family.
+
+An operator is what a function like `map` returns: a callable from publisher to publisher. `pipe` applies some in a
+row. Each subscriber has its own chain, and its demand reaches the source through it. The names are those of the field,
+so import the package rather than what is in it::
+
+    from flow import operators as op
+
+    flow.pipe(publisher, op.filter(bool), op.map(str), op.take(10))
+"""
+
+from flow.operators.limiting import skip, take, take_while
+from flow.operators.link import Operator
+from flow.operators.pipeline import pipe
+from flow.operators.transforming import distinct_until_changed, filter, map, scan  # noqa: A004 - as above
+
+__all__ = [
+    "Operator",
+    "distinct_until_changed",
+    "filter",
+    "map",
+    "pipe",
+    "scan",
+    "skip",
+    "take",
+    "take_while",
+]

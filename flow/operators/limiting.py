@@ -1,0 +1,124 @@
+"""Operators that let pass a part of a stream."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from flow.contracts import Subscriber, Subscription
+from flow.demand import refusal
+from flow.drain.feed import GONE
+from flow.operators.link import Link, Operator, at_least, lift, present
+from flow.operators.transforming import Sieve
+
+__all__ = ["skip", "take", "take_while"]
+
+T = TypeVar("T")
+
+
+def take(count: int) -> Operator[T, T]:
+    """Complete after ``count`` elements, and never request more than that of upstream.
+
+    Args:
+        count: At least 0; with 0 nothing is requested, and the end comes without any request.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    at_least("count", count, 0)
+    return lift(lambda below: _Taking(below, count))
+
+
+def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
+    """Complete before the first element for which ``keep(element)`` is false.
+
+    If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
+    """
+    return lift(lambda below: _TakingWhile(below, keep))
+
+
+def skip(count: int) -> Operator[T, T]:
+    """Leave out the first ``count`` elements; one more is requested in the stead of each.
+
+    Args:
+        count: At least 0.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    at_least("count", count, 0)
+    return lift(lambda below: Sieve(below, _After(count)))
+
+
+class _Taking(Link[T, T]):
+    """Counts what may still be requested, and what may still come."""
+
+    __slots__ = ("_left", "_lock", "_room")
+
+    def __init__(self, below: Subscriber[T], count: int) -> None:
+        super().__init__(below)
+        self._lock = threading.Lock()
+        self._room = count  # guarded by the lock: any thread may request
+        self._left = count
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        first = not self._greeted
+        super().on_subscribe(subscription)
+        if first and not self._left:
+            self._finish()
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        if not self._left:
+            return
+        self._left -= 1
+        if self._left:
+            self._downstream.on_next(item)
+            return
+        upstream, self._upstream = self._upstream, GONE
+        upstream.cancel()
+        self._downstream.on_next(item)
+        self._end().on_complete()
+
+    def request(self, n: int, /) -> None:
+        if refusal(n) is None:
+            with self._lock:
+                n = min(n, self._room)
+                self._room -= n
+            if not n:
+                return
+        self._upstream.request(n)
+
+
+class _TakingWhile(Link[T, T]):
+    __slots__ = ("_keep",)
+
+    def __init__(self, below: Subscriber[T], keep: Callable[[T], object]) -> None:
+        super().__init__(below)
+        self._keep = keep
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        try:
+            kept = bool(self._keep(item))
+        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            self._fail(error)
+            return
+        if kept:
+            self._downstream.on_next(item)
+        else:
+            self._finish()
+
+
+class _After:
+    """The state of one `skip`."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def __call__(self, _: object) -> bool:
+        if not self._left:
+            return True
+        self._left -= 1
+        return False

@@ -1,0 +1,134 @@
+"""What operators without a queue have in common: signals go straight down, demand goes straight up."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from flow.contracts import Publisher, Subscriber, Subscription
+from flow.drain.feed import GONE
+
+__all__ = ["Lifted", "Link", "Operator", "at_least", "lift", "none_is_no_element", "present"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+Operator = Callable[[Publisher[A]], Publisher[B]]
+"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links."""
+
+
+class Lifted(Generic[A, B]):
+    """A publisher seen through an operator; as cold or as hot as what it is made from (rule 1.11)."""
+
+    __slots__ = ("_make", "_source")
+
+    def __init__(self, source: Publisher[A], make: Callable[[Subscriber[B]], Subscriber[A]]) -> None:
+        self._source = source
+        self._make = make
+
+    def subscribe(self, subscriber: Subscriber[B], /) -> None:
+        """Put a new link between the source and this subscriber."""
+        if subscriber is None:
+            raise TypeError("rule 1.9: the subscriber is None")
+        self._source.subscribe(self._make(subscriber))
+
+
+def lift(make: Callable[[Subscriber[B]], Subscriber[A]]) -> Operator[A, B]:
+    """Make an operator of what makes a link for each subscriber."""
+    return lambda source: Lifted(source, make)
+
+
+class Link(Generic[A, B]):
+    """The subscriber of what is above, and the subscription of who is below.
+
+    It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3); an illegal
+    request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
+    sides first (rules 2.3, 3.13). A subscriber below that raises does so through the link, and upstream cancels both.
+
+    Args:
+        downstream: Gets ``on_subscribe`` with this link.
+    """
+
+    __slots__ = ("__weakref__", "_downstream", "_greeted", "_upstream")
+
+    def __init__(self, downstream: Subscriber[B]) -> None:
+        self._downstream: Subscriber[B] = downstream
+        self._upstream: Subscription = GONE
+        self._greeted = False
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Accept the first subscription, and cancel any other (rule 2.5)."""
+        present(subscription, "the subscription")
+        if self._greeted:
+            subscription.cancel()
+            return
+        self._greeted = True
+        self._upstream = subscription
+        self._downstream.on_subscribe(self)
+
+    def on_next(self, item: A, /) -> None:
+        """Receive one element."""
+        raise NotImplementedError
+
+    def on_error(self, error: Exception, /) -> None:
+        """Pass the error on."""
+        present(error, "the error")
+        self._end().on_error(error)
+
+    def on_complete(self) -> None:
+        """Pass the end on."""
+        self._end().on_complete()
+
+    def request(self, n: int, /) -> None:
+        """Ask upstream for as many."""
+        self._upstream.request(n)
+
+    def cancel(self) -> None:
+        """Cancel upstream, and forget both sides."""
+        upstream = self._upstream
+        self._end()
+        upstream.cancel()
+
+    def _end(self) -> Subscriber[B]:
+        """Forget both sides; return who was below, for the terminal signal."""
+        downstream, self._downstream = self._downstream, GONE
+        self._upstream = GONE
+        return downstream
+
+    def _finish(self) -> None:
+        """Complete before upstream does: cancel it."""
+        upstream = self._upstream
+        downstream = self._end()
+        upstream.cancel()
+        downstream.on_complete()
+
+    def _fail(self, error: Exception) -> None:
+        """Fail although upstream does not: cancel it (rule 1.4)."""
+        upstream = self._upstream
+        downstream = self._end()
+        upstream.cancel()
+        downstream.on_error(error)
+
+
+def present(value: object, what: str) -> None:
+    """Refuse ``None`` (rule 2.13).
+
+    Raises:
+        TypeError: If it is.
+    """
+    if value is None:
+        raise TypeError(f"rule 2.13: {what} is None")
+
+
+def none_is_no_element() -> TypeError:
+    """What ends a stream whose function gave ``None``."""
+    return TypeError("rule 2.13: None is not an element")
+
+
+def at_least(name: str, value: int, least: int = 1) -> int:
+    """Return a count if it is one.
+
+    Raises:
+        ValueError: If it is no integer, or too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name}: {value!r}; an integer of at least {least} is expected")
+    return value

@@ -1,0 +1,111 @@
+"""Operators in a row."""
+
+from functools import reduce
+from typing import Any, TypeVar, overload
+
+from flow.contracts import Publisher
+from flow.operators.link import Operator
+
+__all__ = ["pipe"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+G = TypeVar("G")
+H = TypeVar("H")
+Z = TypeVar("Z")
+
+
+@overload
+def pipe(publisher: Publisher[A], /) -> Publisher[A]: ...
+
+
+@overload
+def pipe(publisher: Publisher[A], b: Operator[A, B], /) -> Publisher[B]: ...
+
+
+@overload
+def pipe(publisher: Publisher[A], b: Operator[A, B], c: Operator[B, C], /) -> Publisher[C]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A], b: Operator[A, B], c: Operator[B, C], d: Operator[C, D], /
+) -> Publisher[D]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A], b: Operator[A, B], c: Operator[B, C], d: Operator[C, D], e: Operator[D, E], /
+) -> Publisher[E]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A],
+    b: Operator[A, B],
+    c: Operator[B, C],
+    d: Operator[C, D],
+    e: Operator[D, E],
+    f: Operator[E, F],
+    /,
+) -> Publisher[F]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A],
+    b: Operator[A, B],
+    c: Operator[B, C],
+    d: Operator[C, D],
+    e: Operator[D, E],
+    f: Operator[E, F],
+    g: Operator[F, G],
+    /,
+) -> Publisher[G]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A],
+    b: Operator[A, B],
+    c: Operator[B, C],
+    d: Operator[C, D],
+    e: Operator[D, E],
+    f: Operator[E, F],
+    g: Operator[F, G],
+    h: Operator[G, H],
+    /,
+) -> Publisher[H]: ...
+
+
+@overload
+def pipe(
+    publisher: Publisher[A],
+    b: Operator[A, B],
+    c: Operator[B, C],
+    d: Operator[C, D],
+    e: Operator[D, E],
+    f: Operator[E, F],
+    g: Operator[F, G],
+    h: Operator[G, H],
+    i: Operator[H, Z],
+    /,
+) -> Publisher[Z]: ...
+
+
+@overload
+def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publisher[Any]: ...
+
+
+def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publisher[Any]:
+    """Apply operators from left to right; types are followed through the first eight.
+
+    ::
+
+        flow.pipe(publisher, operators.map(str), operators.take(10))
+    """
+    return reduce(lambda source, operator: operator(source), operators, publisher)
