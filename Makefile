@@ -8,11 +8,12 @@ JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: demo test lint bench wheel clean help
+.PHONY: demo test coverage lint bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
+	@echo "make coverage                                every test, and which branches they reach"
 	@echo "make lint                                    style, types, import directions"
 	@echo "make bench [ARGS=name]                       measurements, side by side"
 
@@ -35,6 +36,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(ARGS)
+
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
