@@ -9,19 +9,36 @@ so import the package rather than what is in it::
     flow.pipe(publisher, op.filter(bool), op.map(str), op.take(10))
 """
 
-from flow.operators.limiting import skip, take, take_while
+from flow.operators.buffering import (
+    Outrun,
+    on_backpressure_buffer,
+    on_backpressure_drop,
+    on_backpressure_error,
+    on_backpressure_latest,
+    publish_on,
+)
+from flow.operators.limiting import limit_rate, skip, take, take_while
 from flow.operators.link import Operator
+from flow.operators.observing import tap
 from flow.operators.pipeline import pipe
 from flow.operators.transforming import distinct_until_changed, filter, map, scan  # noqa: A004 - as above
 
 __all__ = [
     "Operator",
+    "Outrun",
     "distinct_until_changed",
     "filter",
+    "limit_rate",
     "map",
+    "on_backpressure_buffer",
+    "on_backpressure_drop",
+    "on_backpressure_error",
+    "on_backpressure_latest",
     "pipe",
+    "publish_on",
     "scan",
     "skip",
     "take",
     "take_while",
+    "tap",
 ]

@@ -7,10 +7,12 @@ from typing import TypeVar
 from flow.contracts import Subscriber, Subscription
 from flow.demand import refusal
 from flow.drain.feed import GONE
+from flow.executors import INLINE
 from flow.operators.link import Link, Operator, at_least, lift, present
+from flow.operators.stage import queued
 from flow.operators.transforming import Sieve
 
-__all__ = ["skip", "take", "take_while"]
+__all__ = ["limit_rate", "skip", "take", "take_while"]
 
 T = TypeVar("T")
 
@@ -47,6 +49,22 @@ def skip(count: int) -> Operator[T, T]:
     """
     at_least("count", count, 0)
     return lift(lambda below: Sieve(below, _After(count)))
+
+
+def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
+    """Request ``high`` elements at first, and ``low`` more whenever as many were delivered, whatever the demand is.
+
+    So a subscriber that asks for everything still has at most ``high`` under way, and one that asks one by one does
+    not send a request upstream for each. What is ahead of its demand waits here; errors overtake it.
+
+    Args:
+        high: At least 1.
+        low: ``None`` is 75 % of ``high``, 0 requests only when all were delivered.
+
+    Raises:
+        ValueError: If a number is out of its bounds.
+    """
+    return queued(INLINE, high, low, delay_error=False)
 
 
 class _Taking(Link[T, T]):

@@ -19,6 +19,7 @@ OPERATORS = {
     "take": op.take(100_000),
     "take_while": op.take_while(lambda _: True),
     "skip": op.skip(0),
+    "tap": op.tap(),
 }
 
 

@@ -1,0 +1,140 @@
+"""The other half of an operator with a queue: what upstream signals, kept for the feed of a `flow.Drain`."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from flow.contracts import Subscription
+from flow.demand import Tide
+from flow.drain import COMPLETED, Failed, Outcome
+from flow.drain.feed import GONE
+from flow.operators.link import present
+
+__all__ = ["Inlet"]
+
+T = TypeVar("T")
+
+
+class Inlet(Generic[T]):
+    """Receives one upstream, on any thread, into a buffer from which the holder of a drain's flag takes.
+
+    At most ``tide.prefetch`` elements are requested, buffered or taken and not settled: the inlet asks for more only
+    when it is told that some are done with.
+
+    Args:
+        tide: When to request how many.
+        wake: Called outside the lock after every signal: that of the drain.
+        on_failure: Called instead of ``wake`` with the error of upstream; ``None`` if that waits for what is buffered.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_greeted",
+        "_lock",
+        "_on_failure",
+        "_outcome",
+        "_subscription",
+        "_tide",
+        "_wake",
+    )
+
+    def __init__(
+        self, tide: Tide, wake: Callable[[], object], on_failure: Callable[[Exception], object] | None = None
+    ) -> None:
+        self._lock = threading.Lock()
+        self._tide = tide  # the holder's own
+        self._wake = wake
+        self._on_failure = on_failure
+        self._buffer: deque[T] = deque()
+        self._outcome: Outcome | None = None
+        self._subscription: Subscription | None = GONE
+        self._greeted = False
+
+    # What upstream calls.
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Accept the first subscription and request what may be buffered; cancel any other (rule 2.5)."""
+        present(subscription, "the subscription")
+        with self._lock:
+            refused = self._greeted or self._subscription is None
+            if not refused:
+                self._greeted = True
+                self._subscription = subscription
+        if refused:
+            subscription.cancel()
+        else:
+            subscription.request(self._tide.prefetch)
+
+    def on_next(self, item: T, /) -> None:
+        """Buffer one element."""
+        present(item, "the element")
+        with self._lock:
+            if self._subscription is None:
+                return
+            self._buffer.append(item)
+        self._wake()
+
+    def on_error(self, error: Exception, /) -> None:
+        """End before what is buffered, or after it."""
+        present(error, "the error")
+        on_failure = self._on_failure
+        if not self._end(Failed(error)):
+            return
+        if on_failure is not None:
+            on_failure(error)
+        else:
+            self._wake()
+
+    def on_complete(self) -> None:
+        """End after what is buffered."""
+        if self._end(COMPLETED):
+            self._wake()
+
+    def _end(self, outcome: Outcome) -> bool:
+        with self._lock:
+            if self._subscription is None:
+                return False
+            self._subscription = None
+            self._outcome = outcome
+            return True
+
+    # What the feed calls, as holder of the drain's flag.
+
+    def __len__(self) -> int:
+        """How many elements are buffered."""
+        return len(self._buffer)
+
+    def take(self, limit: int) -> list[T]:
+        """Remove and return the oldest, at most ``limit``; each is to be settled later."""
+        with self._lock:
+            buffer = self._buffer
+            return [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+
+    def settle(self, count: int) -> None:
+        """Say that ``count`` of the elements taken are done with, so that more may come."""
+        due = self._tide.consume(count) if count else 0
+        if due:
+            with self._lock:
+                subscription = self._subscription
+            if subscription is not None:
+                subscription.request(due)
+
+    def outcome(self) -> Outcome | None:
+        """How upstream ended, once everything was taken."""
+        with self._lock:
+            return None if self._buffer else self._outcome
+
+    def close(self) -> None:
+        """Cancel upstream unless it has ended, and forget everything."""
+        with self._lock:
+            subscription, self._subscription = self._subscription, None
+            self._buffer.clear()
+            self._wake = _asleep
+            self._on_failure = None
+        if subscription is not None:
+            subscription.cancel()
+
+
+def _asleep() -> None: ...
