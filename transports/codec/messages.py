@@ -14,21 +14,16 @@ from publishers.change import Content, Images, View
 from publishers.criteria import Criteria
 from publishers.errors import InvalidCriteria
 from publishers.position import Position
-from transports.errors import CloseCode, InvalidDemand, InvalidRequest, Violation
+from transports.codec.envelope import Envelope, Init, Ping, Pong
+from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
-__all__ = ["Complete", "Init", "Message", "Ping", "Pong", "Request", "Subscribe", "Wish", "encode", "parse"]
+__all__ = ["Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse"]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _VERSION_MAX: Final = 2**53 - 1
 _LINGER_MAX_MS: Final = 1_000
 _HEARTBEAT_MAX_MS: Final = 3_600_000
-
-
-class Init(msgspec.Struct, frozen=True):
-    """``connection_init``: first, and once."""
-
-    payload: dict[str, Any] | None = None
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -51,32 +46,18 @@ class Complete(msgspec.Struct, frozen=True):
     id: _Id
 
 
-class Ping(msgspec.Struct, frozen=True):
-    """``ping``: to be answered with the same payload."""
-
-    payload: msgspec.Raw = msgspec.Raw()
-
-
-class Pong(msgspec.Struct, frozen=True):
-    """``pong``: legal without having been asked for."""
-
-
 Message = Init | Subscribe | Request | Complete | Ping | Pong
 
-
-class _Envelope(msgspec.Struct):
-    type: str
-
-
-_envelope: Final = msgspec.json.Decoder(_Envelope)
-_decoders: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
-    "connection_init": msgspec.json.Decoder(Init),
-    "subscribe": msgspec.json.Decoder(Subscribe),
-    "request": msgspec.json.Decoder(Request),
-    "complete": msgspec.json.Decoder(Complete),
-    "ping": msgspec.json.Decoder(Ping),
-    "pong": msgspec.json.Decoder(Pong),
-}
+_envelope: Final[Envelope[Message]] = Envelope(
+    {
+        "connection_init": Init,
+        "subscribe": Subscribe,
+        "request": Request,
+        "complete": Complete,
+        "ping": Ping,
+        "pong": Pong,
+    }
+)
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -91,20 +72,7 @@ def parse(text: bytes | str) -> Message:
     Raises:
         Violation: 4400, with what was wrong and what would be right.
     """
-    try:
-        kind = _envelope.decode(text).type
-        decoder = _decoders.get(kind)
-        if decoder is None:
-            known = ", ".join(_decoders)
-            raise Violation(CloseCode.BAD_REQUEST, f"type is {kind!r:.40}, but must be one of: {known}")
-        message: Message = decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise Violation(CloseCode.BAD_REQUEST, f"invalid message: {error}") from None
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Violation(CloseCode.BAD_REQUEST, f"a message must be one JSON object: {error}") from None
-    except RecursionError:
-        raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
-    return message
+    return _envelope.read(text)
 
 
 class Wish(msgspec.Struct, frozen=True):

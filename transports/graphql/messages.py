@@ -9,15 +9,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from transports.errors import CloseCode, InvalidDemand, InvalidRequest, Violation
+from transports.codec.envelope import Envelope, Init, Ping, Pong
+from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX
 
 __all__ = [
     "Complete",
-    "Init",
     "Message",
-    "Ping",
-    "Pong",
     "Request",
     "Subscribe",
     "complete",
@@ -25,17 +23,10 @@ __all__ = [
     "error",
     "next_head",
     "parse",
-    "pong",
     "requests_of",
 ]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-
-
-class Init(msgspec.Struct, frozen=True):
-    """``connection_init``: first, and once."""
-
-    payload: dict[str, Any] | None = None
 
 
 class Request(msgspec.Struct, frozen=True, rename={"operation_name": "operationName"}):
@@ -60,33 +51,17 @@ class Complete(msgspec.Struct, frozen=True):
     id: _Id
 
 
-class Ping(msgspec.Struct, frozen=True):
-    """``ping``: to be answered with the same payload."""
-
-    payload: msgspec.Raw = msgspec.Raw()
-
-
-class Pong(msgspec.Struct, frozen=True):
-    """``pong``: legal without having been asked for."""
-
-    payload: Any = None
-
-
 Message = Init | Subscribe | Complete | Ping | Pong
 
-
-class _Envelope(msgspec.Struct):
-    type: str
-
-
-_envelope: Final = msgspec.json.Decoder(_Envelope)
-_decoders: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
-    "connection_init": msgspec.json.Decoder(Init),
-    "subscribe": msgspec.json.Decoder(Subscribe),
-    "complete": msgspec.json.Decoder(Complete),
-    "ping": msgspec.json.Decoder(Ping),
-    "pong": msgspec.json.Decoder(Pong),
-}
+_envelope: Final[Envelope[Message]] = Envelope(
+    {
+        "connection_init": Init,
+        "subscribe": Subscribe,
+        "complete": Complete,
+        "ping": Ping,
+        "pong": Pong,
+    }
+)
 
 
 def parse(text: bytes | str) -> Message:
@@ -95,20 +70,7 @@ def parse(text: bytes | str) -> Message:
     Raises:
         Violation: 4400, with what was wrong and what would be right.
     """
-    try:
-        kind = _envelope.decode(text).type
-        decoder = _decoders.get(kind)
-        if decoder is None:
-            known = ", ".join(_decoders)
-            raise Violation(CloseCode.BAD_REQUEST, f"type is {kind!r:.40}, but must be one of: {known}")
-        message: Message = decoder.decode(text)
-    except msgspec.ValidationError as error:
-        raise Violation(CloseCode.BAD_REQUEST, f"invalid message: {error}") from None
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Violation(CloseCode.BAD_REQUEST, f"a message must be one JSON object: {error}") from None
-    except RecursionError:
-        raise Violation(CloseCode.BAD_REQUEST, "the message is nested too deeply") from None
-    return message
+    return _envelope.read(text)
 
 
 def credits_of(request: Request) -> int | None:
@@ -154,9 +116,3 @@ def complete(operation: str) -> bytes:
 def error(operation: str, errors: list[dict[str, Any]]) -> bytes:
     """The end of an operation that failed."""
     return msgspec.json.encode({"id": operation, "type": "error", "payload": errors})
-
-
-def pong(payload: msgspec.Raw) -> bytes:
-    """The answer to a ping, with its payload."""
-    raw = bytes(payload)
-    return b'{"type":"pong","payload":%s}' % raw if raw else b'{"type":"pong"}'

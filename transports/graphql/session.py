@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from publishers.errors import PenstockError
+from transports.codec.envelope import Init, Ping, Pong, pong
 from transports.errors import (
     CloseCode,
     InvalidDemand,
@@ -24,10 +25,7 @@ from transports.graphql.errors import graphql_error
 from transports.graphql.fence import Fence
 from transports.graphql.messages import (
     Complete,
-    Init,
     Message,
-    Ping,
-    Pong,
     Request,
     Subscribe,
     complete,
@@ -35,7 +33,6 @@ from transports.graphql.messages import (
     error,
     next_head,
     parse,
-    pong,
     requests_of,
 )
 from transports.limits import CREDITS_MAX, Limits

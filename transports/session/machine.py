@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from publishers.batch import Batch
 from publishers.errors import PenstockError
+from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
-from transports.codec.messages import Complete, Init, Ping, Request, Subscribe, Wish, encode, parse
+from transports.codec.messages import Complete, Request, Subscribe, Wish, encode, parse
 from transports.errors import (
     CloseCode,
     GoingAway,
@@ -156,7 +155,7 @@ class ServerSession:
                 case Init():
                     return [Authenticate(message.payload or {})]
                 case Ping():
-                    return [Send(_pong(message.payload))]
+                    return [Send(pong(message.payload))]
                 case Subscribe():
                     return self._subscribe(message, now)
                 case Request():
@@ -349,11 +348,6 @@ class ServerSession:
         for entry in list(self.entries.values()):
             effects += self._forget(entry)
         return effects
-
-
-def _pong(payload: msgspec.Raw) -> bytes:
-    raw = bytes(payload)
-    return b'{"type":"pong","payload":%s}' % raw if raw else b'{"type":"pong"}'
 
 
 def _error(subscription: str, problem: Problem) -> bytes:

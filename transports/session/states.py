@@ -4,7 +4,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from transports.codec.messages import Complete, Init, Message, Ping, Pong, Request, Subscribe
+from transports.codec.envelope import Init, Ping, Pong
+from transports.codec.messages import Complete, Message, Request, Subscribe
 from transports.errors import CloseCode, Violation
 
 __all__ = ["Phase", "Stage", "admit"]

@@ -4,7 +4,8 @@ from publishers.change import Content, View
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidCriteria
 from publishers.position import Position
-from transports.codec.messages import Ping, Request, Wish, parse
+from transports.codec.envelope import Ping
+from transports.codec.messages import Request, Wish, parse
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import Limits
 
