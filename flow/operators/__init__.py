@@ -17,19 +17,23 @@ from flow.operators.buffering import (
     on_backpressure_latest,
     publish_on,
 )
+from flow.operators.combining import concat, merge, zip  # noqa: A004 - said above
 from flow.operators.limiting import limit_rate, skip, take, take_while
 from flow.operators.link import Operator
 from flow.operators.observing import tap
 from flow.operators.pipeline import pipe
-from flow.operators.transforming import distinct_until_changed, filter, map, scan  # noqa: A004 - as above
+from flow.operators.transforming import distinct_until_changed, filter, flat_map, map, scan  # noqa: A004 - said above
 
 __all__ = [
     "Operator",
     "Outrun",
+    "concat",
     "distinct_until_changed",
     "filter",
+    "flat_map",
     "limit_rate",
     "map",
+    "merge",
     "on_backpressure_buffer",
     "on_backpressure_drop",
     "on_backpressure_error",
@@ -41,4 +45,5 @@ __all__ = [
     "take",
     "take_while",
     "tap",
+    "zip",
 ]

@@ -1,12 +1,14 @@
-"""Operators that change elements or leave some out. None has a queue."""
+"""Operators that change elements or leave some out. Of these, only `flat_map` has queues."""
 
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar, overload
 
-from flow.contracts import Subscriber
-from flow.operators.link import Link, Operator, lift, none_is_no_element, present
+from flow.contracts import Publisher, Subscriber
+from flow.operators.link import Link, Operator, at_least, lift, none_is_no_element, present
+from flow.operators.merging import Merging
+from flow.operators.stage import staged
 
-__all__ = ["Sieve", "distinct_until_changed", "filter", "map", "scan"]
+__all__ = ["Sieve", "distinct_until_changed", "filter", "flat_map", "map", "scan"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -27,6 +29,29 @@ def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the n
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
     return lift(lambda below: Sieve(below, keep))
+
+
+def flat_map(
+    f: Callable[[A], Publisher[B]], concurrency: int = 8, prefetch: int = 32, *, delay_error: bool = False
+) -> Operator[A, B]:
+    """Publish what the publishers do that ``f`` makes of the elements, as it comes, until all have ended.
+
+    Args:
+        f: Called in the turns of the subscriber; it should not block. If it raises, the stream ends in ``on_error``.
+        concurrency: Most publishers that are subscribed to at once; no more elements are requested of upstream. With 1
+            they come one after the other.
+        prefetch: Most elements of each that are requested and not delivered; more are requested when 75 % of them
+            were.
+        delay_error: Whether the error of one waits for the end of all; several make an ``ExceptionGroup``.
+
+    Raises:
+        ValueError: If a number is not a positive integer.
+    """
+    at_least("concurrency", concurrency)
+    at_least("prefetch", prefetch)
+    return staged(
+        lambda source: Merging(source, f, concurrency=concurrency, prefetch=prefetch, delay_error=delay_error)
+    )
 
 
 @overload

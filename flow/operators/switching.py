@@ -1,0 +1,205 @@
+"""The engine of operators that go from one publisher to the next, without a queue."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from flow.contracts import Publisher, Subscriber, Subscription
+from flow.demand import add, refusal, subtract
+from flow.drain.feed import GONE
+from flow.operators.link import present
+
+__all__ = ["Switched", "Switching"]
+
+T = TypeVar("T")
+
+
+class Switching(Generic[T]):
+    """The subscription of who is below, served by one publisher after the other.
+
+    What was requested and not delivered is requested of the next publisher again. Signals come from one of them at a
+    time, so they are serial. A subclass says in `_follow` what comes after the end of one.
+
+    Args:
+        below: Gets ``on_subscribe`` when the first publisher has given it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_below",
+        "_demand",
+        "_ended",
+        "_greeted",
+        "_lock",
+        "_next",
+        "_subscribing",
+        "_upstream",
+    )
+
+    def __init__(self, below: Subscriber[T]) -> None:
+        self._lock = threading.Lock()
+        self._below: Subscriber[T] = below
+        self._upstream: Subscription | None = None
+        self._demand = 0  # requested and not delivered
+        self._next: Publisher[T] | None = None
+        self._subscribing = False
+        self._greeted = False
+        self._ended = False
+
+    def _follow(self, error: Exception | None) -> None:
+        """Go on after a publisher completed, or failed: `switch`, or `finish`."""
+        raise NotImplementedError
+
+    def switch(self, publisher: Publisher[T]) -> None:
+        """Subscribe to the next publisher, when the subscribing that is under way has returned (rule 3.3)."""
+        with self._lock:
+            self._next = publisher
+            if self._subscribing:
+                return
+            self._subscribing = True
+        while (following := self._take_next()) is not None:
+            try:
+                following.subscribe(_Leg(self))
+            except Exception as error:  # noqa: BLE001 - it is no publisher: rule 1.4
+                self._greet()
+                self.finish(error)
+
+    def finish(self, error: Exception | None) -> None:
+        """Give the terminal signal, unless something else has ended this; upstream has ended."""
+        below = self._forget()
+        if error is None:
+            below.on_complete()
+        else:
+            below.on_error(error)
+
+    def request(self, n: int, /) -> None:
+        """Ask whichever publisher is there, or the next."""
+        error = refusal(n)
+        with self._lock:
+            if self._ended:
+                return
+            if error is None:
+                self._demand = add(self._demand, n)
+            upstream = self._upstream
+            if error is not None and upstream is None:
+                # Nobody signals now, and whoever comes finds this ended: so the error is serial here (rule 3.9).
+                self._ended = True
+        if upstream is not None:
+            upstream.request(n)
+        elif error is not None:
+            self.finish(error)
+
+    def cancel(self) -> None:
+        """Cancel whichever publisher is there, and go to no other."""
+        with self._lock:
+            upstream = self._upstream
+        self._forget()
+        if upstream is not None:
+            upstream.cancel()
+
+    def _take_next(self) -> Publisher[T] | None:
+        with self._lock:
+            publisher, self._next = self._next, None
+            if publisher is None or self._ended:
+                self._subscribing = False
+                return None
+            return publisher
+
+    def _forget(self) -> Subscriber[T]:
+        with self._lock:
+            below, self._below = self._below, GONE
+            self._upstream = self._next = None
+            self._ended = True
+        return below
+
+    def _greet(self) -> None:
+        if not self._greeted:
+            self._greeted = True
+            self._below.on_subscribe(self)
+
+    # What a leg passes on.
+
+    def begin(self, subscription: Subscription) -> None:
+        """Ask a new publisher for what is still wanted."""
+        with self._lock:
+            refused = self._ended
+            demand = self._demand
+            if not refused:
+                self._upstream = subscription
+        if refused:
+            subscription.cancel()
+        elif not self._greeted:
+            self._greet()
+        elif demand:
+            subscription.request(demand)
+
+    def deliver(self, item: T) -> None:
+        """Pass an element on."""
+        with self._lock:
+            if self._ended:
+                return
+            self._demand = subtract(self._demand, 1)
+        self._below.on_next(item)
+
+    def end(self, error: Exception | None) -> None:
+        """Go on after the end of a publisher."""
+        with self._lock:
+            if self._ended:
+                return
+            self._upstream = None
+        try:
+            self._follow(error)
+        except Exception as failure:  # noqa: BLE001 - what asks where to go raised: rule 1.4
+            self.finish(failure)
+
+
+class _Leg(Generic[T]):
+    """The subscriber of one of the publishers; deaf when that has ended."""
+
+    __slots__ = ("__weakref__", "_greeted", "_owner")
+
+    def __init__(self, owner: Switching[T]) -> None:
+        self._owner: Switching[T] | None = owner
+        self._greeted = False
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        present(subscription, "the subscription")
+        if self._greeted or self._owner is None:
+            subscription.cancel()
+            return
+        self._greeted = True
+        self._owner.begin(subscription)
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        if self._owner is not None:
+            self._owner.deliver(item)
+
+    def on_error(self, error: Exception, /) -> None:
+        present(error, "the error")
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.end(error)
+
+    def on_complete(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.end(None)
+
+
+class Switched(Generic[T]):
+    """A publisher seen through an operator that switches."""
+
+    __slots__ = ("_begin", "_source")
+
+    def __init__(
+        self, source: Publisher[T], begin: Callable[[Publisher[T], Subscriber[T]], Switching[T]]
+    ) -> None:
+        self._source = source
+        self._begin = begin
+
+    def subscribe(self, subscriber: Subscriber[T], /) -> None:
+        """Begin with the source."""
+        if subscriber is None:
+            raise TypeError("rule 1.9: the subscriber is None")
+        self._begin(self._source, subscriber).switch(self._source)
