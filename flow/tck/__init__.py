@@ -1,0 +1,25 @@
+"""The verification kit of Reactive Streams 1.0.4: pytest classes that tell whether a publisher keeps the rules.
+
+Only here does `flow` use pytest, and nothing else imports this package. To certify a publisher, subclass a suite in a
+test module::
+
+    class TestMine(flow.tck.PublisherVerification):
+        def make_publisher(self, n):
+            return my_publisher(range(n))
+"""
+
+from flow.tck.publisher import PublisherVerification
+from flow.tck.report import Result, rules_of, run
+from flow.tck.settings import ENDLESS, Verification
+from flow.tck.witness import RuleBroken, Witness
+
+__all__ = [
+    "ENDLESS",
+    "PublisherVerification",
+    "Result",
+    "RuleBroken",
+    "Verification",
+    "Witness",
+    "rules_of",
+    "run",
+]

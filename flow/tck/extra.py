@@ -1,0 +1,271 @@
+"""What the standard kit leaves open about publishers."""
+# ruff: noqa: N802 - names of one kind with the standard ones
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from flow import hooks
+from flow.contracts import UNBOUNDED
+from flow.tck.settings import ENDLESS, rs
+from flow.tck.stress import StressTests
+from flow.tck.subjects import requesting
+from flow.tck.witness import Witness, broken
+
+__all__ = ["ExtraPublisherTests"]
+
+_SWIFT = 0.01
+"""Seconds that ``request`` and ``cancel`` may take (rules 3.4, 3.5), at best of several calls."""
+
+
+class _Raising(Exception):
+    pass
+
+
+class ExtraPublisherTests(StressTests):
+    """The ``extra_`` tests that need one subscriber and no luck."""
+
+    @rs("1.3", "extra")
+    def test_extra_spec103_nothingIsSignalledWhileOnSubscribeRuns(self) -> None:
+        """A request inside ``on_subscribe`` only records, if the bound of the depth is 1."""
+        early: list[int] = []
+
+        def opened(witness: Witness) -> None:
+            witness.request(1)
+            threading.Event().wait(self.timeout / 10)
+            early.append(len(witness.items))
+
+        witness = self.subscribed(self.publisher(3), self.witness(on_open=opened))
+        witness.expect_next("1.3")
+        if early[0] and self.bounded_depth == 1:
+            broken("1.3", "on_next was called while on_subscribe ran")
+
+    @rs("1.7", "extra")
+    def test_extra_spec107_nothingFollowsOnError(self) -> None:
+        """Requests after a failure have no effect."""
+        witness = self.subscribed(self.failed())
+        witness.expect_error("1.4")
+        witness.request(3)
+        witness.request(0)
+        witness.cancel()
+        witness.expect_silence("1.7", "after on_error")
+
+    @rs("1.8", "extra")
+    def test_extra_spec108_nothingFollowsCancelAndNoTerminalSignalEither(self) -> None:
+        """Cancelled inside the last ``on_next``, a subscriber is not told of the end."""
+        witness = self.witness(on_item=lambda it: it.cancel() if len(it.items) == 2 else None)
+        self.subscribed(self.publisher(2), witness)
+        witness.request(2)
+        if self.lossy:
+            return
+        witness.expect_items(2)
+        witness.request(1)
+        witness.request(-1)
+        witness.expect_silence("1.8", "after cancel")
+
+    @rs("1.8", "extra")
+    def test_extra_spec108_cancelInsideOnSubscribeIsSilence(self) -> None:
+        """Cancelled before anything was requested."""
+        for count in (0, 3):
+            witness = self.witness(on_open=Witness.cancel)
+            self.subscribed(self.publisher(count), witness)
+            witness.request(1)
+            witness.expect_silence("1.8", "after cancel inside on_subscribe")
+
+    @rs("1.9", "extra")
+    def test_extra_spec109_subscribeReturnsNormallyForEveryKindOfStream(self) -> None:
+        """Empty, short, endless and failed ones, with and without demand at once."""
+        kinds = [n for n in (0, 1, ENDLESS) if n <= self.max_elements]
+        made: list[Callable[[], Any]] = [partial(self.make_publisher, n) for n in kinds]
+        failed = self.make_failed_publisher()
+        if failed is not None:
+            made.append(lambda: failed)
+        for make in made:
+            for demand in (0, 2):
+                witness = self.witness(on_open=requesting(*([demand] if demand else [])))
+                self.subscribed(make(), witness)
+                self.forget(witness)
+
+    @rs("2.9", "extra")
+    def test_extra_spec209_completesWithoutFurtherDemand(self) -> None:
+        """Exactly as many as there are were requested: the end is told; of an empty stream without any request."""
+        self.exact()
+        if not self.completes_early:
+            pytest.skip("by its setting the publisher needs one more request to complete")
+        for count in (0, 1, 3):
+            witness = self.subscribed(self.publisher(count))
+            if count:
+                witness.request(count)
+            witness.expect_items(count, "2.9")
+            witness.expect_complete("2.9")
+            self.forget(witness)
+
+    @rs("2.13", "extra")
+    def test_extra_spec213_subscriberThatRaisesIsCancelledAndHarmsNobody(self) -> None:
+        """It gets no further signal, its error goes nowhere but to the hook, and others go on."""
+        told: list[Exception] = []
+        before = hooks.on_dropped_error
+        hooks.on_dropped_error = lambda error, _subscriber: told.append(error)
+        try:
+            publisher = self.publisher(3)
+            raiser = self.subscribed(publisher, self.witness(on_item=_raise))
+            others = [] if self.multicast is None else [self.subscribed(publisher)]
+            raiser.request(3)
+            raiser.expect_next("2.13")
+            raiser.expect_silence("2.13", "after the subscriber had raised")
+            for other in others:
+                if self.coordinated or self.lossy:
+                    continue
+                other.request(3)
+                other.expect_items(3, "2.13")
+            if self.reports:
+                self.until(lambda: told, "2.13", "flow.hooks.on_dropped_error was not called")
+                if len(told) != 1 or not isinstance(told[0], _Raising):
+                    broken("2.13", f"reported was {told!r}, instead of what the subscriber raised, once")
+        finally:
+            hooks.on_dropped_error = before
+
+    @rs("3.4", "extra")
+    def test_extra_spec304_requestDoesNotWaitForOnNext(self) -> None:
+        """While ``on_next`` blocks on one thread, ``request`` returns on another, at once."""
+        self._swift("3.4", "request", lambda witness: witness.request(1))
+
+    @rs("3.5", "extra")
+    def test_extra_spec305_cancelDoesNotWaitForOnNext(self) -> None:
+        """While ``on_next`` blocks on one thread, ``cancel`` returns on another, at once."""
+        self._swift("3.5", "cancel", Witness.cancel)
+
+    def _swift(self, rule: str, name: str, call: Callable[[Witness], object]) -> None:
+        gate = threading.Event()
+        times: list[float] = []
+
+        def measure() -> None:
+            for _ in range(10):
+                start = time.perf_counter()
+                call(witness)
+                times.append(time.perf_counter() - start)
+
+        witness = self.witness(on_item=lambda it: gate.wait(self.patience) if len(it.items) == 1 else None)
+        self.subscribed(self.publisher(20), witness)
+        threads = [
+            threading.Thread(target=run, daemon=True) for run in (partial(witness.request, 1), measure)
+        ]
+        try:
+            threads[0].start()
+            witness.expect_next(rule)
+            threads[1].start()
+            threads[1].join(self.patience / 2)
+            if threads[1].is_alive():
+                broken(rule, f"{name} waits for on_next, which runs on another thread")
+        finally:
+            gate.set()
+        for thread in threads:
+            thread.join(self.patience)
+        if min(times) > _SWIFT:
+            broken(rule, f"{name} took {min(times) * 1000:.1f} ms at best, {_SWIFT * 1000:g} ms are allowed")
+
+    @rs("3.6", "extra")
+    def test_extra_spec306_requestAndCancelAfterTheEndAreNops(self) -> None:
+        """Also requests that would be wrong."""
+        witness = self.subscribed(self.publisher(0))
+        witness.request(1)
+        witness.expect_complete("1.5")
+        for n in (1, 0, -1, UNBOUNDED, 2**70):
+            witness.request(n)
+        witness.cancel()
+        witness.expect_silence("3.6", "after the end")
+
+    @rs("3.9", "extra")
+    def test_extra_spec309_whatIsNoPositiveIntegerIsToldAndNotRaised(self) -> None:
+        """Values that only Python lets through: booleans, floats, strings, None."""
+        wrong: tuple[Any, ...] = (True, 1.5, float("nan"), "3", None, [])
+        for n in wrong:
+            witness = self.subscribed(self.publisher(3))
+            witness.request(n)
+            witness.verify()
+            witness.expect_error("3.9", ValueError, TypeError)
+            self.forget(witness)
+
+    @rs("3.9", "extra")
+    def test_extra_spec309_aWrongRequestEndsTheStreamAndOvertakesNothingInProgress(self) -> None:
+        """Signalled from inside ``on_next``, the failure comes after it, and nothing after that."""
+        witness = self.witness(on_item=lambda it: it.request(0))
+        self.subscribed(self.publisher(5), witness)
+        witness.request(1)
+        witness.expect_next("3.9")
+        witness.expect_error("3.9", ValueError)
+        if witness.nested:
+            broken("1.3", "on_error was called inside on_next")
+        witness.request(1)
+        witness.expect_silence("1.7", "after on_error")
+
+    @rs("3.12", "extra")
+    def test_extra_spec312_stopsAfterCancelAlthoughDemandIsLeft(self) -> None:
+        """Of a great demand a few are taken: what comes after cancel is far less than was asked for."""
+        demand = min(self.plenty, 1000, self.max_elements)
+        self.needs(20)
+        witness = self.witness(on_item=lambda it: it.cancel() if len(it.items) >= 3 else None)
+        self.subscribed(self.publisher(ENDLESS if self.max_elements >= ENDLESS else demand), witness)
+        witness.request(demand)
+        witness.expect_next("3.12")
+        witness.quiet("after cancel at the third", "3.12", demand // 2)
+
+    @rs("3.13", "extra")
+    def test_extra_spec313_nothingKeepsTheSubscriberAfterAnyEnd(self) -> None:
+        """After completion, after failure, and after the subscriber has raised."""
+        before = hooks.on_dropped_error
+        hooks.on_dropped_error = _nobody
+        try:
+
+            def complete(witness: Witness) -> None:
+                witness.request(1)
+                witness.expect_complete("1.5")
+
+            def refuse(witness: Witness) -> None:
+                witness.request(0)
+                witness.expect_error("3.9")
+
+            def pain(witness: Witness) -> None:
+                witness.request(1)
+                witness.expect_next("2.13")
+
+            self.dropped_after(self.publisher(0), [self._quiet()], complete, "on_complete")
+            self.dropped_after(self.publisher(3), [self._quiet()], refuse, "on_error")
+            raising = [Witness(self.timeout, self.patience, on_item=_raise)]
+            self.dropped_after(self.publisher(3), raising, pain, "what it raised")
+        finally:
+            hooks.on_dropped_error = before
+
+    def _quiet(self) -> Witness:
+        return Witness(self.timeout, self.patience)
+
+    @rs("3.17", "extra")
+    def test_extra_spec317_demandBeyondAnyBoundSaturates(self) -> None:
+        """``request(2**70)`` is unbounded demand, and more of it no error."""
+        self.exact()
+        witness = self.witness(on_open=requesting(2**70, 2**70, 1))
+        self.subscribed(self.publisher(3), witness)
+        witness.expect_items(3, "3.17")
+        witness.expect_complete("3.17")
+
+    @rs("1.9", "extra")
+    def test_extra_spec109_closedExecutorFailsItsSubscriberAndNotTheCaller(self) -> None:
+        """Nothing can run there any more: ``on_subscribe``, then ``on_error``, and no raise."""
+        publisher = self.make_stranded_publisher()
+        if publisher is None:
+            pytest.skip("there is no publisher on a closed executor")
+        witness = self.subscribed(publisher)
+        witness.request(1)
+        witness.expect_error("1.9")
+
+
+def _raise(_witness: Witness) -> None:
+    raise _Raising("the subscriber raises, by intent")
+
+
+def _nobody(error: Exception, _subscriber: object, /) -> None:
+    """Take a dropped error, and keep nothing."""

@@ -1,0 +1,311 @@
+"""The suite for publishers: 38 tests with the standard names, and the ``extra_`` ones (`flow.tck.extra`)."""
+# ruff: noqa: N802, N815 - the standard names
+
+from typing import Any
+
+from flow.contracts import UNBOUNDED
+from flow.tck.extra import ExtraPublisherTests
+from flow.tck.settings import ENDLESS, rs, untested
+from flow.tck.several import SeveralSubscribers
+from flow.tck.subjects import request_and_stay, request_one, requesting
+from flow.tck.witness import Witness, broken
+
+__all__ = ["PublisherVerification"]
+
+
+class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
+    """Checks a publisher against the rules of Reactive Streams 1.0.4.
+
+    A subclass called ``Test...`` gives `make_publisher`, and `make_failed_publisher` if there is one; see
+    `flow.tck.subjects.PublisherSettings` for the settings.
+    """
+
+    @rs("-", "required")
+    def test_required_validate_maxElementsFromPublisher(self) -> None:
+        """The setting makes sense."""
+        assert self.max_elements >= 0, "max_elements has to be at least 0"
+
+    @rs("-", "required")
+    def test_required_validate_boundedDepthOfOnNextAndRequestRecursion(self) -> None:
+        """The setting makes sense."""
+        assert self.bounded_depth >= 1, "bounded_depth has to be at least 1"
+
+    @rs("1.1", "required")
+    def test_required_createPublisher1MustProduceAStreamOfExactly1Element(self) -> None:
+        """One element, then the end."""
+        self._exactly(1)
+
+    @rs("1.1", "required")
+    def test_required_createPublisher3MustProduceAStreamOfExactly3Elements(self) -> None:
+        """Three elements one by one, then the end."""
+        self._exactly(3)
+
+    def _exactly(self, count: int) -> None:
+        self.exact()
+        witness = self.subscribed(self.publisher(count))
+        for _ in range(count):
+            witness.request(1)
+            witness.expect_next()
+        witness.request(1)
+        witness.expect_complete()
+        witness.expect_silence("1.7", "after on_complete")
+
+    @rs("1.1", "required")
+    def test_required_spec101_subscriptionRequestMustResultInTheCorrectNumberOfProducedElements(self) -> None:
+        """Nothing before a request, then exactly as many as requested."""
+        self.exact()
+        witness = self.subscribed(self.publisher(5))
+        witness.expect_silence("1.1", "before anything was requested")
+        witness.request(1)
+        witness.expect_next()
+        witness.expect_silence("1.1", "beyond the one element that was requested")
+        witness.request(1)
+        witness.request(2)
+        witness.expect_items(3)
+        witness.expect_silence("1.1", "beyond the four elements that were requested")
+
+    @rs("1.2", "required")
+    def test_required_spec102_maySignalLessThanRequestedAndTerminateSubscription(self) -> None:
+        """Ten are requested of three: three come, and the end."""
+        self.exact()
+        witness = self.subscribed(self.publisher(3))
+        witness.request(10)
+        witness.expect_items(3, "1.2")
+        witness.expect_complete("1.2")
+
+    @rs("1.3", "stochastic")
+    def test_stochastic_spec103_mustSignalOnMethodsSequentially(self) -> None:
+        """Many rounds of ten elements, each requested from inside a signal; the witness sees what overlaps."""
+        self.exact()
+        for _ in range(self.rounds):
+            witness = self.witness(on_open=request_one, on_item=request_and_stay)
+            self.subscribed(self.publisher(10), witness)
+            witness.expect_items(10, "1.3")
+            witness.expect_complete("1.3")
+            witness.verify()
+            self.forget(witness)
+
+    @rs("1.4", "optional", lenient=False)
+    def test_optional_spec104_mustSignalOnErrorWhenFails(self) -> None:
+        """A publisher that fails tells it by ``on_subscribe`` and ``on_error``, without any request."""
+        publisher = self.failed()
+        witness = self.witness()
+        witness.subscribe_to(publisher)
+        witness.expect_subscription()
+        witness.expect_error("1.4")
+        witness.expect_silence("1.7", "after on_error")
+
+    @rs("1.5", "required")
+    def test_required_spec105_mustSignalOnCompleteWhenFiniteStreamTerminates(self) -> None:
+        """Three elements, the completion, silence."""
+        self.exact()
+        witness = self.subscribed(self.publisher(3))
+        for _ in range(3):
+            witness.request(1)
+            witness.expect_next("1.5")
+        witness.request(1)
+        witness.expect_complete()
+        witness.expect_silence("1.7", "after on_complete")
+
+    @rs("1.5", "optional")
+    def test_optional_spec105_emptyStreamMustTerminateBySignallingOnComplete(self) -> None:
+        """No elements: completion."""
+        witness = self.subscribed(self.publisher(0))
+        witness.request(1)
+        witness.expect_complete()
+        witness.expect_silence("1.7", "after on_complete")
+
+    test_untested_spec106_mustConsiderSubscriptionCancelledAfterOnErrorOrOnCompleteHasBeenCalled = untested(
+        "1.6", "nothing can be seen of what a publisher considers; see extra_spec306"
+    )
+
+    @rs("1.7", "required")
+    def test_required_spec107_mustNotEmitFurtherSignalsOnceOnCompleteHasBeenSignalled(self) -> None:
+        """Silence after the completion, whatever is requested."""
+        self.exact()
+        witness = self.subscribed(self.publisher(1))
+        witness.request(10)
+        witness.expect_next("1.7")
+        witness.expect_complete("1.7")
+        witness.request(10)
+        witness.expect_silence("1.7", "after on_complete")
+
+    test_untested_spec107_mustNotEmitFurtherSignalsOnceOnErrorHasBeenSignalled = untested(
+        "1.7", "the standard kit leaves it open; see extra_spec107"
+    )
+    test_untested_spec108_possiblyCanceledSubscriptionShouldNotReceiveOnErrorOrOnCompleteSignals = untested(
+        "1.8", "signals stop eventually, says the rule, and not when; see extra_spec108"
+    )
+
+    @rs("1.9", "required")
+    def test_required_spec109_mustIssueOnSubscribeForNonNullSubscriber(self) -> None:
+        """The first signal, and once."""
+        for count in (0, 1):
+            if count > self.max_elements:
+                continue
+            witness = self.subscribed(self.publisher(count))
+            witness.request(1)
+            if witness.expect_next_or_end("1.9"):
+                witness.cancel()
+            witness.verify()
+
+    test_untested_spec109_subscribeShouldNotThrowNonFatalThrowable = untested(
+        "1.9", "nothing says when a subscribe should fail; see extra_spec109"
+    )
+
+    @rs("1.9", "required")
+    def test_required_spec109_subscribeThrowNPEOnNullSubscriber(self) -> None:
+        """No subscriber is the one thing that raises."""
+        nobody: Any = None
+        self.raises_type_error("1.9", "subscribe(None)", lambda: self.publisher(0).subscribe(nobody))
+
+    @rs("1.9", "required")
+    def test_required_spec109_mayRejectCallsToSubscribeIfPublisherIsUnableOrUnwillingToServeThemRejectionMustTriggerOnErrorAfterOnSubscribe(
+        self,
+    ) -> None:
+        """Refusal is told by signals."""
+        publisher = self.failed()
+        witness = self.witness()
+        witness.subscribe_to(publisher)
+        witness.expect_subscription()
+        witness.expect_error("1.9")
+
+    test_untested_spec110_rejectASubscriptionRequestIfTheSameSubscriberSubscribesTwice = untested(
+        "1.10", "a publisher would have to remember its subscribers, which rule 3.13 forbids"
+    )
+
+    @rs("3.2", "required")
+    def test_required_spec302_mustAllowSynchronousRequestCallsFromOnNextAndOnSubscribe(self) -> None:
+        """Requests from inside signals."""
+        self.exact()
+        count = min(6, self.max_elements)
+        witness = self.witness(on_open=requesting(1, 1), on_item=request_one)
+        self.subscribed(self.publisher(count), witness)
+        witness.expect_items(count, "3.2")
+        witness.expect_complete("3.2")
+
+    @rs("3.3", "required")
+    def test_required_spec303_mustNotAllowUnboundedRecursion(self) -> None:
+        """A request from inside ``on_next`` does not call ``on_next`` deeper than the bound."""
+        self.needs(self.bounded_depth + 1)
+        count = min(self.bounded_depth + 10, self.max_elements)
+        witness = self.witness(on_item=lambda it: it.request(1) if len(it.items) < count else None)
+        self.subscribed(self.publisher(count), witness)
+        witness.request(1)
+        self.until(
+            lambda: len(witness.items) >= min(count, self.bounded_depth + 1) or witness.ended,
+            "3.3",
+            "too few elements came",
+        )
+        if witness.deepest > self.bounded_depth:
+            broken("3.3", f"{witness.deepest} calls of on_next stood on one stack, {self.bounded_depth} may")
+
+    test_untested_spec304_requestShouldNotPerformHeavyComputations = untested(
+        "3.4", "heavy has no measure; see extra_spec304"
+    )
+    test_untested_spec305_cancelMustNotSynchronouslyPerformHeavyComputation = untested(
+        "3.5", "heavy has no measure; see extra_spec305"
+    )
+
+    @rs("3.6", "required")
+    def test_required_spec306_afterSubscriptionIsCancelledRequestMustBeNops(self) -> None:
+        """Requests after cancel have no effect."""
+        witness = self.subscribed(self.publisher(3))
+        witness.cancel()
+        for _ in range(3):
+            witness.request(1)
+        witness.expect_silence("3.6", "of a request after cancel")
+
+    @rs("3.7", "required")
+    def test_required_spec307_afterSubscriptionIsCancelledAdditionalCancelationsMustBeNops(self) -> None:
+        """Further cancels have no effect."""
+        witness = self.subscribed(self.publisher(1))
+        for _ in range(3):
+            witness.cancel()
+        witness.expect_silence("3.7", "of cancel")
+
+    @rs("3.9", "required")
+    def test_required_spec309_requestZeroMustSignalIllegalArgumentException(self) -> None:
+        """``request(0)`` ends in ``on_error(ValueError)``."""
+        witness = self.subscribed(self.publisher(10))
+        witness.request(0)
+        witness.expect_error("3.9", ValueError)
+
+    @rs("3.9", "required")
+    def test_required_spec309_requestNegativeNumberMustSignalIllegalArgumentException(self) -> None:
+        """A negative request ends in ``on_error(ValueError)``."""
+        chance = self.random()
+        witness = self.subscribed(self.publisher(10))
+        witness.request(-chance.randrange(1, 2**40))
+        witness.expect_error("3.9", ValueError)
+
+    @rs("3.9", "optional")
+    def test_optional_spec309_requestNegativeNumberMaySignalIllegalArgumentExceptionWithSpecificMessage(
+        self,
+    ) -> None:
+        """The text names the rule, or what is wrong."""
+        witness = self.subscribed(self.publisher(10))
+        witness.request(-7)
+        text = str(witness.expect_error("3.9", ValueError)).lower()
+        if not any(words in text for words in ("3.9", "non-positive subscription", "negative subscription")):
+            broken("3.9", f"the text {text!r} names neither the rule nor a non-positive subscription request")
+
+    @rs("3.12", "required")
+    def test_required_spec312_cancelMustMakeThePublisherToEventuallyStopSignaling(self) -> None:
+        """Of fifteen requested, one is taken: no more than the fifteen come."""
+        witness = self.subscribed(self.publisher(20))
+        witness.request(10)
+        witness.request(5)
+        witness.expect_next("3.12")
+        witness.cancel()
+        witness.quiet("although 15 were requested before cancel", "3.12", 15)
+
+    @rs("3.13", "required")
+    def test_required_spec313_cancelMustMakeThePublisherEventuallyDropAllReferencesToTheSubscriber(
+        self,
+    ) -> None:
+        """After cancel nothing keeps the subscriber."""
+
+        def end(witness: Witness) -> None:
+            witness.request(1)
+            witness.expect_next("3.13")
+            witness.cancel()
+
+        self.dropped_after(self.publisher(3), [Witness(self.timeout, self.patience)], end, "cancel")
+
+    @rs("3.17", "required")
+    def test_required_spec317_mustSupportAPendingElementCountUpToLongMaxValue(self) -> None:
+        """The greatest demand."""
+        self.exact()
+        witness = self.subscribed(self.publisher(3))
+        witness.request(UNBOUNDED)
+        witness.expect_items(3, "3.17")
+        witness.expect_complete("3.17")
+
+    @rs("3.17", "required")
+    def test_required_spec317_mustSupportACumulativePendingElementCountUpToLongMaxValue(self) -> None:
+        """Two halves and one."""
+        self.exact()
+        witness = self.witness(on_open=requesting(UNBOUNDED // 2, UNBOUNDED // 2, 1))
+        self.subscribed(self.publisher(3), witness)
+        witness.expect_items(3, "3.17")
+        witness.expect_complete("3.17")
+
+    @rs("3.17", "required")
+    def test_required_spec317_mustNotSignalOnErrorWhenPendingAboveLongMaxValue(self) -> None:
+        """Demand above the greatest is no error."""
+        calls = 10
+
+        def pile(witness: Witness) -> None:
+            if len(witness.items) <= calls:
+                witness.request(UNBOUNDED - 1)
+            else:
+                witness.cancel()
+
+        witness = self.witness(on_item=pile)
+        self.subscribed(self.publisher(ENDLESS), witness)
+        witness.request(1)
+        witness.expect_items(calls + 1, "3.17")
+        self.until(
+            lambda: len(witness.items) > calls, "3.17", "elements did not go on with demand above 2**63 - 1"
+        )

@@ -1,0 +1,148 @@
+"""Rule 1.11 and its neighbours: several subscribers of one publisher."""
+# ruff: noqa: N802 - the standard names
+
+from typing import Any
+
+from flow.contracts import Publisher
+from flow.tck.settings import rs
+from flow.tck.subjects import PublisherSettings
+from flow.tck.witness import Witness, broken
+
+__all__ = ["SeveralSubscribers"]
+
+
+class SeveralSubscribers(PublisherSettings):
+    """The tests that subscribe more than once."""
+
+    @rs("1.11", "optional")
+    def test_optional_spec111_maySupportMultiSubscribe(self) -> None:
+        """Two subscribers, no error."""
+        self.several()
+        publisher = self.publisher(1)
+        for witness in self._all(publisher, 2):
+            witness.expect_silence("1.11", "although nothing was requested")
+
+    @rs("1.11", "optional")
+    def test_optional_spec111_registeredSubscribersMustReceiveOnNextOrOnCompleteSignals(self) -> None:
+        """Each gets an element or the end."""
+        self.several()
+        publisher = self.publisher(1)
+        witnesses = self._all(publisher, 2)
+        for witness in witnesses:
+            witness.request(1)
+        for witness in witnesses:
+            witness.expect_next_or_end("1.11")
+
+    @rs("1.11", "optional")
+    def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingOneByOne(
+        self,
+    ) -> None:
+        """Three subscribers with different patterns of requests get equal sequences."""
+        self.several(3)
+        self.exact()
+        one, two, three = witnesses = self._all(self.publisher(5), 3)
+        if self.coordinated:
+            for _ in range(5):
+                for witness in witnesses:
+                    witness.request(1)
+                for witness in witnesses:
+                    witness.expect_next("1.11")
+        else:
+            for witness, requests in ((one, (1, 1, 2, 1)), (two, (2, 3)), (three, (3, 1, 1))):
+                for n in requests:
+                    witness.request(n)
+                    witness.expect_items(n, "1.11")
+        for witness in witnesses:
+            witness.request(1)
+            witness.expect_complete("1.11")
+        _equal(witnesses)
+
+    @rs("1.11", "optional")
+    def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingManyUpfront(
+        self,
+    ) -> None:
+        """All request more than there is, and get equal sequences."""
+        self._upfront()
+
+    @rs("1.11", "optional")
+    def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingManyUpfrontAndCompleteAsExpected(
+        self,
+    ) -> None:
+        """And all are told the end."""
+        for witness in self._upfront():
+            witness.expect_complete("1.11")
+            witness.expect_silence("1.7", "after on_complete")
+
+    @rs("1.10", "extra")
+    def test_extra_spec110_laterSubscribersAreServedOrToldTheEnd(self) -> None:
+        """After the first has got everything, a cold publisher gives everything again, a hot one tells its end."""
+        self.several()
+        self.exact()
+        publisher = self.publisher(3)
+        first = self.subscribed(publisher)
+        first.request(4)
+        first.expect_items(3)
+        first.expect_complete()
+        second = self.subscribed(publisher)
+        if self.multicast == "cold":
+            second.request(4)
+            second.expect_items(3, "1.10")
+            _equal([first, second])
+        second.expect_complete("1.10")
+
+    @rs("1.11", "extra")
+    def test_extra_spec111_slowSubscriberHoldsNobodyElseBack(self) -> None:
+        """A neighbour that requests nothing: all the same the other gets what it asked for."""
+        self.several()
+        self.exact()
+        if self.coordinated:
+            return
+        publisher = self.publisher(3)
+        slow, quick = self._all(publisher, 2)
+        quick.request(4)
+        quick.expect_items(3, "1.11")
+        quick.expect_complete("1.11")
+        slow.request(4)
+        slow.expect_items(3, "1.11")
+        slow.expect_complete("1.11")
+        _equal([slow, quick])
+
+    @rs("1.11", "extra")
+    def test_extra_spec111_cancelInsideOnNextTakesNothingFromTheNeighbours(self) -> None:
+        """One cancels in the midst of a signal; who subscribed after it misses nothing."""
+        self.several(3)
+        self.exact()
+        publisher = self.publisher(3)
+        leaver = self.witness(on_item=Witness.cancel)
+        witnesses = [
+            self.subscribed(publisher),
+            self.subscribed(publisher, leaver),
+            self.subscribed(publisher),
+        ]
+        for witness in witnesses:
+            witness.request(4)
+        for witness in (witnesses[0], witnesses[2]):
+            witness.expect_items(3, "1.11")
+            witness.expect_complete("1.11")
+        leaver.expect_next("1.11")
+        leaver.expect_silence("1.8", "after cancel")
+
+    def _upfront(self) -> list[Witness]:
+        self.several(3)
+        self.exact()
+        witnesses = self._all(self.publisher(3), 3)
+        for witness in witnesses:
+            witness.request(4)
+        for witness in witnesses:
+            witness.expect_items(3, "1.11")
+        _equal(witnesses)
+        return witnesses
+
+    def _all(self, publisher: Publisher[Any], count: int) -> list[Witness]:
+        return [self.subscribed(publisher) for _ in range(count)]
+
+
+def _equal(witnesses: list[Witness]) -> None:
+    for witness in witnesses[1:]:
+        if witness.items != witnesses[0].items:
+            broken("1.11", f"one subscriber got {witnesses[0].items!r}, another {witness.items!r}")

@@ -1,0 +1,136 @@
+"""What a subclass of the publisher suites says of its publisher."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from flow.contracts import UNBOUNDED, Publisher
+from flow.tck.settings import Verification
+from flow.tck.witness import Witness, broken
+
+__all__ = ["PublisherSettings", "request_and_stay", "request_one", "requesting"]
+
+
+class PublisherSettings(Verification):
+    """How to make the publisher, and what it promises beyond the rules.
+
+    Attributes:
+        max_elements: The longest stream that can be made; tests that need more are skipped.
+        bounded_depth: How many calls of ``on_next`` may stand on one stack (rule 3.3).
+        multicast: ``"cold"``: each subscriber gets the whole stream; ``"hot"``: those that are there get the same
+            elements from then on; None: one subscriber only.
+        coordinated: Whether an element is emitted only when all subscribers have asked for it.
+        max_subscribers: The most that a publisher serves at a time, or None.
+        lossy: Whether elements that nobody asked for in time may be lost; then tests that count are skipped.
+        completes_early: Whether the completion needs no request beyond the last element.
+        reports: Whether what a subscriber raises goes to ``flow.hooks.on_dropped_error``.
+        plenty: How many elements a stream of `ENDLESS` has at least. It bounds the longest tests.
+    """
+
+    max_elements: ClassVar[int] = UNBOUNDED
+    bounded_depth: ClassVar[int] = 1
+    multicast: ClassVar[Literal["cold", "hot"] | None] = None
+    coordinated: ClassVar[bool] = False
+    max_subscribers: ClassVar[int | None] = None
+    lossy: ClassVar[bool] = False
+    completes_early: ClassVar[bool] = True
+    reports: ClassVar[bool] = False
+    plenty: ClassVar[int] = 100_000
+
+    def make_publisher(self, n: int) -> Publisher[Any]:
+        """Make a publisher of exactly ``n`` elements, then the end; none of them is ``None``.
+
+        For `ENDLESS` of them, it has at least `plenty`, and does not end.
+        """
+        raise NotImplementedError("make_publisher(n) has to be written for the publisher that is verified")
+
+    def make_failed_publisher(self) -> Publisher[Any] | None:
+        """Make a publisher that refuses or fails at once, if there is such."""
+        return None
+
+    def make_stranded_publisher(self) -> Publisher[Any] | None:
+        """Make a publisher that signals on an executor or event loop that is closed by now, if there is such."""
+        return None
+
+    def publisher(self, n: int) -> Publisher[Any]:
+        """Make a publisher, or skip the test if it cannot be so long."""
+        self.needs(n)
+        return self.make_publisher(n)
+
+    def needs(self, n: int) -> None:
+        """Skip unless there are so many elements."""
+        if n > self.max_elements:
+            pytest.skip(f"{n} elements are needed, there are at most {self.max_elements}")
+
+    def exact(self) -> None:
+        """Skip what counts elements if some may be lost."""
+        if self.lossy:
+            pytest.skip("the publisher is lossy: elements are not counted")
+
+    def failed(self) -> Publisher[Any]:
+        """Make a failed publisher, or skip."""
+        publisher = self.make_failed_publisher()
+        if publisher is None:
+            pytest.skip("there is no failed publisher")
+        return publisher
+
+    def several(self, count: int = 2) -> None:
+        """Skip unless so many subscribers are served."""
+        if self.multicast is None:
+            pytest.skip("the publisher serves one subscriber")
+        if self.max_subscribers is not None and self.max_subscribers < count:
+            pytest.skip(f"{count} subscribers are needed, {self.max_subscribers} are served")
+
+    def raises_type_error(self, rule: str, what: str, call: Callable[[], object]) -> None:
+        """Call, and break the rule unless that raises ``TypeError``."""
+        try:
+            call()
+        except TypeError:
+            return
+        except Exception as error:  # noqa: BLE001 - told below
+            broken(rule, f"{what} raised {error!r} instead of a TypeError")
+        broken(rule, f"{what} raised no TypeError")
+
+    def dropped_after(
+        self,
+        publisher: Publisher[Any],
+        subscriber: list[Witness],
+        end: Callable[[Witness], object],
+        what: str,
+    ) -> None:
+        """The only subscriber in the list is collected after ``end``, while publisher and subscription are kept."""
+        subscriber[0].subscribe_to(publisher)
+        kept = [publisher, subscriber[0].expect_subscription()]
+        end(subscriber[0])
+        reference = weakref.ref(subscriber.pop())
+        self.until(
+            lambda: reference() is None or (gc.collect() >= 0 and reference() is None),
+            "3.13",
+            f"something still refers to the subscriber after {what}",
+        )
+        kept.clear()
+
+
+def request_one(witness: Witness) -> None:
+    """Request one element."""
+    witness.request(1)
+
+
+def requesting(*numbers: int) -> Callable[[Witness], None]:
+    """Make a callback that requests each of the numbers."""
+
+    def request(witness: Witness) -> None:
+        for n in numbers:
+            witness.request(n)
+
+    return request
+
+
+def request_and_stay(witness: Witness) -> None:
+    """Request one element, and give others the time to signal it before this signal returns."""
+    witness.request(1)
+    threading.Event().wait(0.0002)

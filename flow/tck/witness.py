@@ -1,0 +1,307 @@
+"""The subscriber with which publishers are tested: it does what a test says, and sees what breaks a rule."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from flow.contracts import Publisher, Subscription
+
+__all__ = ["RuleBroken", "Witness", "broken", "unless"]
+
+_PAUSE: Final = 0.0005
+_LONGEST_PAUSE: Final = 0.01
+
+
+class RuleBroken(AssertionError):
+    """A rule of Reactive Streams does not hold.
+
+    Attributes:
+        rule: Its number, for example ``"1.3"``.
+    """
+
+    def __init__(self, rule: str, text: str) -> None:
+        self.rule = rule
+        super().__init__(f"rule {rule}: {text}")
+
+
+def broken(rule: str, text: str) -> NoReturn:
+    """Tell that a rule does not hold."""
+    raise RuleBroken(rule, text)
+
+
+def unless(condition: Callable[[], object], patience: float, rule: str, text: str) -> None:
+    """Wait until a condition holds; break the rule if it does not within ``patience`` seconds."""
+    deadline = time.monotonic() + patience
+    pause = threading.Event()
+    delay = _PAUSE
+    while not condition():
+        if time.monotonic() >= deadline:
+            broken(rule, f"{text} (waited {patience:g} s)")
+        pause.wait(delay)
+        delay = min(delay * 1.5, _LONGEST_PAUSE)
+
+
+class Witness:
+    """A subscriber that a test drives.
+
+    Expectations (``expect_...``) take signals in the order in which they came. What no correct publisher does is noted
+    whatever the test is about, and told by `verify`.
+
+    Args:
+        timeout: Seconds of quiet that count as silence.
+        patience: Seconds to wait for what has to come.
+        on_open: Called inside ``on_subscribe``.
+        on_item: Called inside ``on_next``, after the element was noted.
+
+    Attributes:
+        items: All elements, in the order of arrival.
+        requested: What was requested in all.
+        deepest: Most calls of ``on_next`` that stood on one stack.
+        nested: Whether a terminal signal came inside another signal.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        patience: float,
+        *,
+        on_open: Callable[["Witness"], object] | None = None,
+        on_item: Callable[["Witness"], object] | None = None,
+    ) -> None:
+        self.timeout = timeout
+        self.patience = patience
+        self.items: list[Any] = []
+        self.requested = 0
+        self.deepest = 0
+        self.nested = False
+        self.subscription: Subscription | None = None
+        self._on_open = on_open
+        self._on_item = on_item
+        self._changed = threading.Condition()
+        self._signals: deque[tuple[str, Any]] = deque()
+        self._faults: list[RuleBroken] = []
+        self._inside: list[tuple[int, str]] = []
+        self._told: str | None = None  # the terminal signal
+
+    # What the publisher calls.
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        """Note the subscription."""
+        self._enter("on_subscribe")
+        try:
+            if subscription is None:
+                self.fault("2.13", "on_subscribe(None)")
+            with self._changed:
+                again = self.subscription is not None
+                if not again:
+                    self.subscription = subscription
+                self._note("on_subscribe", subscription)
+            if again:
+                self.fault("2.12", "on_subscribe was called a second time")
+            elif self._on_open is not None:
+                self._on_open(self)
+        finally:
+            self._leave()
+
+    def on_next(self, item: Any, /) -> None:
+        """Note an element."""
+        self._enter("on_next")
+        try:
+            if item is None:
+                self.fault("2.13", "on_next(None): None is no element")
+            with self._changed:
+                self.items.append(item)
+                self._note("on_next", item)
+                excess = len(self.items) > self.requested
+            if excess:
+                self.fault("1.1", f"element {len(self.items)} came, but {self.requested} were requested")
+            if self._on_item is not None:
+                self._on_item(self)
+        finally:
+            self._leave()
+
+    def on_error(self, error: Any, /) -> None:
+        """Note the failure."""
+        self._end("on_error", error)
+        if not isinstance(error, Exception):
+            self.fault("2.13", f"on_error({error!r}): that is no Exception")
+
+    def on_complete(self) -> None:
+        """Note the completion."""
+        self._end("on_complete", None)
+
+    # What a test does.
+
+    def subscribe_to(self, publisher: Publisher[Any]) -> None:
+        """Subscribe; that must return normally (rule 1.9)."""
+        try:
+            publisher.subscribe(self)
+        except Exception as error:
+            raise RuleBroken("1.9", f"subscribe() raised {error!r}; it has to return normally") from error
+
+    def request(self, n: Any) -> None:
+        """Request; what that raises is a fault (rule 3.16)."""
+        if type(n) is int and n > 0:
+            with self._changed:
+                self.requested += n
+        subscription = self.subscription
+        if subscription is None:
+            broken("1.9", "on_subscribe was not called")
+        try:
+            subscription.request(n)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is the fault
+            self.fault("3.16", f"request({n!r}) raised {error!r}; it has to return normally")
+
+    def cancel(self) -> None:
+        """Cancel; what that raises is a fault (rule 3.15)."""
+        subscription = self.subscription
+        if subscription is None:
+            broken("1.9", "on_subscribe was not called")
+        try:
+            subscription.cancel()
+        except Exception as error:  # noqa: BLE001 - whatever it raises is the fault
+            self.fault("3.15", f"cancel() raised {error!r}; it has to return normally")
+
+    def leave(self) -> None:
+        """Cancel whatever there is to cancel, and say nothing of it; for the end of a test."""
+        subscription = self.subscription
+        if subscription is not None:
+            try:
+                subscription.cancel()
+            except Exception:  # noqa: BLE001 - the test is over
+                return
+
+    def fault(self, rule: str, text: str) -> None:
+        """Note a broken rule, to be told at the end of the test."""
+        with self._changed:
+            if len(self._faults) < 10:
+                self._faults.append(RuleBroken(rule, text))
+
+    def verify(self) -> None:
+        """Tell what was noted.
+
+        Raises:
+            RuleBroken: The first fault.
+        """
+        with self._changed:
+            faults = list(self._faults)
+        if faults:
+            raise faults[0]
+
+    def expect_subscription(self) -> Subscription:
+        """Wait for ``on_subscribe``, which has to be the first signal."""
+        kind, value = self._take("1.9", "on_subscribe, the first signal,")
+        if kind != "on_subscribe":
+            broken("1.9", f"the first signal is {_shown(kind, value)}, and not on_subscribe")
+        found: Subscription = value
+        return found
+
+    def expect_next(self, rule: str = "1.1") -> Any:
+        """Wait for an element that was requested."""
+        kind, value = self._take(rule, "an element that was requested")
+        if kind != "on_next":
+            broken(rule, f"{_shown(kind, value)} came instead of an element that was requested")
+        return value
+
+    def expect_items(self, count: int, rule: str = "1.1") -> list[Any]:
+        """Wait for so many elements."""
+        return [self.expect_next(rule) for _ in range(count)]
+
+    def expect_next_or_end(self, rule: str) -> bool:
+        """Wait for an element (true) or the completion (false)."""
+        kind, value = self._take(rule, "an element or the completion")
+        if kind not in ("on_next", "on_complete"):
+            broken(rule, f"{_shown(kind, value)} came instead of an element or the completion")
+        return kind == "on_next"
+
+    def expect_complete(self, rule: str = "1.5") -> None:
+        """Wait for the completion."""
+        kind, value = self._take(rule, "on_complete")
+        if kind != "on_complete":
+            broken(rule, f"{_shown(kind, value)} came instead of on_complete")
+
+    def expect_error(self, rule: str, *kinds: type[Exception]) -> Exception:
+        """Wait for a failure, of one of the kinds."""
+        kind, value = self._take(rule, "on_error")
+        if kind != "on_error":
+            broken(rule, f"{_shown(kind, value)} came instead of on_error")
+        if not isinstance(value, kinds or Exception):
+            names = " or ".join(each.__name__ for each in kinds)
+            broken(rule, f"{value!r} came instead of a {names}")
+        error: Exception = value
+        return error
+
+    def expect_silence(self, rule: str, why: str) -> None:
+        """Nothing that was not taken has come, and nothing comes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._signals, self.timeout)
+            if self._signals:
+                broken(rule, f"{_shown(*self._signals[0])} came {why}")
+
+    def quiet(self, why: str, rule: str, most: int) -> None:
+        """Wait until nothing has come for the length of a silence; at most ``most`` elements may have come by then."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            with self._changed:
+                before = len(self.items)
+                moved = self._changed.wait_for(lambda: len(self.items) > before, self.timeout)  # noqa: B023 - waited for here
+            if before > most:
+                broken(rule, f"{before} elements came {why}")
+            if not moved:
+                break
+            if time.monotonic() > deadline:
+                broken(rule, f"elements did not stop coming {why}")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal signal came."""
+        return self._told is not None
+
+    def _take(self, rule: str, what: str) -> tuple[str, Any]:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._signals or self._faults, self.patience):
+                broken(rule, f"{what} did not come (waited {self.patience:g} s)")
+            if self._signals:
+                return self._signals.popleft()
+            raise self._faults[0]
+
+    def _end(self, kind: str, error: Any) -> None:
+        self._enter(kind)
+        with self._changed:
+            self._told = self._told or kind
+            self._note(kind, error)
+        self._leave()
+
+    def _note(self, kind: str, value: Any) -> None:
+        self._signals.append((kind, value))
+        self._changed.notify_all()
+
+    def _enter(self, kind: str) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            foreign = next((name for thread, name in self._inside if thread != me), None)
+            self._inside.append((me, kind))
+            self.deepest = max(self.deepest, sum(name == "on_next" for _, name in self._inside))
+            self.nested = self.nested or (kind in ("on_error", "on_complete") and len(self._inside) > 1)
+            told = self._told
+            early = self.subscription is None and kind != "on_subscribe"
+        if foreign is not None:
+            self.fault("1.3", f"{kind} was called while {foreign} ran on another thread")
+        if told is not None:
+            self.fault("1.7", f"{kind} was called after {told}")
+        if early:
+            self.fault("1.9", f"{kind} was called before on_subscribe")
+
+    def _leave(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            for place in range(len(self._inside) - 1, -1, -1):
+                if self._inside[place][0] == me:
+                    del self._inside[place]
+                    break
+
+
+def _shown(kind: str, value: Any) -> str:
+    return f"{kind}({'' if kind == 'on_complete' else repr(value)})"
