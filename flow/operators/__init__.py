@@ -22,11 +22,19 @@ from flow.operators.limiting import limit_rate, skip, take, take_while
 from flow.operators.link import Operator
 from flow.operators.observing import tap
 from flow.operators.pipeline import pipe
+from flow.operators.recovering import AT_ONCE, Backoff, on_error_resume, retry, timeout
+from flow.operators.timing import TIMERS, Alarm, ThreadTimers, Timers
 from flow.operators.transforming import distinct_until_changed, filter, flat_map, map, scan  # noqa: A004 - said above
 
 __all__ = [
+    "AT_ONCE",
+    "TIMERS",
+    "Alarm",
+    "Backoff",
     "Operator",
     "Outrun",
+    "ThreadTimers",
+    "Timers",
     "concat",
     "distinct_until_changed",
     "filter",
@@ -38,12 +46,15 @@ __all__ = [
     "on_backpressure_drop",
     "on_backpressure_error",
     "on_backpressure_latest",
+    "on_error_resume",
     "pipe",
     "publish_on",
+    "retry",
     "scan",
     "skip",
     "take",
     "take_while",
     "tap",
+    "timeout",
     "zip",
 ]

@@ -101,11 +101,11 @@ class _Concatenating(Switching[T]):
         self._others = others
 
     def _follow(self, error: Exception | None) -> None:
-        following = next(self._others, None) if error is None else None
-        if following is None:
-            self.finish(error)
-        else:
-            self.switch(following)
+        if error is None:
+            for following in self._others:
+                self.switch(following)
+                return
+        self.finish(error)
 
 
 class _Zipping(Stage[tuple[Any, ...]]):

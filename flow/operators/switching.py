@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from flow import hooks
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE
@@ -51,7 +52,13 @@ class Switching(Generic[T]):
         raise NotImplementedError
 
     def switch(self, publisher: Publisher[T]) -> None:
-        """Subscribe to the next publisher, when the subscribing that is under way has returned (rule 3.3)."""
+        """Subscribe to the next publisher, when the subscribing that is under way has returned (rule 3.3).
+
+        Raises:
+            TypeError: If it is ``None``.
+        """
+        if publisher is None:
+            raise TypeError("None is no publisher")
         with self._lock:
             self._next = publisher
             if self._subscribing:
@@ -87,7 +94,10 @@ class Switching(Generic[T]):
         if upstream is not None:
             upstream.request(n)
         elif error is not None:
-            self.finish(error)
+            try:
+                self.finish(error)
+            except Exception as failure:  # noqa: BLE001 - rules 2.13 and 3.16
+                hooks.report(failure, self)
 
     def cancel(self) -> None:
         """Cancel whichever publisher is there, and go to no other."""

@@ -52,3 +52,39 @@ def collect(publisher: flow.Publisher[Any], first: int = UNBOUNDED, each: int = 
 def run(items: Any, *operators: Any, first: int = UNBOUNDED, each: int = 0) -> Probe:
     """Subscribe a probe to elements behind operators."""
     return collect(flow.pipe(flow.from_iterable(items), *operators), first, each)
+
+
+class ManualTimers:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.alarms: list[Any] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def after(self, seconds: float, task: Any, /) -> "ManualAlarm":
+        alarm = ManualAlarm(self, self.now + seconds, task)
+        self.alarms.append(alarm)
+        return alarm
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and every alarm ring when it is due."""
+        until = self.now + seconds
+        while due := sorted((a for a in self.alarms if a.due <= until), key=lambda alarm: alarm.due):
+            self.alarms.remove(due[0])
+            self.now = max(self.now, due[0].due)
+            due[0].task()
+        self.now = until
+
+
+class ManualAlarm:
+    def __init__(self, timers: ManualTimers, due: float, task: Any) -> None:
+        self.timers = timers
+        self.due = due
+        self.task = task
+
+    def cancel(self) -> None:
+        if self in self.timers.alarms:
+            self.timers.alarms.remove(self)

@@ -211,3 +211,10 @@ def test_bounds_are_positive_integers():
     ):
         with pytest.raises(ValueError, match="an integer of at least 1"):
             make()
+
+
+@pytest.mark.parametrize("other", [None, 3])
+@pytest.mark.parametrize("operator", [op.concat, op.merge], ids=["concat", "merge"])
+def test_what_is_no_publisher_ends_the_stream(operator, other):
+    probe = collect(operator(other)(flow.empty()), first=0)
+    assert probe.signals == ["subscribe", "error"]

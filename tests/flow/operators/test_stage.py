@@ -1,4 +1,4 @@
-"""What holds for every operator that has a queue, or more than one publisher."""
+"""What holds for every operator that has a queue, an alarm, or more than one publisher."""
 
 import gc
 import weakref
@@ -8,7 +8,7 @@ import pytest
 import flow
 from flow import UNBOUNDED
 from flow import operators as op
-from tests.flow.operators.helpers import Upstream, collect
+from tests.flow.operators.helpers import ManualTimers, Upstream, collect
 from tests.flow.probes import Probe
 
 OPERATORS = {
@@ -22,6 +22,9 @@ OPERATORS = {
     "merge": op.merge,
     "concat": op.concat,
     "zip": op.zip,
+    "retry": lambda: op.retry(0),
+    "on_error_resume": lambda: op.on_error_resume(flow.error),
+    "timeout": lambda: op.timeout(10, timers=ManualTimers()),
 }
 
 
