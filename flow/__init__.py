@@ -9,6 +9,15 @@ from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
 from flow.bridges.reactivex import Overflowed, from_observable, to_observable
+from flow.broadcast import (
+    Broadcast,
+    BroadcastClosed,
+    BroadcastStatistics,
+    CursorStatistics,
+    Lag,
+    OfferResult,
+    Start,
+)
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
@@ -26,17 +35,23 @@ __all__ = [
     "AsyncItems",
     "BatchSubscriber",
     "BlockingItems",
+    "Broadcast",
+    "BroadcastClosed",
+    "BroadcastStatistics",
     "CallbackSubscription",
     "Clock",
     "Completed",
+    "CursorStatistics",
     "Drain",
     "Executor",
     "Failed",
     "Feed",
     "FlowError",
     "IllegalRequestError",
+    "Lag",
     "Lagged",
     "LoopExecutor",
+    "OfferResult",
     "OnLag",
     "Operator",
     "Outcome",
@@ -47,6 +62,7 @@ __all__ = [
     "Rejected",
     "Rescue",
     "Source",
+    "Start",
     "Subscriber",
     "Subscription",
     "SystemClock",

@@ -1,0 +1,50 @@
+"""What a subscriber of a `flow.Broadcast` chooses, and what a writer is answered."""
+
+from enum import Enum
+
+__all__ = ["Lag", "OfferResult", "Start"]
+
+
+class Lag(Enum):
+    """What happens to one subscriber that is a whole ring behind. Where elements are lost, the name says which."""
+
+    BLOCK = "BLOCK"
+    """The writer waits for it, and so does everybody else: nothing is lost, and the slowest sets the pace."""
+
+    DROP_OLDEST = "DROP_OLDEST"
+    """The one that has waited longest goes: the subscriber goes on at the oldest element that is kept."""
+
+    DROP_LATEST = "DROP_LATEST"
+    """The incoming one goes, for this subscriber alone; what waits for it is kept."""
+
+    LATEST = "LATEST"
+    """Only the newest waits, whatever the capacity."""
+
+    ERROR = "ERROR"
+    """This subscriber, and nobody else, ends with `flow.Lagged`."""
+
+
+class Start(Enum):
+    """Where in the ring a new subscriber begins."""
+
+    LATEST = "LATEST"
+    """With what is written from now on."""
+
+    REPLAY = "REPLAY"
+    """With the last elements that were written, as many as the broadcast replays."""
+
+
+class OfferResult(Enum):
+    """What became of an element that was offered."""
+
+    OK = "OK"
+    """It was taken, to be delivered or replayed."""
+
+    FULL = "FULL"
+    """It was not taken, since a BLOCK subscriber is a whole ring behind."""
+
+    NO_SUBSCRIBERS = "NO_SUBSCRIBERS"
+    """It went nowhere: nobody listens, and nothing is replayed."""
+
+    CLOSED = "CLOSED"
+    """It was not taken: the broadcast has ended."""
