@@ -19,7 +19,8 @@ from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits
 from transports.statistics import statistics
 from transports.version import version
-from transports.websocket.connection import Authenticator, Connection
+from transports.websocket.binding import Authenticator
+from transports.websocket.connection import Connection
 from transports.websocket.fallback import AsgiLink
 from transports.websocket.link import LINK, Offer, Receiver
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from publishers.changelog import ChangeLog
-    from transports.websocket.connection import Authenticator
+    from transports.websocket.binding import Authenticator
 
 __all__ = ["Server", "serve"]
 

@@ -1,44 +1,28 @@
 """Binds the machine of one ``graphql-transport-ws`` connection to operations, a link and a clock."""
 
 import asyncio
-import logging
-import math
-import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from publishers.batch import Batch
-from transports.errors import CloseCode, describe
+from transports.errors import describe
 from transports.graphql.errors import RequestRefused, graphql_error, problem_of
 from transports.graphql.execution import Engine, Operation, encode_response
 from transports.graphql.messages import Request
-from transports.graphql.outlet import Outlet
-from transports.graphql.session import (
-    Authenticate,
-    Cancel,
-    Close,
-    Demand,
-    Effect,
-    Entry,
-    GraphQLSession,
-    Open,
-    Phase,
-    Resume,
-    Send,
-)
+from transports.graphql.outlet import OperationOutlet
+from transports.graphql.session import Call, GraphQLSession, Open, Resume
 from transports.limits import Limits
-from transports.websocket.connection import Authenticator
+from transports.session import Effect, Phase
+from transports.websocket.binding import Authenticator, Binding
 from transports.websocket.link import Link
-from transports.websocket.strand import Strand
 
 __all__ = ["GraphQLConnection"]
 
-_LOG: Final = logging.getLogger("penstock.transports")
 _BATCH_EVENTS: Final = 32
 
 
-class GraphQLConnection:
+class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
     """One connection, on the event loop of its link.
 
     Args:
@@ -63,46 +47,27 @@ class GraphQLConnection:
         on_lost: "Callable[[GraphQLConnection], None]" = lambda _: None,
     ) -> None:
         self._engine = engine
-        self._link = link
-        self._limits = limits
-        self._loop = loop
-        self._authenticate = authenticate
-        self._token = token
-        self._on_lost = on_lost
-        self._session = GraphQLSession(limits, now=loop.time())
-        self._strand = Strand(loop, _Gate(link, self._session), limits)
-        self._outlets: dict[Entry, Outlet] = {}
-        self._queries: deque[tuple[Entry, Operation]] = deque()
-        self._lane = self._strand.lane(1, 0)
+        self._queries: deque[tuple[Call, Operation]] = deque()
         self._querying = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
-        self._arm()
+        session = GraphQLSession(limits, now=loop.time())
+        super().__init__(
+            session,
+            link,
+            gate=_Gate(link, session),
+            limits=limits,
+            loop=loop,
+            authenticate=authenticate,
+            token=token,
+            on_lost=on_lost,
+        )
+        self._lane = self._strand.lane(1, 0)
 
     # What the link tells.
 
-    def received(self, text: bytes | str) -> None:
-        """One message from the client."""
-        try:
-            self._perform(self._session.receive(text, self._loop.time()))
-        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
-            error_id = uuid.uuid4().hex[:12]
-            _LOG.exception("connection failed, id %s", error_id)
-            self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
-        self._link.flush()
-
-    def drained(self) -> None:
-        """The link is writable again."""
-        self._strand.run()
-
     def lost(self) -> None:
         """The connection is gone: every operation ends here."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._perform(self._session.lost())
         self._queries.clear()
-        self._strand.close()
-        self._on_lost(self)
+        super().lost()
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Nothing: the protocol has no word for it, and ``stop`` will follow."""
@@ -113,36 +78,16 @@ class GraphQLConnection:
 
     # What the machine wants done.
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(data):
-                    self._link.write(data)
-                case Resume():
-                    self._strand.run()
-                case Open(entry, request):
-                    self._open(entry, request)
-                case Demand(entry, n):
-                    outlet = self._outlets.get(entry)
-                    if outlet is not None:
-                        outlet.request(n)
-                case Cancel(entry):
-                    outlet = self._outlets.pop(entry, None)
-                    if outlet is not None:
-                        outlet.cancel()
-                case Authenticate(payload):
-                    self._judge(payload.get("token"))
-                case Close(code, reason):
-                    self._link.close(code, reason)
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Open(call, request):
+                self._open(call, request)
+            case Resume():
+                self._strand.run()
+            case _:
+                raise TypeError(f"{effect!r} is no effect of this protocol")
 
-    def _judge(self, token: object) -> None:
-        given = token if isinstance(token, str) else self._token
-        if self._authenticate is None or self._authenticate(given):
-            self._perform(self._session.acknowledge())
-        else:
-            self._perform(self._session.refuse("the token is missing or wrong"))
-
-    def _open(self, entry: Entry, request: Request) -> None:
+    def _open(self, entry: Call, request: Request) -> None:
         try:
             operation = self._engine.prepare(request.query, request.operation_name, request.variables)
             if operation.kind == "subscription":
@@ -157,12 +102,12 @@ class GraphQLConnection:
 
     # Subscriptions.
 
-    def _subscribe(self, entry: Entry, operation: Operation) -> None:
+    def _subscribe(self, entry: Call, operation: Operation) -> None:
         source = operation.open()
         feed = source.log.changes(
             source.criteria, since=source.since, until=source.until, content=operation.content
         )
-        outlet = self._outlets[entry] = Outlet(self, entry, operation)
+        outlet = self._outlets[entry] = OperationOutlet(self, entry, operation)
         feed.subscribe(
             outlet,
             executor=self._strand.lane(self._limits.batch_bytes, 0),
@@ -170,7 +115,7 @@ class GraphQLConnection:
             batch_bytes=self._limits.batch_bytes,
         )
 
-    def deliver(self, outlet: Outlet, batch: Batch) -> None:
+    def deliver(self, outlet: OperationOutlet, batch: Batch) -> None:
         """Writes a ``next`` for each event."""
         try:
             payloads = outlet.operation.payloads(batch.slices)
@@ -179,9 +124,9 @@ class GraphQLConnection:
             return
         for message in self._session.next(outlet.entry, payloads, self._loop.time()):
             self._link.write(message)
-        self._arm()
+        self._arm(self._session.due)
 
-    def ended(self, outlet: Outlet, error: Exception | None) -> None:
+    def ended(self, outlet: OperationOutlet, error: Exception | None) -> None:
         """Writes the terminal message."""
         entry, log = outlet.entry, outlet.operation.source.log
         if entry.ended:
@@ -207,7 +152,7 @@ class GraphQLConnection:
         work = self._loop.run_in_executor(None, lambda: encode_response(operation.run()))
         work.add_done_callback(lambda done: self._queried(entry, done))
 
-    def _queried(self, entry: Entry, done: "asyncio.Future[bytes]") -> None:
+    def _queried(self, entry: Call, done: "asyncio.Future[bytes]") -> None:
         self._querying = False
         if done.cancelled():
             return
@@ -221,21 +166,10 @@ class GraphQLConnection:
 
     # What the time brings.
 
-    def _arm(self) -> None:
-        """Sets the one timer, unless it goes off earlier anyhow."""
-        due = self._session.due
-        if due >= self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = max(due, self._loop.time())
-        self._timer = self._loop.call_at(self._timer_at, self._tick)
-
-    def _tick(self) -> None:
-        self._timer, self._timer_at = None, math.inf
-        self._perform(self._session.tick(self._loop.time()))
+    def _tick(self, now: float) -> None:
+        self._perform(self._session.tick(now))
         self._link.flush()
-        self._arm()
+        self._arm(self._session.due)
 
 
 class _Gate:

@@ -8,7 +8,7 @@ from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine
 from transports.graphql.http import HttpEndpoint
 from transports.limits import Limits
-from transports.websocket.connection import Authenticator
+from transports.websocket.binding import Authenticator
 from transports.websocket.link import Offer
 
 if TYPE_CHECKING:

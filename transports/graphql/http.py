@@ -18,7 +18,7 @@ from transports.errors import describe
 from transports.graphql.errors import RequestRefused, graphql_error
 from transports.graphql.execution import Engine, encode_response
 from transports.limits import Limits
-from transports.websocket.connection import Authenticator
+from transports.websocket.binding import Authenticator
 
 __all__ = ["HttpEndpoint"]
 

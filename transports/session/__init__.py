@@ -1,22 +1,23 @@
 """The protocol as a machine without I/O: text messages in, effects out."""
 
-from transports.session.machine import (
+from transports.session.conversation import (
     Authenticate,
     Cancel,
     Close,
+    Conversation,
     Demand,
     Effect,
     Entry,
-    Open,
     Send,
-    ServerSession,
 )
+from transports.session.machine import Open, ServerSession, Subscription
 from transports.session.states import Phase, Stage
 
 __all__ = [
     "Authenticate",
     "Cancel",
     "Close",
+    "Conversation",
     "Demand",
     "Effect",
     "Entry",
@@ -25,4 +26,5 @@ __all__ = [
     "Send",
     "ServerSession",
     "Stage",
+    "Subscription",
 ]

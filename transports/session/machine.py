@@ -5,9 +5,9 @@ done comes out as effects, in order. Whoever runs it opens and cancels subscript
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import ClassVar
 
 from publishers.batch import Batch
 from publishers.errors import PenstockError
@@ -25,21 +25,16 @@ from transports.errors import (
     describe,
 )
 from transports.limits import CREDITS_MAX, Limits
-from transports.session.states import Phase, Stage, admit
+from transports.session.conversation import Authenticate, Conversation, Demand, Effect, Entry, Send
+from transports.session.states import Phase, Stage
 
-__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Open", "Send", "ServerSession"]
+__all__ = ["Open", "ServerSession", "Subscription"]
 
 
-class Entry:
+class Subscription(Entry):
     """One subscription of a connection.
 
-    Its identity, and not its id, is what the machine goes by: an id may be used again after its end, and nothing that
-    still arrives for the old subscription may be sent under it.
-
     Attributes:
-        id: What the client calls it.
-        head: How each of its ``next`` messages begins.
-        stage: Where it is.
         heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
         resync: Whether it reads from the log because it lags.
         unsettled: Whether the last ``next`` left a transaction open.
@@ -48,12 +43,10 @@ class Entry:
         changed: Whether its state changed since.
     """
 
-    __slots__ = ("changed", "checked", "head", "heartbeat", "id", "resync", "stage", "told", "unsettled")
+    __slots__ = ("changed", "checked", "heartbeat", "resync", "told", "unsettled")
 
     def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
-        self.id = subscription
-        self.head = next_head(subscription)
-        self.stage = Stage.REQUESTED
+        super().__init__(subscription, next_head(subscription))
         self.heartbeat = heartbeat or math.inf
         self.resync = False
         self.unsettled = False
@@ -73,56 +66,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Write one message."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Authenticate:
-    """Judge who this is, and call ``acknowledge`` or ``refuse``."""
-
-    payload: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Effect):
     """Subscribe, and call ``subscribed`` or ``failed``."""
 
-    entry: Entry
+    entry: Subscription
     wish: Wish
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Request ``n`` more events."""
-
-    entry: Entry
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel; the machine has forgotten the entry."""
-
-    entry: Entry
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close the connection."""
-
-    code: CloseCode
-    reason: str
-
-
-Effect = Send | Authenticate | Open | Demand | Cancel | Close
-
-_BURST: Final = 2.0
-
-
-class ServerSession:
+class ServerSession(Conversation[Subscription]):
     """One connection, as the server sees it.
 
     Args:
@@ -131,50 +82,31 @@ class ServerSession:
         now: The time; any clock that never goes back, in seconds.
     """
 
+    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete)
+
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
-        self.limits = limits
-        self.phase = Phase.OPENED
-        self.entries: dict[str, Entry] = {}
+        super().__init__(limits, now=now)
         self._server = server
-        self._init_by = now + limits.init_timeout
-        self._tokens = _BURST * limits.messages_per_second
-        self._refilled = now
         self._checkpoints = 0
 
     # From the client.
 
-    def receive(self, text: bytes | str, now: float) -> list[Effect]:
-        """What one text message leads to."""
-        if self.phase is Phase.CLOSED:
-            return []
-        try:
-            self._meter(now)
-            message = parse(text)
-            self.phase = admit(self.phase, message)
-            match message:
-                case Init():
-                    return [Authenticate(message.payload or {})]
-                case Ping():
-                    return [Send(pong(message.payload))]
-                case Subscribe():
-                    return self._subscribe(message, now)
-                case Request():
-                    return self._request(message)
-                case Complete():
-                    return self._forget(self.entries.get(message.id))
-                case _:
-                    return []
-        except Violation as violation:
-            return self.close(violation.close_code, str(violation))
-
-    def _meter(self, now: float) -> None:
-        rate = self.limits.messages_per_second
-        self._tokens = min(_BURST * rate, self._tokens + (now - self._refilled) * rate) - 1
-        self._refilled = now
-        if self._tokens < 0:
-            raise Violation(
-                CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
-            )
+    def _take(self, text: bytes | str, now: float) -> list[Effect]:
+        message = parse(text)
+        self._admit(message, now)
+        match message:
+            case Init():
+                return [Authenticate(message.payload or {})]
+            case Ping():
+                return [Send(pong(message.payload))]
+            case Subscribe():
+                return self._subscribe(message, now)
+            case Request():
+                return self._request(message)
+            case Complete():
+                return self._forget(self.entries.get(message.id))
+            case _:
+                return []
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
         if message.id in self.entries:
@@ -189,7 +121,7 @@ class ServerSession:
             wish = Wish.of(message.payload, self.limits)
         except PenstockError as error:
             return [Send(_error(message.id, describe(error)))]
-        entry = self.entries[message.id] = Entry(message.id, wish.heartbeat, now)
+        entry = self.entries[message.id] = Subscription(message.id, wish.heartbeat, now)
         return [Open(entry, wish)]
 
     def _request(self, message: Request) -> list[Effect]:
@@ -200,23 +132,12 @@ class ServerSession:
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
         return [Demand(entry, message.n)]
 
-    def _forget(self, entry: Entry | None) -> list[Effect]:
-        if entry is None or entry.stage is Stage.ENDED:
-            return []
-        entry.stage = Stage.ENDED
-        del self.entries[entry.id]
-        return [Cancel(entry)]
-
-    def _end(self, entry: Entry, problem: Problem) -> list[Effect]:
+    def _end(self, entry: Subscription, problem: Problem) -> list[Effect]:
         return [Send(_error(entry.id, problem)), *self._forget(entry)]
 
     # From the server.
 
-    def acknowledge(self) -> list[Effect]:
-        """The client may subscribe from now on."""
-        if self.phase is not Phase.GREETED:
-            return []
-        self.phase = Phase.ACKNOWLEDGED
+    def _ack(self) -> bytes:
         limits = {
             "subscriptions": self.limits.subscriptions,
             "credits": CREDITS_MAX,
@@ -225,13 +146,9 @@ class ServerSession:
         }
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
-        return [Send(encode({"type": "connection_ack", "payload": payload}))]
+        return encode({"type": "connection_ack", "payload": payload})
 
-    def refuse(self, why: str) -> list[Effect]:
-        """The client may not connect."""
-        return self.close(CloseCode.FORBIDDEN, why)
-
-    def subscribed(self, entry: Entry, *, resync: bool, now: float, **told: object) -> list[Effect]:
+    def subscribed(self, entry: Subscription, *, resync: bool, now: float, **told: object) -> list[Effect]:
         """The subscription is registered: nothing at or after its cursor can be missed.
 
         Args:
@@ -247,7 +164,7 @@ class ServerSession:
         entry.told = entry.checked = now
         return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
 
-    def next(self, entry: Entry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
+    def next(self, entry: Subscription, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
         """The ``next`` message for a batch, or None if nobody waits for it any more."""
         if entry.stage is not Stage.ACTIVE:
             return None
@@ -255,17 +172,17 @@ class ServerSession:
         entry.unsettled = not batch.boundary
         return encoder.next(entry.head, batch)
 
-    def state(self, entry: Entry, *, resync: bool) -> None:
+    def state(self, entry: Subscription, *, resync: bool) -> None:
         """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
         if entry.stage is Stage.ACTIVE and entry.resync is not resync:
             entry.resync = resync
             entry.changed = True
 
-    def failed(self, entry: Entry, problem: Problem) -> list[Effect]:
+    def failed(self, entry: Subscription, problem: Problem) -> list[Effect]:
         """The subscription ended with an error."""
-        return [] if entry.stage is Stage.ENDED else self._end(entry, problem)
+        return [] if entry.ended else self._end(entry, problem)
 
-    def completed(self, entry: Entry, cursor: str) -> list[Effect]:
+    def completed(self, entry: Subscription, cursor: str) -> list[Effect]:
         """The subscription came to its end."""
         if entry.stage is not Stage.ACTIVE:
             return []
@@ -274,24 +191,14 @@ class ServerSession:
     # By the time.
 
     @property
-    def due(self) -> float:
-        """When ``tick`` or ``checkpoint`` has something to do; infinite for never."""
-        if self.phase in (Phase.OPENED, Phase.GREETED):
-            return self._init_by
+    def _beat(self) -> float:
         return min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
 
-    def tick(self, now: float) -> list[Effect]:
-        """What the passing of time leads to, checkpoints apart."""
-        if self.phase in (Phase.OPENED, Phase.GREETED) and now >= self._init_by:
-            waited = f"no connection_init within {self.limits.init_timeout:g} s"
-            return self.close(CloseCode.INIT_TIMEOUT, waited)
-        return []
-
-    def overdue(self, now: float) -> list[Entry]:
+    def overdue(self, now: float) -> list[Subscription]:
         """The subscriptions whose cursor is to be told."""
         return [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
 
-    def checkpoint(self, items: Iterable[tuple[Entry, str, str, bool]], now: float) -> list[Effect]:
+    def checkpoint(self, items: Iterable[tuple[Subscription, str, str, bool]], now: float) -> list[Effect]:
         """One ``checkpoint`` message for several subscriptions.
 
         Args:
@@ -334,20 +241,6 @@ class ServerSession:
         for entry in list(self.entries.values()):
             effects += self._end(entry, describe(GoingAway()))
         return effects + self.close(CloseCode.RESTART, "the server is stopping")
-
-    def close(self, code: CloseCode, why: str) -> list[Effect]:
-        """Closes the connection, and with it every subscription."""
-        if self.phase is Phase.CLOSED:
-            return []
-        return [*self.lost(), Close(code, close_reason(why))]
-
-    def lost(self) -> list[Effect]:
-        """The connection is gone."""
-        self.phase = Phase.CLOSED
-        effects: list[Effect] = []
-        for entry in list(self.entries.values()):
-            effects += self._forget(entry)
-        return effects
 
 
 def _error(subscription: str, problem: Problem) -> bytes:

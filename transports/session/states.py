@@ -1,11 +1,8 @@
 """The states of a connection and of a subscription, and which message is legal in which."""
 
 import enum
-from collections.abc import Mapping
-from typing import Final, NamedTuple
 
-from transports.codec.envelope import Init, Ping, Pong
-from transports.codec.messages import Complete, Message, Request, Subscribe
+from transports.codec.envelope import Init
 from transports.errors import CloseCode, Violation
 
 __all__ = ["Phase", "Stage", "admit"]
@@ -20,6 +17,11 @@ class Phase(enum.Enum):
     DRAINING = "draining"
     CLOSED = "closed"
 
+    @property
+    def early(self) -> bool:
+        """Whether the client has not been acknowledged yet."""
+        return self in (Phase.OPENED, Phase.GREETED)
+
 
 class Stage(enum.Enum):
     """Where a subscription is: requested -> active -> ended."""
@@ -29,62 +31,23 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-class _Refusal(NamedTuple):
-    code: CloseCode
-    why: str
+def admit(phase: Phase, message: object, late: tuple[type, ...]) -> Phase:
+    """The phase that a message from the client leads to.
 
-
-_EARLY: Final = _Refusal(
-    CloseCode.UNAUTHORIZED, "connection_init must be sent, and connection_ack awaited, first"
-)
-_AGAIN: Final = _Refusal(
-    CloseCode.TOO_MANY_INITS, "connection_init must be sent once, and it was sent before"
-)
-
-# What a message from the client does to the phase: it leads to a phase, or breaks the protocol.
-_TABLE: Final[Mapping[Phase, Mapping[type[Message], Phase | _Refusal]]] = {
-    Phase.OPENED: {
-        Init: Phase.GREETED,
-        Ping: Phase.OPENED,
-        Pong: Phase.OPENED,
-        Subscribe: _EARLY,
-        Request: _EARLY,
-        Complete: _EARLY,
-    },
-    Phase.GREETED: {
-        Init: _AGAIN,
-        Ping: Phase.GREETED,
-        Pong: Phase.GREETED,
-        Subscribe: _EARLY,
-        Request: _EARLY,
-        Complete: _EARLY,
-    },
-    Phase.ACKNOWLEDGED: {
-        Init: _AGAIN,
-        Ping: Phase.ACKNOWLEDGED,
-        Pong: Phase.ACKNOWLEDGED,
-        Subscribe: Phase.ACKNOWLEDGED,
-        Request: Phase.ACKNOWLEDGED,
-        Complete: Phase.ACKNOWLEDGED,
-    },
-    Phase.DRAINING: {
-        Init: _AGAIN,
-        Ping: Phase.DRAINING,
-        Pong: Phase.DRAINING,
-        Subscribe: Phase.DRAINING,
-        Request: Phase.DRAINING,
-        Complete: Phase.DRAINING,
-    },
-}
-
-
-def admit(phase: Phase, message: Message) -> Phase:
-    """The phase that a message leads to.
+    Args:
+        phase: Where the connection is.
+        message: What came.
+        late: The kinds of message that are legal only after ``connection_ack``.
 
     Raises:
         Violation: If the message is not legal in the phase.
     """
-    step = _TABLE[phase][type(message)]
-    if isinstance(step, _Refusal):
-        raise Violation(step.code, step.why)
-    return step
+    if isinstance(message, Init):
+        if phase is not Phase.OPENED:
+            again = "connection_init must be sent once, and it was sent before"
+            raise Violation(CloseCode.TOO_MANY_INITS, again)
+        return Phase.GREETED
+    if phase.early and isinstance(message, late):
+        early = "connection_init must be sent, and connection_ack awaited, first"
+        raise Violation(CloseCode.UNAUTHORIZED, early)
+    return phase

@@ -1,9 +1,6 @@
 """Binds the protocol machine of one connection to subscriptions, a link and a clock."""
 
 import asyncio
-import logging
-import math
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,38 +11,28 @@ from publishers.position import Position
 from publishers.subscription import State
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
-from transports.errors import CloseCode, LogNotFound, Problem, describe
+from transports.errors import LogNotFound, Problem, describe
 from transports.limits import Limits
 from transports.session import (
-    Authenticate,
-    Cancel,
-    Close,
-    Demand,
     Effect,
-    Entry,
     Open,
-    Phase,
-    Send,
     ServerSession,
     Stage,
+    Subscription,
 )
+from transports.websocket.binding import Authenticator, Binding
 from transports.websocket.link import Link
-from transports.websocket.outlet import Outlet
-from transports.websocket.strand import Strand
+from transports.websocket.outlet import WireOutlet
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
 
-__all__ = ["Authenticator", "Connection"]
+__all__ = ["Connection"]
 
-_LOG: Final = logging.getLogger("penstock.transports")
 _WITH_CURSOR: Final = frozenset({"LAGGED", "LOG_CLOSED", "SLOW_CONSUMER", "GOING_AWAY"})
 
-Authenticator = Callable[[str | None], bool]
-"""Judges the token of a connection, which may be missing."""
 
-
-class Connection:
+class Connection(Binding[ServerSession, WireOutlet]):
     """One connection of the protocol, on the event loop of its link.
 
     Args:
@@ -72,44 +59,18 @@ class Connection:
         on_lost: "Callable[[Connection], None]" = lambda _: None,
     ) -> None:
         self._logs = logs
-        self._link = link
-        self._limits = limits
-        self._loop = loop
-        self._authenticate = authenticate
-        self._token = token
-        self._on_lost = on_lost
-        self._session = ServerSession(limits, server=server, now=loop.time())
-        self._strand = Strand(loop, link, limits)
-        self._outlets: dict[Entry, Outlet] = {}
         self._encoders: dict[str, EventEncoder] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
-        self._arm(self._session.due)
+        super().__init__(
+            ServerSession(limits, server=server, now=loop.time()),
+            link,
+            limits=limits,
+            loop=loop,
+            authenticate=authenticate,
+            token=token,
+            on_lost=on_lost,
+        )
 
     # What the link tells.
-
-    def received(self, text: bytes | str) -> None:
-        """One message from the client."""
-        try:
-            self._perform(self._session.receive(text, self._loop.time()))
-        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
-            error_id = uuid.uuid4().hex[:12]
-            _LOG.exception("connection failed, id %s", error_id)
-            self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
-        self._link.flush()
-
-    def drained(self) -> None:
-        """The link is writable again."""
-        self._strand.run()
-        self._arm(self._session.due)
-
-    def lost(self) -> None:
-        """The connection is gone: every subscription ends here."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._perform(self._session.lost())
-        self._strand.close()
-        self._on_lost(self)
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
@@ -119,37 +80,21 @@ class Connection:
     def stop(self) -> None:
         """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
         if not self._link.paused:
-            self._checkpoint([entry for entry in self._outlets if entry.stage is Stage.ACTIVE])
+            self._checkpoint(
+                [outlet.entry for outlet in self._outlets.values() if outlet.entry.stage is Stage.ACTIVE]
+            )
         self._perform(self._session.stop())
 
     # What the machine wants done.
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(data):
-                    self._link.write(data)
-                case Demand(entry, n):
-                    self._outlets[entry].request(n)
-                case Cancel(entry):
-                    outlet = self._outlets.pop(entry, None)
-                    if outlet is not None:
-                        outlet.cancel()
-                case Open(entry, wish):
-                    self._open(entry, wish)
-                case Authenticate(payload):
-                    self._judge(payload.get("token"))
-                case Close(code, reason):
-                    self._link.close(code, reason)
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Open(entry, wish):
+                self._open(entry, wish)
+            case _:
+                raise TypeError(f"{effect!r} is no effect of this protocol")
 
-    def _judge(self, token: object) -> None:
-        given = token if isinstance(token, str) else self._token
-        if self._authenticate is None or self._authenticate(given):
-            self._perform(self._session.acknowledge())
-        else:
-            self._perform(self._session.refuse("the token is missing or wrong"))
-
-    def _open(self, entry: Entry, wish: Wish) -> None:
+    def _open(self, entry: Subscription, wish: Wish) -> None:
         try:
             log = self._find(wish.log)
         except LogNotFound as error:
@@ -165,7 +110,7 @@ class Connection:
                 images=wish.view.images,
             )
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
-            outlet = self._outlets[entry] = Outlet(self, entry, wish, log=log, encoder=encoder, lane=lane)
+            outlet = self._outlets[entry] = WireOutlet(self, entry, wish, log=log, encoder=encoder, lane=lane)
             feed.subscribe(
                 outlet, executor=lane, batch_events=wish.batch_events, batch_bytes=wish.batch_bytes
             )
@@ -182,7 +127,7 @@ class Connection:
 
     # What subscriptions tell, on the strand.
 
-    def opened(self, outlet: Outlet) -> None:
+    def opened(self, outlet: WireOutlet) -> None:
         """Answers ``subscribed``."""
         subscription, log, cursor = outlet.subscription, outlet.log, outlet.encoder.cursor
         if subscription is None:
@@ -200,7 +145,7 @@ class Connection:
         self._perform(effects)
         self._arm(outlet.entry.due(self._limits))
 
-    def deliver(self, outlet: Outlet, batch: Batch) -> None:
+    def deliver(self, outlet: WireOutlet, batch: Batch) -> None:
         """Writes a ``next``."""
         try:
             frame = self._session.next(outlet.entry, batch, outlet.encoder, self._loop.time())
@@ -212,7 +157,7 @@ class Connection:
             if outlet.entry.unsettled:
                 self._arm(outlet.entry.due(self._limits))
 
-    def moved(self, outlet: Outlet, *, resync: bool) -> None:
+    def moved(self, outlet: WireOutlet, *, resync: bool) -> None:
         """Notes a change of state for the next checkpoint, or ends a subscription that must not lag."""
         entry = outlet.entry
         if resync and outlet.wish.fail_on_lag and not entry.resync and outlet.subscription is not None:
@@ -222,14 +167,14 @@ class Connection:
         self._session.state(entry, resync=resync)
         self._arm(entry.due(self._limits))
 
-    def ended(self, outlet: Outlet, error: Exception | None) -> None:
+    def ended(self, outlet: WireOutlet, error: Exception | None) -> None:
         """Writes the terminal message."""
         if error is None:
             self._perform(self._session.completed(outlet.entry, outlet.cursor()))
         else:
             self._fail(outlet, error)
 
-    def _fail(self, outlet: Outlet, error: Exception) -> None:
+    def _fail(self, outlet: WireOutlet, error: Exception) -> None:
         if outlet.entry.stage is Stage.ENDED:
             return
         problem = describe(error, outlet.encoder.cursor)
@@ -239,18 +184,7 @@ class Connection:
 
     # What the time brings.
 
-    def _arm(self, due: float) -> None:
-        """Sets the one timer, unless it goes off earlier anyhow."""
-        if due >= self._timer_at or self._session.phase is Phase.CLOSED:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = max(due, self._loop.time())
-        self._timer = self._loop.call_at(self._timer_at, self._tick)
-
-    def _tick(self) -> None:
-        self._timer, self._timer_at = None, math.inf
-        now = self._loop.time()
+    def _tick(self, now: float) -> None:
         self._perform(self._session.tick(now))
         # A paused link gets its checkpoints when it has drained.
         if not self._link.paused:
@@ -258,7 +192,7 @@ class Connection:
             self._link.flush()
             self._arm(self._session.due)
 
-    def _checkpoint(self, entries: Iterable[Entry]) -> None:
+    def _checkpoint(self, entries: Iterable[Subscription]) -> None:
         items = []
         for entry in entries:
             outlet = self._outlets[entry]

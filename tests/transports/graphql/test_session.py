@@ -5,18 +5,9 @@ import math
 
 import pytest
 
-from transports.graphql.session import (
-    Authenticate,
-    Cancel,
-    Close,
-    Demand,
-    GraphQLSession,
-    Open,
-    Phase,
-    Resume,
-    Send,
-)
+from transports.graphql.session import GraphQLSession, Open, Resume
 from transports.limits import Limits
+from transports.session import Authenticate, Cancel, Close, Demand, Phase, Send
 
 QUERY = {"query": "subscription { onChange { key } }"}
 

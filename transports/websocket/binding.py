@@ -1,0 +1,244 @@
+"""Binds the machine of one connection to subscriptions, a link and a clock, whatever its protocol."""
+
+import asyncio
+import logging
+import math
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from flow.contracts import UNBOUNDED
+from publishers.batch import Batch
+from publishers.change import Change
+from publishers.subscription import ChangeSubscription
+from transports.errors import CloseCode
+from transports.limits import Limits
+from transports.session import Authenticate, Cancel, Close, Conversation, Demand, Effect, Entry, Phase, Send
+from transports.websocket.link import Link
+from transports.websocket.strand import Strand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flow.contracts import Subscription
+
+__all__ = ["Authenticator", "Binding", "Outlet"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+
+Authenticator = Callable[[str | None], bool]
+"""Judges the token of a connection, which may be missing."""
+
+
+_Entry = TypeVar("_Entry", bound=Entry)
+
+
+class Outlet(ABC, Generic[_Entry]):
+    """The subscriber behind one entry of a connection: takes batches, and never makes objects of them.
+
+    Attributes:
+        entry: The entry of the session.
+        subscription: Its subscription, once there is one.
+        credits: What the client requested before there was a subscription.
+    """
+
+    __slots__ = ("credits", "entry", "subscription")
+
+    def __init__(self, entry: _Entry, demand: int | None) -> None:
+        self.entry = entry
+        self.subscription: ChangeSubscription | None = None
+        self.credits = UNBOUNDED if demand is None else demand
+
+    def request(self, n: int) -> None:
+        """Passes the client's demand on."""
+        if self.subscription is None:
+            self.credits += n
+        else:
+            self.subscription.request(n)
+
+    def cancel(self) -> None:
+        """Ends the subscription."""
+        if self.subscription is not None:
+            self.subscription.cancel()
+
+    # What a protocol makes of the signals.
+
+    def _opened(self) -> None:
+        """The subscription is registered."""
+
+    @abstractmethod
+    def _deliver(self, batch: Batch) -> None:
+        """Some events, within the demand."""
+
+    @abstractmethod
+    def _ended(self, error: Exception | None) -> None:
+        """The last signal: an error, or the end."""
+
+    # Signals, on the lane.
+
+    def on_subscribe(self, subscription: "Subscription", /) -> None:
+        """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
+        if self.entry.ended:
+            subscription.cancel()
+            return
+        if isinstance(subscription, ChangeSubscription):
+            self.subscription = subscription
+            self._opened()
+        if self.credits:
+            subscription.request(self.credits)
+
+    def on_next(self, change: Change, /) -> None:
+        """Never called: this subscriber takes batches."""
+        raise TypeError(f"an outlet takes batches, not {change!r}")
+
+    def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
+        """Some events."""
+        if not isinstance(batch, Batch):
+            raise TypeError(f"an outlet takes what a log delivers, not {type(batch).__name__}")
+        self._deliver(batch)
+
+    def on_error(self, error: Exception, /) -> None:
+        """The subscription failed."""
+        self._ended(error)
+
+    def on_complete(self) -> None:
+        """The subscription came to its end."""
+        self._ended(None)
+
+
+_Session = TypeVar("_Session", bound=Conversation[Any])
+_Outlet = TypeVar("_Outlet", bound=Outlet[Any])
+
+
+class Binding(ABC, Generic[_Session, _Outlet]):
+    """One connection, on the event loop of its link.
+
+    Args:
+        session: Its machine.
+        link: The accepted WebSocket.
+        gate: The link as deliveries see it, where something else holds them back as well.
+        limits: Bounds of the connection.
+        loop: The event loop, whose clock is the connection's.
+        authenticate: Judges the client's token; None lets everybody in.
+        token: The token that came with the upgrade.
+        on_lost: Called once when the connection is gone.
+    """
+
+    def __init__(
+        self,
+        session: _Session,
+        link: Link,
+        *,
+        gate: Link | None = None,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        authenticate: Authenticator | None,
+        token: str | None,
+        on_lost: Callable[[Any], None],
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._limits = limits
+        self._loop = loop
+        self._authenticate = authenticate
+        self._token = token
+        self._on_lost = on_lost
+        self._strand = Strand(loop, gate or link, limits)
+        self._outlets: dict[Entry, _Outlet] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._arm(session.due)
+
+    # What a protocol adds.
+
+    @abstractmethod
+    def _do(self, effect: Effect) -> None:
+        """Does what only this protocol asks for."""
+
+    @abstractmethod
+    def _tick(self, now: float) -> None:
+        """Does what is due, and arms the timer again."""
+
+    # What the link tells.
+
+    def received(self, text: bytes | str) -> None:
+        """One message from the client."""
+        try:
+            self._perform(self._session.receive(text, self._loop.time()))
+        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
+            self._break()
+        self._link.flush()
+
+    def drained(self) -> None:
+        """The link is writable again."""
+        self._strand.run()
+        self._arm(self._session.due)
+
+    def lost(self) -> None:
+        """The connection is gone: everything that runs on it ends here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._perform(self._session.lost())
+        self._strand.close()
+        self._on_lost(self)
+
+    @abstractmethod
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Announces the end; ``stop`` will follow within ``deadline`` seconds."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """The server is stopping: closes with 1012."""
+
+    # What the machine wants done.
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._link.write(data)
+                case Demand(entry, n):
+                    if (outlet := self._outlets.get(entry)) is not None:
+                        outlet.request(n)
+                case Cancel(entry):
+                    self._cancel(entry)
+                case Authenticate(payload):
+                    self._judge(payload.get("token"))
+                case Close(code, reason):
+                    self._link.close(code, reason)
+                case _:
+                    self._do(effect)
+
+    def _cancel(self, entry: Entry) -> None:
+        outlet = self._outlets.pop(entry, None)
+        if outlet is not None:
+            outlet.cancel()
+
+    def _judge(self, token: object) -> None:
+        given = token if isinstance(token, str) else self._token
+        if self._authenticate is None or self._authenticate(given):
+            self._perform(self._session.acknowledge())
+        else:
+            self._perform(self._session.refuse("the token is missing or wrong"))
+
+    def _break(self) -> None:
+        """Closes the connection with 4500, for the exception that is being handled."""
+        error_id = uuid.uuid4().hex[:12]
+        _LOG.exception("connection failed, id %s", error_id)
+        self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
+
+    # What the time brings.
+
+    def _arm(self, due: float) -> None:
+        """Sets the one timer, unless it goes off earlier anyhow."""
+        if due >= self._timer_at or self._session.phase is Phase.CLOSED:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = max(due, self._loop.time())
+        self._timer = self._loop.call_at(self._timer_at, self._fire)
+
+    def _fire(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        self._tick(self._loop.time())
