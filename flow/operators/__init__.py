@@ -9,6 +9,7 @@ so import the package rather than what is in it::
     flow.pipe(publisher, op.filter(bool), op.map(str), op.take(10))
 """
 
+from flow.operators.batching import buffer
 from flow.operators.buffering import (
     Outrun,
     on_backpressure_buffer,
@@ -35,6 +36,7 @@ __all__ = [
     "Outrun",
     "ThreadTimers",
     "Timers",
+    "buffer",
     "concat",
     "distinct_until_changed",
     "filter",

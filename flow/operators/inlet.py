@@ -106,6 +106,11 @@ class Inlet(Generic[T]):
         """How many elements are buffered."""
         return len(self._buffer)
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes from upstream."""
+        return self._outcome is not None
+
     def take(self, limit: int) -> list[T]:
         """Remove and return the oldest, at most ``limit``; each is to be settled later."""
         with self._lock:

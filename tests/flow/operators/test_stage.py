@@ -24,6 +24,8 @@ OPERATORS = {
     "zip": op.zip,
     "retry": lambda: op.retry(0),
     "on_error_resume": lambda: op.on_error_resume(flow.error),
+    "buffer": lambda: op.buffer(1),
+    "buffer with time": lambda: op.buffer(1, 10, timers=ManualTimers()),
     "timeout": lambda: op.timeout(10, timers=ManualTimers()),
 }
 
