@@ -8,7 +8,7 @@ from flow.tck.extra import ExtraPublisherTests
 from flow.tck.settings import ENDLESS, rs, untested
 from flow.tck.several import SeveralSubscribers
 from flow.tck.subjects import request_and_stay, request_one, requesting
-from flow.tck.witness import Witness, broken
+from flow.tck.witness import Witness, broken, raises_type_error
 
 __all__ = ["PublisherVerification"]
 
@@ -157,7 +157,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     def test_required_spec109_subscribeThrowNPEOnNullSubscriber(self) -> None:
         """No subscriber is the one thing that raises."""
         nobody: Any = None
-        self.raises_type_error("1.9", "subscribe(None)", lambda: self.publisher(0).subscribe(nobody))
+        raises_type_error("1.9", "subscribe(None)", lambda: self.publisher(0).subscribe(nobody))
 
     @rs("1.9", "required")
     def test_required_spec109_mayRejectCallsToSubscribeIfPublisherIsUnableOrUnwillingToServeThemRejectionMustTriggerOnErrorAfterOnSubscribe(

@@ -10,7 +10,7 @@ import pytest
 
 from flow.contracts import UNBOUNDED, Publisher
 from flow.tck.settings import Verification
-from flow.tck.witness import Witness, broken
+from flow.tck.witness import Witness
 
 __all__ = ["PublisherSettings", "request_and_stay", "request_one", "requesting"]
 
@@ -84,16 +84,6 @@ class PublisherSettings(Verification):
             pytest.skip("the publisher serves one subscriber")
         if self.max_subscribers is not None and self.max_subscribers < count:
             pytest.skip(f"{count} subscribers are needed, {self.max_subscribers} are served")
-
-    def raises_type_error(self, rule: str, what: str, call: Callable[[], object]) -> None:
-        """Call, and break the rule unless that raises ``TypeError``."""
-        try:
-            call()
-        except TypeError:
-            return
-        except Exception as error:  # noqa: BLE001 - told below
-            broken(rule, f"{what} raised {error!r} instead of a TypeError")
-        broken(rule, f"{what} raised no TypeError")
 
     def dropped_after(
         self,

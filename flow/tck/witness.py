@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from flow.contracts import Publisher, Subscription
 
-__all__ = ["RuleBroken", "Witness", "broken", "unless"]
+__all__ = ["RuleBroken", "Witness", "broken", "raises_type_error", "unless"]
 
 _PAUSE: Final = 0.0005
 _LONGEST_PAUSE: Final = 0.01
@@ -41,6 +41,17 @@ def unless(condition: Callable[[], object], patience: float, rule: str, text: st
             broken(rule, f"{text} (waited {patience:g} s)")
         pause.wait(delay)
         delay = min(delay * 1.5, _LONGEST_PAUSE)
+
+
+def raises_type_error(rule: str, what: str, call: Callable[[], object]) -> None:
+    """Call, and break the rule unless that raises ``TypeError``."""
+    try:
+        call()
+    except TypeError:
+        return
+    except Exception as error:  # noqa: BLE001 - told below
+        broken(rule, f"{what} raised {error!r} instead of a TypeError")
+    broken(rule, f"{what} raised no TypeError")
 
 
 class Witness:

@@ -3,7 +3,17 @@
 `PUBLISHERS`, `SUBSCRIBERS` and `PROCESSORS` list them by name, with the tests that catch them.
 """
 
-from flow.tck.broken import demand, streams, subscribing
+from flow.tck.broken import demand, processors, streams, subscribers, subscribing
 from flow.tck.broken.catalogue import PROCESSORS, PUBLISHERS, SUBSCRIBERS, Broken
 
-__all__ = ["PROCESSORS", "PUBLISHERS", "SUBSCRIBERS", "Broken", "demand", "streams", "subscribing"]
+__all__ = [
+    "PROCESSORS",
+    "PUBLISHERS",
+    "SUBSCRIBERS",
+    "Broken",
+    "demand",
+    "processors",
+    "streams",
+    "subscribers",
+    "subscribing",
+]
