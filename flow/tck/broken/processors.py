@@ -56,7 +56,7 @@ class StopsForNewcomers(HonestProcessor):
     """Requests only if all subscribers have asked for something."""
 
     def room(self) -> int:
-        if not all(outlet.drain.demand for outlet in self.outlets):
+        if self.coming or not all(outlet.drain.demand for outlet in self.outlets):
             return 0
         return min(super().room(), 1)
 
