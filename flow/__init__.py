@@ -13,10 +13,15 @@ from flow.broadcast import (
     Broadcast,
     BroadcastClosed,
     BroadcastStatistics,
+    Connectable,
     CursorStatistics,
+    Disconnected,
     Lag,
     OfferResult,
     Start,
+    publish,
+    replay,
+    share,
 )
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
@@ -41,7 +46,9 @@ __all__ = [
     "CallbackSubscription",
     "Clock",
     "Completed",
+    "Connectable",
     "CursorStatistics",
+    "Disconnected",
     "Drain",
     "Executor",
     "Failed",
@@ -79,6 +86,9 @@ __all__ = [
     "never",
     "operators",
     "pipe",
+    "publish",
+    "replay",
+    "share",
     "subscribe",
     "to_observable",
 ]

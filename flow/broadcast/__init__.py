@@ -1,6 +1,8 @@
-"""Hot multicast: one ring, a cursor and a lag policy for each subscriber."""
+"""Hot multicast: one ring, a cursor and a lag policy for each subscriber; and connectables on top of it."""
 
 from flow.broadcast.broadcast import Broadcast, BroadcastClosed
+from flow.broadcast.connectable import Connectable, publish, replay, share
+from flow.broadcast.connection import Disconnected
 from flow.broadcast.policy import Lag, OfferResult, Start
 from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
 
@@ -8,8 +10,13 @@ __all__ = [
     "Broadcast",
     "BroadcastClosed",
     "BroadcastStatistics",
+    "Connectable",
     "CursorStatistics",
+    "Disconnected",
     "Lag",
     "OfferResult",
     "Start",
+    "publish",
+    "replay",
+    "share",
 ]

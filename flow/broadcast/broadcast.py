@@ -2,10 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from flow.broadcast.cursor import Cursor
+from flow.broadcast.cursor import Cursor, wake
 from flow.broadcast.policy import Lag, OfferResult, Start
 from flow.broadcast.ring import Ring
 from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
@@ -15,7 +14,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.errors import FlowError
 from flow.executors import Executor, executor_of
 
-__all__ = ["Broadcast", "BroadcastClosed", "wake"]
+__all__ = ["Broadcast", "BroadcastClosed"]
 
 T = TypeVar("T")
 
@@ -293,21 +292,6 @@ class Broadcast(Generic[T]):
     def _greatest_lag(self) -> int:
         with self._ring.lock:
             return max((each.waiting for each in self._ring.cursors), default=0)
-
-
-def wake(cursors: Iterable[Cursor[T]], error: Exception | None = None) -> None:
-    """Let the drains of all look at the ring, or fail; what passes through one must not leave the others asleep."""
-    passing: BaseException | None = None
-    for cursor in cursors:
-        try:
-            if error is None:
-                cursor.signal()
-            else:
-                cursor.fail(error)
-        except BaseException as interrupt:  # noqa: BLE001 - KeyboardInterrupt of a subscriber; raised below
-            passing = interrupt
-    if passing is not None:
-        raise passing
 
 
 def _present(item: object) -> None:

@@ -1,7 +1,7 @@
 """One subscriber's place in the ring: the feed of its drain."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from flow.broadcast.policy import Lag
@@ -10,7 +10,7 @@ from flow.clock import Clock
 from flow.drain import Drain, Failed, Outcome
 from flow.errors import Lagged
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "wake"]
 
 T = TypeVar("T")
 
@@ -254,3 +254,18 @@ class Cursor(Generic[T]):
         tell = getattr(subscriber, "on_lagged", None)
         if missed and callable(tell):
             tell(missed)
+
+
+def wake(cursors: Iterable[Cursor[T]], error: Exception | None = None) -> None:
+    """Let the drains of all look at the ring, or fail; what passes through one must not leave the others asleep."""
+    passing: BaseException | None = None
+    for cursor in cursors:
+        try:
+            if error is None:
+                cursor.signal()
+            else:
+                cursor.fail(error)
+        except BaseException as interrupt:  # noqa: BLE001 - KeyboardInterrupt of a subscriber; raised below
+            passing = interrupt
+    if passing is not None:
+        raise passing

@@ -1,0 +1,216 @@
+"""Publishers that share one subscription to their source: when it begins, and when it ends."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from flow.broadcast.connection import Connection
+from flow.broadcast.policy import Lag
+from flow.contracts import Publisher, Subscriber
+from flow.executors import Executor
+from flow.operators.timing import TIMERS, Alarm, Timers
+from flow.sources import Source
+
+__all__ = ["Connectable", "publish", "replay", "share"]
+
+T = TypeVar("T")
+
+
+def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
+    """Share one subscription: hot once it is connected.
+
+    Args:
+        publisher: The source.
+        prefetch: Requested at first, and the most that is ahead of the slowest BLOCK subscriber.
+        lag: What happens to a subscriber that is so far behind, unless it names another policy.
+
+    Raises:
+        ValueError: If ``prefetch`` is not a positive integer, or unbounded.
+    """
+    return Connectable(lambda: Connection(publisher, prefetch, 0, lag))
+
+
+def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
+    """Share one subscription, and let who comes late begin with the last ``n`` elements.
+
+    Args:
+        publisher: The source.
+        n: Elements that are kept for those who come late; also after the completion.
+        prefetch: As in `publish`.
+        lag: As in `publish`; a subscriber may be ``n`` elements further behind.
+
+    Raises:
+        ValueError: If a number is out of its bounds.
+    """
+    return Connectable(lambda: Connection(publisher, prefetch, n, lag))
+
+
+def share(publisher: Publisher[T], prefetch: int = 256, *, grace: float = 0) -> Source[T]:
+    """Connect while there are subscribers: ``publish(publisher, prefetch).ref_count(grace=grace)``."""
+    return publish(publisher, prefetch).ref_count(grace=grace)
+
+
+class Connectable(Generic[T]):
+    """A publisher that shares one subscription to its source, from `connect` on.
+
+    Until then subscribers wait; from then on the source runs, whether somebody listens or not. After its end a new
+    subscriber gets what is replayed and the end, until `connect` is called again.
+    """
+
+    __slots__ = ("_connection", "_lock", "_make")
+
+    def __init__(self, make: Callable[[], Connection[T]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._connection = make()
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        lag: Lag | None = None,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Begin a subscription; see `flow.Broadcast.subscribe`."""
+        with self._lock:
+            connection = self._connection
+        connection.subscribe(subscriber, lag, executor, _nobody_counts)
+
+    def connect(self) -> Callable[[], None]:
+        """Subscribe to the source unless that was done; after its end, once more.
+
+        Returns:
+            What cuts off this connection: upstream is cancelled, subscribers end with `flow.Disconnected`. Idempotent.
+        """
+        with self._lock:
+            if self._connection.ended:
+                self._connection = self._make()
+            connection = self._connection
+        connection.connect()
+        return connection.disconnect
+
+    def auto_connect(self, n: int = 1) -> Source[T]:
+        """Connect, once and for all, when the ``n``-th subscriber has come.
+
+        Raises:
+            ValueError: If ``n`` is not a positive integer.
+        """
+        return _AutoConnected(self, _positive(n))
+
+    def ref_count(self, n: int = 1, grace: float = 0, *, timers: Timers = TIMERS) -> Source[T]:
+        """Connect when there are ``n`` subscribers, and disconnect when the last has left.
+
+        What is returned has connections of its own. Who subscribes after the end of the source begins a new one.
+
+        Args:
+            n: At least 1.
+            grace: Seconds for which it stays connected without subscribers: who comes meanwhile finds it as it was.
+            timers: Measure that.
+
+        Raises:
+            ValueError: If a number is out of its bounds.
+        """
+        if not grace >= 0:
+            raise ValueError(f"grace: {grace!r}; a number of seconds of at least 0 is expected")
+        return _RefCounted(self._make, _positive(n), grace, timers)
+
+
+class _AutoConnected(Generic[T]):
+    __slots__ = ("_connectable", "_lock", "_missing")
+
+    def __init__(self, connectable: Connectable[T], n: int) -> None:
+        self._connectable = connectable
+        self._lock = threading.Lock()
+        self._missing = n
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._connectable.subscribe(subscriber, executor=executor)
+        with self._lock:
+            self._missing -= 1
+            go = self._missing == 0
+        if go:
+            self._connectable.connect()
+
+
+class _RefCounted(Generic[T]):
+    """One lock decides who is first and who is last; a subscriber that counts keeps its connection."""
+
+    __slots__ = ("_alarm", "_connection", "_count", "_grace", "_lock", "_make", "_n", "_parting", "_timers")
+
+    def __init__(self, make: Callable[[], Connection[T]], n: int, grace: float, timers: Timers) -> None:
+        self._make = make
+        self._n = n
+        self._grace = grace
+        self._timers = timers
+        self._lock = threading.Lock()
+        self._connection: Connection[T] | None = None
+        self._count = 0
+        self._parting: object = None  # names the grace time that runs
+        self._alarm: Alarm | None = None
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        with self._lock:
+            connection = self._connection
+            if connection is None or connection.ended:
+                connection = self._connection = self._make()
+                self._count = 0
+            self._count += 1
+            self._parting = None
+            alarm, self._alarm = self._alarm, None
+            go = self._count >= self._n
+        if alarm is not None:
+            alarm.cancel()
+        try:
+            connection.subscribe(subscriber, None, executor, partial(self._left, connection))
+        except TypeError:
+            self._left(connection)
+            raise
+        if go:
+            connection.connect()
+
+    def _left(self, connection: Connection[T]) -> None:
+        with self._lock:
+            if connection is not self._connection:
+                return
+            self._count -= 1
+            if self._count:
+                return
+            if self._grace and not connection.ended:
+                self._parting = parting = object()
+                self._alarm = self._timers.after(self._grace, partial(self._part, parting))
+                return
+            self._connection = None
+        connection.disconnect()
+
+    def _part(self, parting: object) -> None:
+        with self._lock:
+            if self._parting is not parting:
+                return
+            self._parting = self._alarm = None
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+def _positive(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n: {n!r}; an integer of at least 1 is expected")
+    return n
+
+
+def _nobody_counts() -> None: ...
