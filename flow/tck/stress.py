@@ -86,6 +86,7 @@ class StressTests(PublisherSettings):
     def test_extra_spec312_cancelRacesWithRequestsFromEightThreads(self) -> None:
         """Nothing is raised, nothing hangs, signals are serial, and then there is silence."""
         chance = self.random()
+        self.needs(_THREADS)
         demand = min(self.plenty, self.max_elements) // _THREADS
         for _ in range(self.rounds // 4 + 1):
             many = chance.randrange(1, min(demand, 50) + 1)
