@@ -4,6 +4,7 @@ Standard library only. See `flow.contracts` for the protocols and `flow.drain` f
 """
 
 from flow import hooks, operators
+from flow.bridges.async_subscriber import AsyncSubscriber, subscribe_async
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
@@ -28,7 +29,7 @@ from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Sub
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
 from flow.errors import FlowError, IllegalRequestError, Lagged, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
-from flow.operators import Operator, pipe
+from flow.operators import Flow, Operator, pipe
 from flow.overflow import Overflow
 from flow.sources import Source, empty, error, from_iterable, generate, never
 
@@ -38,6 +39,7 @@ __all__ = [
     "SYSTEM_CLOCK",
     "UNBOUNDED",
     "AsyncItems",
+    "AsyncSubscriber",
     "BatchSubscriber",
     "BlockingItems",
     "Broadcast",
@@ -53,6 +55,7 @@ __all__ = [
     "Executor",
     "Failed",
     "Feed",
+    "Flow",
     "FlowError",
     "IllegalRequestError",
     "Lag",
@@ -90,5 +93,6 @@ __all__ = [
     "replay",
     "share",
     "subscribe",
+    "subscribe_async",
     "to_observable",
 ]

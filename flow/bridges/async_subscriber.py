@@ -1,0 +1,177 @@
+"""Coroutines as subscribers."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
+
+from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
+from flow.bridges.inbox import OnLag
+from flow.contracts import Publisher
+
+__all__ = ["AsyncSubscriber", "subscribe_async"]
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+@runtime_checkable
+class AsyncSubscriber(Protocol[T_contra]):
+    """A subscriber whose methods are coroutines; the next element comes when ``on_next`` has returned.
+
+    Whoever subscribes it requests for it. It may have a coroutine ``on_lagged(missed)`` too.
+    """
+
+    async def on_next(self, item: T_contra, /) -> None:
+        """Receive one element."""
+        ...
+
+    async def on_error(self, error: Exception, /) -> None:
+        """Learn that the stream failed; the last signal."""
+        ...
+
+    async def on_complete(self) -> None:
+        """Learn that the stream ended; the last signal."""
+        ...
+
+
+def subscribe_async(
+    publisher: Publisher[T],
+    receiver: Callable[[T], Awaitable[object]] | AsyncSubscriber[T],
+    *,
+    prefetch: int = 32,
+    concurrency: int = 1,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> "asyncio.Task[None] | concurrent.futures.Future[None]":
+    """Await a coroutine for each element.
+
+    Whatever the receiver raises ends the subscription, and the task with it. If the stream fails, an `AsyncSubscriber` is
+    told, and for a function the task raises that error; also `flow.Lagged`, where elements are missing.
+
+    Args:
+        publisher: Subscribed to when the task begins.
+        receiver: A coroutine function, or an `AsyncSubscriber`.
+        prefetch: Requested at first, and 75 % of it again whenever as many were begun; the most that is buffered.
+        concurrency: How many elements may be in work at a time. With more than 1, they may be finished in any order; all
+            are before the end is told.
+        loop: Where the coroutines run; ``None`` is the running loop.
+
+    Returns:
+        What is done when all is done; to cancel it cancels the subscription. It is a future of ``concurrent.futures`` if
+        ``loop`` is not the one that runs here.
+
+    Raises:
+        ValueError: If a number is out of its bounds.
+        RuntimeError: If there is no loop.
+    """
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise ValueError(f"concurrency: {concurrency!r}; an integer of at least 1 is expected")
+    serving = _Serving(receiver, concurrency)
+    items = aiter(publisher, prefetch, on_lag=serving.on_lag)
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        if loop is None:
+            raise
+        here = None
+    if loop is None or loop is here:
+        return asyncio.create_task(serving.run(items))
+    return asyncio.run_coroutine_threadsafe(serving.run(items), loop)
+
+
+class _Serving(Generic[T]):
+    """One subscription of a receiver."""
+
+    __slots__ = ("_call", "_concurrency", "_missed", "_subscriber", "on_lag")
+
+    def __init__(
+        self, receiver: Callable[[T], Awaitable[object]] | AsyncSubscriber[T], concurrency: int
+    ) -> None:
+        self._subscriber: AsyncSubscriber[T] | None = None
+        self._concurrency = concurrency
+        self._missed = 0
+        self.on_lag: OnLag
+        if isinstance(receiver, AsyncSubscriber):
+            self._subscriber = receiver
+            self._call: Callable[[T], Awaitable[object]] = receiver.on_next
+            self.on_lag = self._lagged
+        else:
+            self._call = receiver
+            self.on_lag = "raise"
+
+    async def run(self, items: AsyncItems[T]) -> None:
+        """Serve until the end."""
+        failure: Exception | None = None
+        async with items, _Workers(self._concurrency) as workers:
+            while True:
+                await workers.free()
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    break
+                except Exception as error:  # noqa: BLE001 - that of the stream, told below
+                    failure = error
+                    break
+                if self._missed:
+                    await self._tell_lag()
+                await workers.work(self._call(item))
+        if self._subscriber is None:
+            if failure is not None:
+                raise failure
+        elif failure is None:
+            if self._missed:
+                await self._tell_lag()
+            await self._subscriber.on_complete()
+        else:
+            await self._subscriber.on_error(failure)
+
+    def _lagged(self, missed: int) -> None:
+        self._missed += missed
+
+    async def _tell_lag(self) -> None:
+        missed, self._missed = self._missed, 0
+        tell = getattr(self._subscriber, "on_lagged", None)
+        if callable(tell):
+            await tell(missed)
+
+
+class _Workers:
+    """At most so many coroutines at a time; the first error of one ends all, and is raised as it is."""
+
+    __slots__ = ("_group", "_room")
+
+    def __init__(self, concurrency: int) -> None:
+        self._group = asyncio.TaskGroup() if concurrency > 1 else None
+        self._room = asyncio.Semaphore(concurrency)
+
+    async def __aenter__(self) -> Self:
+        if self._group is not None:
+            await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._group is None:
+            return
+        try:
+            await self._group.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def free(self) -> None:
+        """Wait until one more may work."""
+        if self._group is not None:
+            await self._room.acquire()
+
+    async def work(self, work: Awaitable[object]) -> None:
+        """Do it, or begin to."""
+        if self._group is None:
+            await work
+        else:
+            self._group.create_task(_awaited(work)).add_done_callback(lambda _: self._room.release())
+
+
+async def _awaited(work: Awaitable[object]) -> None:
+    await work
