@@ -7,6 +7,8 @@ so import the package rather than what is in it::
     from flow import operators as op
 
     flow.pipe(publisher, op.filter(bool), op.map(str), op.take(10))
+
+`Flow` has the same as methods.
 """
 
 from flow.operators.batching import buffer
@@ -19,19 +21,22 @@ from flow.operators.buffering import (
     publish_on,
 )
 from flow.operators.combining import concat, merge, zip  # noqa: A004 - said above
+from flow.operators.fluent import Flow
 from flow.operators.limiting import limit_rate, skip, take, take_while
 from flow.operators.link import Operator
 from flow.operators.observing import tap
 from flow.operators.pipeline import pipe
-from flow.operators.recovering import AT_ONCE, Backoff, on_error_resume, retry, timeout
+from flow.operators.recovering import AT_ONCE, USUAL, Backoff, on_error_resume, retry, timeout
 from flow.operators.timing import TIMERS, Alarm, ThreadTimers, Timers
 from flow.operators.transforming import distinct_until_changed, filter, flat_map, map, scan  # noqa: A004 - said above
 
 __all__ = [
     "AT_ONCE",
     "TIMERS",
+    "USUAL",
     "Alarm",
     "Backoff",
+    "Flow",
     "Operator",
     "Outrun",
     "ThreadTimers",

@@ -62,13 +62,13 @@ class _Counting(Link[T, list[T]]):
         self._items.append(item)
         if len(self._items) == self._count:
             items, self._items = self._items, []
-            self._downstream.on_next(items)
+            self._pass(items)
 
     def on_complete(self) -> None:
         self._upstream = GONE
         items, self._items = self._items, []
         if items:
-            self._downstream.on_next(items)
+            self._pass(items)
         super().on_complete()
 
     def request(self, n: int, /) -> None:

@@ -237,7 +237,7 @@ class _Unasked(Link[T, T]):
             if asked:
                 self._demand = subtract(self._demand, 1)
         if asked:
-            self._downstream.on_next(item)
+            self._pass(item)
         elif self._fails:
             self._fail(Outrun(1, 0))
         elif self._on_drop is not None and self._upstream is not GONE:

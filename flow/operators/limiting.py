@@ -90,11 +90,11 @@ class _Taking(Link[T, T]):
             return
         self._left -= 1
         if self._left:
-            self._downstream.on_next(item)
+            self._pass(item)
             return
         upstream, self._upstream = self._upstream, GONE
         upstream.cancel()
-        self._downstream.on_next(item)
+        self._pass(item)
         self._end().on_complete()
 
     def request(self, n: int, /) -> None:
@@ -122,7 +122,7 @@ class _TakingWhile(Link[T, T]):
             self._fail(error)
             return
         if kept:
-            self._downstream.on_next(item)
+            self._pass(item)
         else:
             self._finish()
 

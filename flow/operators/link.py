@@ -41,7 +41,8 @@ class Link(Generic[A, B]):
 
     It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3); an illegal
     request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
-    sides first (rules 2.3, 3.13). A subscriber below that raises does so through the link, and upstream cancels both.
+    sides first (rules 2.3, 3.13). What a
+    subscriber below raises goes through it to the drain above, which reports it.
 
     Args:
         downstream: Gets ``on_subscribe`` with this link.
@@ -62,7 +63,11 @@ class Link(Generic[A, B]):
             return
         self._greeted = True
         self._upstream = subscription
-        self._downstream.on_subscribe(self)
+        try:
+            self._downstream.on_subscribe(self)
+        except BaseException:
+            self.cancel()
+            raise
 
     def on_next(self, item: A, /) -> None:
         """Receive one element."""
@@ -86,6 +91,14 @@ class Link(Generic[A, B]):
         upstream = self._upstream
         self._end()
         upstream.cancel()
+
+    def _pass(self, item: B) -> None:
+        """Give an element to who is below; who raises then is cancelled and forgotten (rule 2.13)."""
+        try:
+            self._downstream.on_next(item)
+        except BaseException:
+            self.cancel()
+            raise
 
     def _end(self) -> Subscriber[B]:
         """Forget both sides; return who was below, for the terminal signal."""

@@ -64,7 +64,7 @@ class _Tapping(Link[T, T]):
             except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
                 self._fail(error)
                 return
-        self._downstream.on_next(item)
+        self._pass(item)
 
     def on_error(self, error: Exception, /) -> None:
         present(error, "the error")

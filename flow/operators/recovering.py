@@ -12,7 +12,7 @@ from flow.operators.link import Link, Operator, at_least, lift, present
 from flow.operators.switching import Switched, Switching
 from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
 
-__all__ = ["AT_ONCE", "Backoff", "on_error_resume", "retry", "timeout"]
+__all__ = ["AT_ONCE", "USUAL", "Backoff", "on_error_resume", "retry", "timeout"]
 
 T = TypeVar("T")
 
@@ -60,13 +60,16 @@ class Backoff:
         return whole * (1 - self.jitter * chance)
 
 
+USUAL: Final = Backoff()
+"""A tenth of a second, then twice as long each time, up to half a minute."""
+
 AT_ONCE: Final = Backoff(first=0.0)
 """No wait at all."""
 
 
 def retry(
     attempts: int = 3,
-    backoff: Backoff = Backoff(),
+    backoff: Backoff = USUAL,
     *,
     when: Callable[[Exception], object] | None = None,
     timers: Timers | None = None,
@@ -236,11 +239,7 @@ class _Timing(Link[T, T]):
                 return
             self._busy = True
             self._demand = subtract(self._demand, 1)
-        try:
-            self._downstream.on_next(item)
-        except BaseException:
-            self._close()
-            raise
+        self._pass(item)
         self._rest()
 
     def on_error(self, error: Exception, /) -> None:

@@ -33,6 +33,7 @@ class Switching(Generic[T]):
         "_greeted",
         "_lock",
         "_next",
+        "_refusal",
         "_subscribing",
         "_upstream",
     )
@@ -43,6 +44,9 @@ class Switching(Generic[T]):
         self._upstream: Subscription | None = None
         self._demand = 0  # requested and not delivered
         self._next: Publisher[T] | None = None
+        self._refusal: Exception | None = (
+            None  # of a request that was passed on: its error is no failure of upstream
+        )
         self._subscribing = False
         self._greeted = False
         self._ended = False
@@ -87,6 +91,8 @@ class Switching(Generic[T]):
                 return
             if error is None:
                 self._demand = add(self._demand, n)
+            else:
+                self._refusal = error
             upstream = self._upstream
             if error is not None and upstream is None:
                 # Nobody signals now, and whoever comes finds this ended: so the error is serial here (rule 3.9).
@@ -125,7 +131,11 @@ class Switching(Generic[T]):
     def _greet(self) -> None:
         if not self._greeted:
             self._greeted = True
-            self._below.on_subscribe(self)
+            try:
+                self._below.on_subscribe(self)
+            except BaseException:
+                self.cancel()
+                raise
 
     # What a leg passes on.
 
@@ -149,7 +159,11 @@ class Switching(Generic[T]):
             if self._ended:
                 return
             self._demand = subtract(self._demand, 1)
-        self._below.on_next(item)
+        try:
+            self._below.on_next(item)
+        except BaseException:
+            self.cancel()
+            raise
 
     def end(self, error: Exception | None) -> None:
         """Go on after the end of a publisher."""
@@ -157,8 +171,12 @@ class Switching(Generic[T]):
             if self._ended:
                 return
             self._upstream = None
+            refused = self._refusal
         try:
-            self._follow(error)
+            if refused is None:
+                self._follow(error)
+            else:
+                self.finish(refused)
         except Exception as failure:  # noqa: BLE001 - what asks where to go raised: rule 1.4
             self.finish(failure)
 

@@ -100,7 +100,7 @@ class _Mapping(Link[A, B]):
         if made is None:
             self._fail(none_is_no_element())
         else:
-            self._downstream.on_next(made)
+            self._pass(made)
 
 
 class Sieve(Link[T, T]):
@@ -121,7 +121,7 @@ class Sieve(Link[T, T]):
             self._fail(error)
             return
         if kept:
-            self._downstream.on_next(item)
+            self._pass(item)
         else:
             self._upstream.request(1)
 

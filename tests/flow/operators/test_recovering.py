@@ -109,6 +109,13 @@ def test_rule_309_holds_while_waiting(dropped):
     assert dropped.errors == []
 
 
+@pytest.mark.parametrize("operator", [op.retry(9, op.AT_ONCE), op.on_error_resume(lambda _: flow.never())])
+def test_rule_309_an_illegal_request_is_no_failure_of_upstream(operator):
+    probe = collect(operator(flow.never()), first=0)
+    probe.request(0)
+    assert isinstance(probe.error, flow.IllegalRequestError)
+
+
 def test_rules_213_and_316_who_raises_when_told_of_that_is_reported(dropped):
     class Raising(Probe):
         def on_error(self, error, /):

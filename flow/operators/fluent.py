@@ -1,0 +1,197 @@
+"""The operators as methods, for those who like to read from left to right."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+from flow.contracts import Publisher, Subscriber
+from flow.executors import Executor
+from flow.operators import batching, buffering, combining, limiting, observing, recovering, transforming
+from flow.operators.link import Operator
+from flow.operators.recovering import USUAL, Backoff
+from flow.operators.timing import Timers
+from flow.overflow import Overflow
+
+__all__ = ["Flow"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Flow(Generic[T]):
+    """A publisher whose methods are the operators; each returns another, and subscribes to nothing.
+
+    ::
+
+        Flow(publisher).filter(bool).map(str).take(10).subscribe(subscriber)
+
+    The methods say what the functions of `flow.operators` with their names say.
+
+    Args:
+        publisher: What it is, with methods added.
+    """
+
+    __slots__ = ("_publisher",)
+
+    def __init__(self, publisher: Publisher[T]) -> None:
+        self._publisher = publisher
+
+    def subscribe(self, subscriber: Subscriber[T], /) -> None:
+        """Subscribe to the publisher behind."""
+        self._publisher.subscribe(subscriber)
+
+    def through(self, operator: Operator[T, B]) -> "Flow[B]":
+        """Apply any operator, one of your own for example."""
+        return Flow(operator(self._publisher))
+
+    # Transforming.
+
+    def map(self, f: Callable[[T], B]) -> "Flow[B]":
+        """Replace each element by ``f(element)``."""
+        return self.through(transforming.map(f))
+
+    def filter(self, keep: Callable[[T], object]) -> "Flow[T]":
+        """Leave out each element for which ``keep(element)`` is false."""
+        return self.through(transforming.filter(keep))
+
+    def scan(self, f: Callable[[B, T], B], seed: B) -> "Flow[B]":
+        """Replace each element by what was accumulated up to it."""
+        return self.through(transforming.scan(f, seed))
+
+    def distinct_until_changed(self, key: Callable[[T], object] | None = None) -> "Flow[T]":
+        """Leave out each element that is equal to the one before it."""
+        return self.through(transforming.distinct_until_changed(key))
+
+    def flat_map(
+        self,
+        f: Callable[[T], Publisher[B]],
+        concurrency: int = 8,
+        prefetch: int = 32,
+        *,
+        delay_error: bool = False,
+    ) -> "Flow[B]":
+        """Publish what the publishers do that ``f`` makes of the elements."""
+        return self.through(transforming.flat_map(f, concurrency, prefetch, delay_error=delay_error))
+
+    def buffer(
+        self, count: int = 256, seconds: float | None = None, *, timers: Timers | None = None
+    ) -> "Flow[list[T]]":
+        """Publish lists of ``count`` elements."""
+        operator: Operator[T, list[T]] = batching.buffer(count, seconds, timers=timers)
+        return self.through(operator)
+
+    # Limiting.
+
+    def take(self, count: int) -> "Flow[T]":
+        """Complete after ``count`` elements."""
+        return self.through(limiting.take(count))
+
+    def take_while(self, keep: Callable[[T], object]) -> "Flow[T]":
+        """Complete before the first element for which ``keep(element)`` is false."""
+        return self.through(limiting.take_while(keep))
+
+    def skip(self, count: int) -> "Flow[T]":
+        """Leave out the first ``count`` elements."""
+        return self.through(limiting.skip(count))
+
+    def limit_rate(self, high: int, low: int | None = None) -> "Flow[T]":
+        """Request ``high`` elements at first, and ``low`` more whenever as many were delivered."""
+        return self.through(limiting.limit_rate(high, low))
+
+    # Combining.
+
+    def merge(self, *others: Publisher[T], prefetch: int = 32, delay_error: bool = False) -> "Flow[T]":
+        """Publish what this and the others do, as it comes."""
+        return self.through(combining.merge(*others, prefetch=prefetch, delay_error=delay_error))
+
+    def concat(self, *others: Publisher[T]) -> "Flow[T]":
+        """Publish what this does, and then what the others do."""
+        return self.through(combining.concat(*others))
+
+    @overload
+    def zip(self, b: Publisher[B], /, *, prefetch: int = 32) -> "Flow[tuple[T, B]]": ...
+
+    @overload
+    def zip(self, b: Publisher[B], c: Publisher[C], /, *, prefetch: int = 32) -> "Flow[tuple[T, B, C]]": ...
+
+    @overload
+    def zip(self, *others: Publisher[Any], prefetch: int = 32) -> "Flow[tuple[Any, ...]]": ...
+
+    def zip(self, *others: Publisher[Any], prefetch: int = 32) -> "Flow[Any]":
+        """Publish tuples of the elements of all."""
+        return self.through(combining.zip(*others, prefetch=prefetch))
+
+    # Recovering.
+
+    def retry(
+        self,
+        attempts: int = 3,
+        backoff: Backoff = USUAL,
+        *,
+        when: Callable[[Exception], object] | None = None,
+        timers: Timers | None = None,
+    ) -> "Flow[T]":
+        """Subscribe again when it fails."""
+        return self.through(recovering.retry(attempts, backoff, when=when, timers=timers))
+
+    def on_error_resume(self, fallback: Callable[[Exception], Publisher[T]]) -> "Flow[T]":
+        """Go on with ``fallback(error)`` when it fails."""
+        return self.through(recovering.on_error_resume(fallback))
+
+    def timeout(self, seconds: float, *, timers: Timers | None = None) -> "Flow[T]":
+        """End with ``TimeoutError`` when an element that was asked for does not come in time."""
+        return self.through(recovering.timeout(seconds, timers=timers))
+
+    # Buffering.
+
+    def publish_on(
+        self,
+        executor: Executor | asyncio.AbstractEventLoop,
+        *,
+        prefetch: int = 256,
+        low_tide: int | None = None,
+        delay_error: bool = False,
+    ) -> "Flow[T]":
+        """Give all signals on an executor, and let upstream run ahead."""
+        return self.through(
+            buffering.publish_on(executor, prefetch=prefetch, low_tide=low_tide, delay_error=delay_error)
+        )
+
+    def on_backpressure_buffer(
+        self,
+        capacity: int,
+        overflow: Overflow = Overflow.ERROR,
+        on_drop: Callable[[T], object] | None = None,
+    ) -> "Flow[T]":
+        """Request everything, and let wait what nobody has asked for."""
+        return self.through(buffering.on_backpressure_buffer(capacity, overflow, on_drop))
+
+    def on_backpressure_drop(self, on_drop: Callable[[T], object] | None = None) -> "Flow[T]":
+        """Request everything, and let go of what nobody has asked for."""
+        return self.through(buffering.on_backpressure_drop(on_drop))
+
+    def on_backpressure_latest(self, on_drop: Callable[[T], object] | None = None) -> "Flow[T]":
+        """Request everything, and keep the newest of what nobody has asked for."""
+        return self.through(buffering.on_backpressure_latest(on_drop))
+
+    def on_backpressure_error(self) -> "Flow[T]":
+        """Request everything, and fail at the first element that nobody has asked for."""
+        return self.through(buffering.on_backpressure_error())
+
+    # Observing.
+
+    def tap(
+        self,
+        on_next: Callable[[T], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        on_complete: Callable[[], object] | None = None,
+        *,
+        on_request: Callable[[int], object] | None = None,
+        on_cancel: Callable[[], object] | None = None,
+    ) -> "Flow[T]":
+        """Call functions for what passes."""
+        return self.through(
+            observing.tap(on_next, on_error, on_complete, on_request=on_request, on_cancel=on_cancel)
+        )
