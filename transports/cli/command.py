@@ -39,13 +39,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    _open_streams()
+    code = _guarded(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+    except OSError:
+        # Python would flush standard output once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _open_streams() -> None:
+    """Opens the standard streams that the caller has closed, lest a file of a log gets the number of one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+
+
+def _guarded(arguments: list[str]) -> int:
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python would flush standard output once more at exit, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except _USERS_MISTAKES as error:
         return _say(error, USAGE)

@@ -63,8 +63,8 @@ class _Printer:
             lines = [line.replace(b"\n", b" ").replace(b"\r", b" ") for line in self._encode(changes)]
             sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
             sys.stdout.buffer.flush()
-        except (OSError, ValueError) as error:
-            # Whoever read our output has left; the main thread ends the command with it.
+        except Exception as error:  # noqa: BLE001 - the main thread waits, and ends the command with it
+            # Most likely whoever read our output has left.
             self._subscription.cancel()
             self._end(error)
             return

@@ -47,6 +47,13 @@ def feed_stdin(monkeypatch):
     return feed
 
 
+def broken_pipe():
+    """The writing end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
 def one_line(capsys):
     """What a user sees of a mistake: one line, on standard error."""
     captured = capsys.readouterr()
@@ -325,3 +332,32 @@ def test_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
     assert process.returncode == 1
     assert err.startswith("penstock: GOING_AWAY: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["append {log}", "tail {log} --since earliest --limit 1", "version"])
+def test_a_command_without_its_standard_streams_ends_without_a_traceback(log, fill, command, closed):
+    fill(1)
+    line = f"{sys.executable} -m transports.cli {command.format(log=log.path)} </dev/null {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (0, 1)
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_cannot_be_printed_at_the_end_is_told_by_the_exit_code(unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    for output, code in ((broken_pipe(), 141), (os.open("/dev/full", os.O_WRONLY), 1)):
+        done = subprocess.run(
+            [sys.executable, "-m", "transports.cli", "version"],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+        os.close(output)
+        assert done.returncode == code
+        assert "Exception ignored" not in done.stderr
