@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteLog", "connect"]
 
+_LOG: Final = logging.getLogger("penstock.transports")
 _SUBPROTOCOL: Final = "penstock.v1+json"
 _KEEPALIVE: Final = 12.0
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
@@ -211,7 +213,12 @@ class RemoteLog:
     async def _run(self) -> None:
         attempt = 0
         while True:
-            lost, served = await self._serve()
+            try:
+                lost, served = await self._serve()
+            except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
+                _LOG.exception("the connection to %s failed", self.url)
+                lost = ConnectionLost(self.url, f"{type(error).__name__}: {error}", retryable=False)
+                served = False
             attempt = 0 if served else attempt
             first = self._opened is not None and not self._opened.done()
             delay = (
@@ -237,8 +244,11 @@ class RemoteLog:
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
         from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI  # noqa: PLC0415 - likewise
 
-        loopback = urlsplit(self.url).hostname in ("localhost", "127.0.0.1", "::1")
         acknowledged = False
+        try:
+            loopback = urlsplit(self.url).hostname in ("localhost", "127.0.0.1", "::1")
+        except ValueError as error:
+            return ConnectionLost(self.url, str(error), retryable=False), acknowledged
         try:
             async with dial(
                 self.url,
@@ -259,7 +269,7 @@ class RemoteLog:
             return self._closed(
                 error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
             ), acknowledged
-        except InvalidURI as error:
+        except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
             return ConnectionLost(self.url, str(error), retryable=False), acknowledged
         except InvalidHandshake as error:
             return ConnectionLost(self.url, f"the server refused the upgrade: {error}"), acknowledged

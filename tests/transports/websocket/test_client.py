@@ -49,6 +49,7 @@ class Probe:
 
 
 QUICK = Backoff(first=0.01, limit=0.05)
+DEADLINE = 20.0
 
 
 async def test_a_remote_feed_gives_the_changes_of_the_log(serving, fill, log):
@@ -380,3 +381,25 @@ async def test_a_server_that_breaks_the_protocol_is_left(until):
             assert probe.errors[0].close_code == 4490
             assert "requested" in str(probe.errors[0])
             assert probe.items == []
+
+
+async def test_an_address_that_is_none_is_told_at_once_and_not_waited_for():
+    for url in ("ws://[::1", "ws://x:99999/ws", "http://x/ws"):
+        with pytest.raises(ConnectionLost) as told:
+            async with asyncio.timeout(DEADLINE):
+                await connect(url).open()
+        assert not told.value.retryable or "x:99999" in url
+
+
+async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
+    serving, until, monkeypatch, caplog
+):
+    async with connect(serving().url, reconnect=QUICK) as remote:
+        probe = Probe(5)
+        remote.changes().subscribe(probe)
+        await until(lambda: probe.cursor)
+        monkeypatch.setattr(type(remote), "_handle", lambda *_: {}["broken"])
+        remote.changes().subscribe(Probe())  # its answer is what breaks
+        await until(lambda: probe.errors)
+    assert isinstance(probe.errors[0], ConnectionLost)
+    assert "broken" in caplog.text
