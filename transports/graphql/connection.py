@@ -1,7 +1,6 @@
 """Binds the machine of one ``graphql-transport-ws`` connection to operations, a link and a clock."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -13,7 +12,7 @@ from transports.graphql.messages import Request
 from transports.graphql.outlet import OperationOutlet
 from transports.graphql.session import Call, GraphQLSession, Open, Resume
 from transports.limits import Limits
-from transports.session import Effect, Phase
+from transports.session import Effect, Entry, Phase
 from transports.websocket.binding import Authenticator, Binding
 from transports.websocket.link import Link
 
@@ -47,8 +46,8 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         on_lost: "Callable[[GraphQLConnection], None]" = lambda _: None,
     ) -> None:
         self._engine = engine
-        self._queries: deque[tuple[Call, Operation]] = deque()
-        self._querying = False
+        self._queries: dict[Call, Operation] = {}
+        self._querying = self._asked = False
         session = GraphQLSession(limits, now=loop.time())
         super().__init__(
             session,
@@ -93,12 +92,17 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
             if operation.kind == "subscription":
                 self._subscribe(entry, operation)
             else:
-                self._queries.append((entry, operation))
-                self._lane.submit(self._query)
+                self._queries[entry] = operation
+                self._ask()
         except RequestRefused as refused:
             self._perform(self._session.failed(entry, refused.errors))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+
+    def _cancel(self, entry: Entry) -> None:
+        if isinstance(entry, Call):
+            self._queries.pop(entry, None)
+        super()._cancel(entry)
 
     # Subscriptions.
 
@@ -141,13 +145,18 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
 
     # Queries: one at a time, off the loop, and the next only when the link takes its result.
 
+    def _ask(self) -> None:
+        """Asks the strand for a turn, unless it has been asked."""
+        if self._queries and not self._querying and not self._asked:
+            self._asked = True
+            self._lane.submit(self._query)
+
     def _query(self) -> None:
+        self._asked = False
         if self._querying or not self._queries or self._session.phase is Phase.CLOSED:
             return
-        entry, operation = self._queries.popleft()
-        if entry.ended:
-            self._query()
-            return
+        entry = next(iter(self._queries))
+        operation = self._queries.pop(entry)
         self._querying = True
         work = self._loop.run_in_executor(None, lambda: encode_response(operation.run()))
         work.add_done_callback(lambda done: self._queried(entry, done))
@@ -162,7 +171,7 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         else:
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._link.flush()
-        self._lane.submit(self._query)
+        self._ask()
 
     # What the time brings.
 

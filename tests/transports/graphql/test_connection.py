@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import sys
+import types
 from types import SimpleNamespace
 
 import pytest
@@ -548,3 +549,20 @@ async def test_limits_have_bounds():
     for name in ("fence_events", "fence_width", "fence_timeout", "document_tokens", "history_events"):
         with pytest.raises(InvalidOption, match=name):
             Limits(**{name: 0})
+
+
+async def test_queries_that_were_taken_back_leave_nothing_behind(serving, graphql, fill, until):
+    fill(1, body="x" * 1000)
+    server = serving(high_water=1, window=200_000, messages_per_second=100_000, fence_timeout=20.0)
+    async with graphql(server) as wire:
+        await wire.init()
+        (connection,) = server.application._connections
+        # The gate of its deliveries is shut, as it is for a client that does not read.
+        connection._strand._link = types.SimpleNamespace(paused=True, unsent=0, flush=lambda: None)
+        for _ in range(1500):
+            await wire.subscribe("{ __typename }", "q")
+            await wire.send(type="complete", id="q")
+        await wire.subscribe("{ __typename }", "last")
+        await wire.nothing_comes()
+        assert len(connection._queries) == 1
+        assert len(connection._strand._ready) + len(connection._strand._arrived) <= 1
