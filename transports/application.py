@@ -246,7 +246,7 @@ class Application:
     def _health(self) -> dict[str, Any]:
         logs = {
             name: {"epoch": log.epoch, "oldest": str(log.token(log.oldest)), "head": str(log.token(log.head))}
-            for name, log in self._logs.items()
+            for name, log in tuple(self._logs.items())  # one may be added meanwhile
         }
         return {"status": "ok", "server": _SERVER, "connections": self.connections, "logs": logs}
 
