@@ -8,6 +8,8 @@ import urllib.request
 import pytest
 import websockets
 
+from publishers import ChangeLog, upsert
+from transports import serve
 from transports.application import Application
 from transports.limits import Limits
 from transports.version import version
@@ -140,3 +142,44 @@ async def test_lifespan_is_answered_and_unknown_scopes_are_refused(log):
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     with pytest.raises(ValueError, match="gopher"):
         await application({"type": "gopher"}, receive, send)
+
+
+async def test_logs_of_the_same_name_give_cursors_of_their_own(tmp_path, dial):
+    with ChangeLog.open(tmp_path / "x" / "orders") as x, ChangeLog.open(tmp_path / "y" / "orders") as y:
+        for each in (x, y):
+            each.commit([upsert("order", "1", {})])
+        with serve({"x": x, "y": y}) as server:
+            async with dial(server.url) as wire:
+                await wire.init()
+                for name, each in (("x", x), ("y", y)):
+                    told = await wire.subscribe(name, log=name, credits=9, start="earliest")
+                    assert (told["log"], told["head"]) == (name, str(each.token(each.head)))
+                    assert (await wire.events(2, name))[-1]["cursor"] == str(each.token(each.head))
+
+
+async def test_health_is_told_while_another_log_appears(tmp_path, log):
+    class Growing(dict):
+        """A program that adds a log while the answer is being made."""
+
+        def items(self):
+            for name in list(self):
+                yield name, self[name]
+
+    logs = {"shop": log}
+    application = Application(logs)
+    other = ChangeLog.open(tmp_path / "other")
+    token = log.token
+
+    def adding(position):
+        logs["other"] = other
+        return token(position)
+
+    answered = []
+
+    async def send(message):
+        answered.append(message)
+
+    with other, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(log), "token", lambda _, position: adding(position))
+        await application({"type": "http", "path": "/health", "method": "GET", "headers": []}, None, send)
+    assert answered[0]["status"] == 200

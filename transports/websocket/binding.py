@@ -241,4 +241,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
 
     def _fire(self) -> None:
         self._timer, self._timer_at = None, math.inf
-        self._tick(self._loop.time())
+        try:
+            self._tick(self._loop.time())
+        except Exception:  # noqa: BLE001 - without its timer the connection would go silent
+            self._break()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from flow.errors import Lagged
 from publishers.batch import Batch
-from publishers.errors import HistoryPruned, PenstockError
+from publishers.errors import HistoryPruned
 from publishers.position import Position
 from publishers.subscription import State
 from transports.codec.events import EventEncoder
@@ -59,7 +59,7 @@ class Connection(Binding[ServerSession, WireOutlet]):
         on_lost: "Callable[[Connection], None]" = lambda _: None,
     ) -> None:
         self._logs = logs
-        self._encoders: dict[str, EventEncoder] = {}
+        self._encoders: dict[ChangeLog, EventEncoder] = {}
         super().__init__(
             ServerSession(limits, server=server, now=loop.time()),
             link,
@@ -95,13 +95,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
     def _open(self, entry: Subscription, wish: Wish) -> None:
+        cursor: Callable[[Position], str] = str
         try:
-            log = self._find(wish.log)
-        except LogNotFound as error:
-            self._perform(self._session.failed(entry, describe(error)))
-            return
-        encoder = self._encoders.setdefault(log.name, EventEncoder(log.token))
-        try:
+            name, log = self._find(wish.log)
+            encoder = self._encoders.setdefault(log, EventEncoder(log.token))
+            cursor = encoder.cursor
             feed = log.changes(
                 wish.criteria,
                 since=_since(log, wish),
@@ -110,20 +108,22 @@ class Connection(Binding[ServerSession, WireOutlet]):
                 images=wish.view.images,
             )
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
-            outlet = self._outlets[entry] = WireOutlet(self, entry, wish, log=log, encoder=encoder, lane=lane)
+            outlet = self._outlets[entry] = WireOutlet(
+                self, entry, wish, name=name, log=log, encoder=encoder, lane=lane
+            )
             feed.subscribe(
                 outlet, executor=lane, batch_events=wish.batch_events, batch_bytes=wish.batch_bytes
             )
-        except PenstockError as error:
-            self._perform(self._session.failed(entry, describe(error, encoder.cursor)))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self._perform(self._session.failed(entry, describe(error, cursor)))
 
-    def _find(self, name: str | None) -> "ChangeLog":
+    def _find(self, name: str | None) -> "tuple[str, ChangeLog]":
         if name is None and len(self._logs) == 1:
-            return next(iter(self._logs.values()))
+            return next(iter(self._logs.items()))
         log = None if name is None else self._logs.get(name)
-        if log is None:
+        if name is None or log is None:
             raise LogNotFound(name, list(self._logs))
-        return log
+        return name, log
 
     # What subscriptions tell, on the strand.
 
@@ -132,16 +132,20 @@ class Connection(Binding[ServerSession, WireOutlet]):
         subscription, log, cursor = outlet.subscription, outlet.log, outlet.encoder.cursor
         if subscription is None:
             return
-        effects = self._session.subscribed(
-            outlet.entry,
-            resync=subscription.state is State.RESYNC,
-            now=self._loop.time(),
-            log=log.name,
-            epoch=log.epoch,
-            cursor=cursor(subscription.position),
-            oldest=cursor(log.oldest),
-            head=cursor(log.head),
-        )
+        try:
+            effects = self._session.subscribed(
+                outlet.entry,
+                resync=subscription.state is State.RESYNC,
+                now=self._loop.time(),
+                log=outlet.name,
+                epoch=log.epoch,
+                cursor=cursor(subscription.position),
+                oldest=cursor(log.oldest),
+                head=cursor(log.head),
+            )
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer, and this is it
+            self._fail(outlet, error)
+            return
         self._perform(effects)
         self._arm(outlet.entry.due(self._limits))
 

@@ -41,12 +41,13 @@ class WireOutlet(Outlet[Subscription]):
 
     Attributes:
         wish: What was subscribed to.
+        name: What the client knows its log by.
         log: The log it is about.
         encoder: Encodes the events of that log.
         lane: Its executor.
     """
 
-    __slots__ = ("_desk", "encoder", "lane", "log", "wish")
+    __slots__ = ("_desk", "encoder", "lane", "log", "name", "wish")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class WireOutlet(Outlet[Subscription]):
         entry: Subscription,
         wish: Wish,
         *,
+        name: str,
         log: "ChangeLog",
         encoder: EventEncoder,
         lane: Lane,
@@ -61,6 +63,7 @@ class WireOutlet(Outlet[Subscription]):
         super().__init__(entry, wish.credits)
         self._desk = desk
         self.wish = wish
+        self.name = name
         self.log = log
         self.encoder = encoder
         self.lane = lane

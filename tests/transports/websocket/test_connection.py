@@ -222,3 +222,35 @@ async def test_a_hundred_subscriptions_of_one_connection_share_their_events_fair
     order = [message["id"] for message in link.messages if message["type"] == "next"]
     assert len(set(order[:count])) == count
     link.receiver.lost()
+
+
+async def test_a_log_that_fails_ends_the_subscription_and_not_the_connection(log, monkeypatch, caplog):
+    link = connect(log)
+    monkeypatch.setattr(type(log), "changes", lambda *_, **__: {}["secret"])
+    subscribe(link)
+    (error,) = [message for message in link.messages if message["type"] == "error"]
+    assert error["payload"]["code"] == "INTERNAL"
+    assert error["payload"]["id"] in caplog.text
+    assert "secret" not in error["payload"]["message"]
+    assert link.closed is None
+
+
+async def test_what_cannot_be_told_of_a_new_subscription_ends_it_with_an_error(
+    log, until, monkeypatch, caplog
+):
+    link = connect(log)
+    monkeypatch.setattr(type(log), "head", property(lambda _: {}["secret"]))
+    subscribe(link)
+    await until(lambda: any(message["type"] == "error" for message in link.messages))
+    assert link.messages[-1]["payload"]["code"] == "INTERNAL"
+    assert log.statistics().subscriptions == ()
+
+
+async def test_a_failing_timer_closes_the_connection_instead_of_going_silent(log, until, monkeypatch, caplog):
+    link = connect(log, heartbeat=0.01)
+    subscribe(link)
+    await until(lambda: any(message["type"] == "subscribed" for message in link.messages))
+    monkeypatch.setattr(Connection, "_checkpoint", lambda *_: {}["secret"])
+    await until(lambda: link.closed)
+    assert link.closed[0] is CloseCode.INTERNAL
+    assert link.closed[1].split()[-1] in caplog.text
