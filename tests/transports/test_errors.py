@@ -1,4 +1,6 @@
+import re
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +79,17 @@ def test_never_1011_and_retryable_codes_are_the_curable_ones():
     assert 1011 not in list(CloseCode)
     retryable = {code.value for code in CloseCode if code.retryable}
     assert retryable == {1000, 1001, 1006, 1012, 1013, 4408, 4491}
+
+
+def test_the_document_of_the_protocol_tells_every_close_code_that_the_server_sends():
+    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    rows = re.findall(r"^\| (\d{4}(?:, \d{4})*) \|", text, re.MULTILINE)
+    # Not sent by us: ends that the peer's library sees or sends, and one that is kept for servers of other make.
+    others = {
+        CloseCode.NORMAL,
+        CloseCode.GOING_AWAY,
+        CloseCode.PROTOCOL_ERROR,
+        CloseCode.ABNORMAL,
+        CloseCode.SLOW_CONSUMER,
+    }
+    assert {int(code) for row in rows for code in row.split(", ")} == set(CloseCode) - others
