@@ -27,6 +27,7 @@ class PublisherSettings(Verification):
         max_subscribers: The most that a publisher serves at a time, or None.
         lossy: Whether elements that nobody asked for in time may be lost; then tests that count are skipped.
         completes_early: Whether the completion needs no request beyond the last element.
+        completes_idle: Whether an empty stream completes without any request.
         reports: Whether what a subscriber raises goes to ``flow.hooks.on_dropped_error``.
         plenty: How many elements a stream of `ENDLESS` has at least. It bounds the longest tests.
     """
@@ -38,6 +39,7 @@ class PublisherSettings(Verification):
     max_subscribers: ClassVar[int | None] = None
     lossy: ClassVar[bool] = False
     completes_early: ClassVar[bool] = True
+    completes_idle: ClassVar[bool] = True
     reports: ClassVar[bool] = False
     plenty: ClassVar[int] = 100_000
 

@@ -3,7 +3,7 @@
 `PUBLISHERS`, `SUBSCRIBERS` and `PROCESSORS` list them by name, with the tests that catch them.
 """
 
-from flow.tck.broken import demand, processors, streams, subscribers, subscribing
+from flow.tck.broken import demand, naive, processors, streams, subscribers, subscribing
 from flow.tck.broken.catalogue import PROCESSORS, PUBLISHERS, SUBSCRIBERS, Broken
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "SUBSCRIBERS",
     "Broken",
     "demand",
+    "naive",
     "processors",
     "streams",
     "subscribers",
