@@ -217,8 +217,7 @@ class RemoteLog:
                 lost, served = await self._serve()
             except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
                 _LOG.exception("the connection to %s failed", self.url)
-                lost = ConnectionLost(self.url, f"{type(error).__name__}: {error}", retryable=False)
-                served = False
+                lost, served = ConnectionLost(self.url, repr(error), retryable=False), False
             attempt = 0 if served else attempt
             first = self._opened is not None and not self._opened.done()
             delay = (
@@ -370,9 +369,7 @@ class RemoteLog:
         if delay is None:
             del self._subscriptions[reply.id]
             subscription.end(RemoteError(code, message, retryable=retryable, data=data))
-        elif (
-            code != "GOING_AWAY"
-        ):  # of a server that stops, the connection ends: then it is resumed on the next one
+        elif code != "GOING_AWAY":  # after that the connection ends: it is resumed on the next one
             self.loop.call_later(delay, self._subscribe, subscription)
 
 
