@@ -1,12 +1,12 @@
 """What operators without a queue have in common: signals go straight down, demand goes straight up."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-from flow.contracts import Publisher, Subscriber, Subscription
+from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
 
-__all__ = ["Lifted", "Link", "Operator", "at_least", "lift", "none_is_no_element", "present"]
+__all__ = ["Lifted", "Link", "Operator", "at_least", "lift", "none_is_no_element", "one_by_one", "present"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -26,14 +26,39 @@ class Lifted(Generic[A, B]):
 
     def subscribe(self, subscriber: Subscriber[B], /) -> None:
         """Put a new link between the source and this subscriber."""
-        if subscriber is None:
-            raise TypeError("rule 1.9: the subscriber is None")
-        self._source.subscribe(self._make(subscriber))
+        self._source.subscribe(self._make(one_by_one(subscriber)))
 
 
 def lift(make: Callable[[Subscriber[B]], Subscriber[A]]) -> Operator[A, B]:
     """Make an operator of what makes a link for each subscriber."""
     return lambda source: Lifted(source, make)
+
+
+def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
+    """Return what takes single elements: of a `flow.BatchSubscriber`, only ``on_next_batch`` is called.
+
+    Raises:
+        TypeError: If it is ``None``.
+    """
+    if subscriber is None:
+        raise TypeError("rule 1.9: the subscriber is None")
+    batches = callable(getattr(subscriber, "on_next_batch", None))
+    return _OneByOne(cast("BatchSubscriber[B]", subscriber)) if batches else subscriber
+
+
+class _OneByOne(Generic[B]):
+    """Gives a subscriber batches of one."""
+
+    __slots__ = ("__weakref__", "_below", "on_complete", "on_error", "on_subscribe")
+
+    def __init__(self, below: BatchSubscriber[B]) -> None:
+        self._below = below
+        self.on_subscribe = below.on_subscribe
+        self.on_error = below.on_error
+        self.on_complete = below.on_complete
+
+    def on_next(self, item: B, /) -> None:
+        self._below.on_next_batch((item,))
 
 
 class Link(Generic[A, B]):

@@ -102,7 +102,10 @@ def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publis
 
 
 def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publisher[Any]:
-    """Apply operators from left to right; types are followed through the first eight.
+    """Apply operators from left to right.
+
+    Types are followed through the first eight. Type checkers do not know the parameters of a lambda here, since it is
+    looked at before the publisher; in the methods of `flow.Flow` they do.
 
     ::
 

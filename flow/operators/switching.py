@@ -8,7 +8,7 @@ from flow import hooks
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE
-from flow.operators.link import present
+from flow.operators.link import one_by_one, present
 
 __all__ = ["Switched", "Switching"]
 
@@ -228,6 +228,4 @@ class Switched(Generic[T]):
 
     def subscribe(self, subscriber: Subscriber[T], /) -> None:
         """Begin with the source."""
-        if subscriber is None:
-            raise TypeError("rule 1.9: the subscriber is None")
-        self._begin(self._source, subscriber).switch(self._source)
+        self._begin(self._source, one_by_one(subscriber)).switch(self._source)

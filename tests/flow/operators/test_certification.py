@@ -1,5 +1,6 @@
 """Every operator keeps the rules, as a publisher and as a subscriber."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import flow
@@ -143,6 +144,29 @@ class VerifiedPublisher(PublisherVerification):
 
 for _name, _operator in ONE_BY_ONE.items():
     globals()[f"Test{_name}"] = type(f"Test{_name}", (Verified,), {"operator": staticmethod(_operator)})
+
+
+class TestPublishOnAPool(VerifiedPublisher):
+    """With threads, silence takes its time."""
+
+    timeout = 0.01
+    pool: ClassVar[ThreadPoolExecutor]
+
+    @classmethod
+    def setup_class(cls):
+        cls.pool = ThreadPoolExecutor(2)
+
+    @classmethod
+    def teardown_class(cls):
+        cls.pool.shutdown()
+
+    def operator(self, publisher):
+        return op.publish_on(self.pool, prefetch=4)(publisher)
+
+    def make_stranded_publisher(self):
+        closed = ThreadPoolExecutor(1)
+        closed.shutdown()
+        return op.publish_on(closed)(flow.from_iterable([1]))
 
 
 class TestBufferWithTime(VerifiedPublisher):

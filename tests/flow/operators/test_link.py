@@ -9,7 +9,7 @@ import flow
 from flow import UNBOUNDED
 from flow import operators as op
 from tests.flow.operators.helpers import Upstream, collect
-from tests.flow.probes import Probe
+from tests.flow.probes import BatchProbe, Probe
 
 OPERATORS = {
     "map": op.map(lambda n: n),
@@ -130,3 +130,10 @@ def test_a_subscriber_that_raises_is_cancelled_and_reported_and_gets_no_error(op
     operator(flow.from_iterable([1, 2, 3])).subscribe(probe)
     assert probe.signals == ["subscribe", "next", "next"]
     assert [type(error) for error in dropped.errors] == [ZeroDivisionError]
+
+
+def test_a_subscriber_that_takes_batches_gets_nothing_else(operator):
+    probe = BatchProbe(first=3)
+    operator(flow.from_iterable([1, 2, 3])).subscribe(probe)
+    assert probe.batches == [(1,), (2,), (3,)]
+    assert set(probe.signals) == {"subscribe", "batch", "complete"}

@@ -9,7 +9,7 @@ import flow
 from flow import UNBOUNDED
 from flow import operators as op
 from tests.flow.operators.helpers import ManualTimers, Upstream, collect
-from tests.flow.probes import Probe
+from tests.flow.probes import BatchProbe, Probe
 
 OPERATORS = {
     "publish_on": lambda: op.publish_on(flow.INLINE),
@@ -150,3 +150,12 @@ def test_a_subscriber_that_raises_is_cancelled_and_reported_and_gets_no_error(op
     operator(flow.from_iterable([1, 2, 3])).subscribe(probe)
     assert probe.signals == ["subscribe", "next"]
     assert [type(error) for error in dropped.errors] == [ZeroDivisionError]
+
+
+def test_a_subscriber_that_takes_batches_gets_nothing_else(operator):
+    upstream, probe = Upstream(), BatchProbe(first=3)
+    operator(upstream).subscribe(probe)
+    upstream.send(1, 2, 3)
+    upstream.complete()
+    assert len(probe.items) == 3
+    assert set(probe.signals) == {"subscribe", "batch", "complete"}
