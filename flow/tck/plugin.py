@@ -1,0 +1,10 @@
+"""Makes pytest know the mark ``rs``: name it with ``pytest_plugins = ["flow.tck.plugin"]`` in the topmost conftest."""
+
+import pytest
+
+__all__ = ["pytest_configure"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line("markers", "rs(rule, kind): checks a rule of Reactive Streams")
