@@ -9,7 +9,7 @@ from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name user
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
-from flow.bridges.reactivex import Overflowed, from_observable, to_observable
+from flow.bridges.reactivex import from_observable, to_observable
 from flow.broadcast import (
     Broadcast,
     BroadcastClosed,
@@ -27,7 +27,7 @@ from flow.broadcast import (
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
-from flow.errors import FlowError, IllegalRequestError, Lagged, Rejected
+from flow.errors import FlowError, IllegalRequestError, Lagged, Overflowed, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
 from flow.operators import Flow, Operator, pipe
 from flow.overflow import Overflow

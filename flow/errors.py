@@ -6,11 +6,12 @@
     |-- IllegalRequestError    a request that is not a positive integer (rule 3.9)   (requested)  also a ValueError
     |-- Rejected               an executor is full; the same submit may succeed later             retryable
     `-- Lagged                 the subscriber was overtaken and lost elements        (missed)
+        `-- Overflowed         more elements came than may wait, and it ended        (missed, capacity)
 """
 
 from typing import ClassVar
 
-__all__ = ["FlowError", "IllegalRequestError", "Lagged", "Rejected"]
+__all__ = ["FlowError", "IllegalRequestError", "Lagged", "Overflowed", "Rejected"]
 
 
 class FlowError(Exception):
@@ -66,3 +67,21 @@ class Lagged(FlowError):
         super().__init__(
             f"the subscriber was overtaken and missed {missed} element{'' if missed == 1 else 's'}"
         )
+
+
+class Overflowed(Lagged):
+    """A source was faster than the demand, and more elements came than may wait.
+
+    Attributes:
+        missed: Elements that were discarded: those that waited, and the one for which there was no room.
+        capacity: How many may wait.
+    """
+
+    def __init__(self, missed: int, capacity: int) -> None:
+        super().__init__(missed)
+        self.capacity = capacity
+        text = (
+            f"the source is faster than the demand: {capacity} elements waited and one more came; request more,"
+            " raise capacity=, or choose with overflow= which elements go"
+        )
+        self.args = (text,)

@@ -16,7 +16,7 @@ from flow.bridges.callbacks import CallbackSubscription
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import Tide
 from flow.drain import COMPLETED, Drain, Outcome
-from flow.errors import Lagged
+from flow.errors import Overflowed
 from flow.executors import Executor
 from flow.overflow import KEPT, Backlog, Overflow
 from flow.sources import Source
@@ -25,27 +25,9 @@ if TYPE_CHECKING:
     import reactivex
     from reactivex import abc
 
-__all__ = ["Overflowed", "from_observable", "to_observable"]
+__all__ = ["from_observable", "to_observable"]
 
 T = TypeVar("T")
-
-
-class Overflowed(Lagged):
-    """An observable was faster than its subscriber, and more elements came than may wait (`flow.Overflow.ERROR`).
-
-    Attributes:
-        missed: Elements that were discarded: those that waited, and the one for which there was no room.
-        capacity: How many may wait.
-    """
-
-    def __init__(self, missed: int, capacity: int) -> None:
-        super().__init__(missed)
-        self.capacity = capacity
-        text = (
-            f"the observable is faster than its subscriber: {capacity} elements waited and one more came;"
-            " request more, raise capacity=, or choose with overflow= which elements go"
-        )
-        self.args = (text,)
 
 
 def to_observable(

@@ -13,7 +13,6 @@ so import the package rather than what is in it::
 
 from flow.operators.batching import buffer
 from flow.operators.buffering import (
-    Outrun,
     on_backpressure_buffer,
     on_backpressure_drop,
     on_backpressure_error,
@@ -38,7 +37,6 @@ __all__ = [
     "Backoff",
     "Flow",
     "Operator",
-    "Outrun",
     "ThreadTimers",
     "Timers",
     "buffer",

@@ -9,14 +9,13 @@ from flow.contracts import UNBOUNDED, Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain import COMPLETED, Failed, Outcome
 from flow.drain.feed import GONE
-from flow.errors import Lagged
+from flow.errors import Overflowed
 from flow.executors import Executor, executor_of
 from flow.operators.link import Link, Operator, lift, present
 from flow.operators.stage import Stage, queued, staged
 from flow.overflow import KEPT, Backlog, Overflow
 
 __all__ = [
-    "Outrun",
     "on_backpressure_buffer",
     "on_backpressure_drop",
     "on_backpressure_error",
@@ -25,24 +24,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-class Outrun(Lagged):
-    """A publisher was faster than the demand, and more elements came than may wait.
-
-    Attributes:
-        missed: Elements that were discarded: those that waited, and the one for which there was no room.
-        capacity: How many may wait.
-    """
-
-    def __init__(self, missed: int, capacity: int) -> None:
-        super().__init__(missed)
-        self.capacity = capacity
-        text = (
-            f"the publisher is faster than the demand: {capacity} elements waited and one more came; request more,"
-            " give on_backpressure_buffer more capacity, or choose which elements go"
-        )
-        self.args = (text,)
 
 
 def publish_on(
@@ -77,7 +58,7 @@ def on_backpressure_buffer(
 
     Args:
         capacity: Most elements that wait; there is no default. Without effect for LATEST and BUFFER.
-        overflow: Which element goes when there is one too many; ERROR ends the stream with `Outrun`.
+        overflow: Which element goes when there is one too many; ERROR ends the stream with `Overflowed`.
         on_drop: Called with each element that went, on upstream's thread; if it raises, the stream ends with that.
 
     Raises:
@@ -103,7 +84,7 @@ def on_backpressure_drop(on_drop: Callable[[T], object] | None = None) -> Operat
 
 
 def on_backpressure_error() -> Operator[T, T]:
-    """Request everything of upstream, and end with `Outrun` at the first element that nobody has asked for."""
+    """Request everything of upstream, and end with `Overflowed` at the first element that nobody has asked for."""
     return lift(lambda below: _Unasked(below, None, fails=True))
 
 
@@ -176,7 +157,7 @@ class _Overflowing(Stage[T]):
 
     def _overflow(self, evicted: T, waiting: int, on_drop: Callable[[T], object] | None) -> None:
         if self._backlog.overflow is Overflow.ERROR:
-            self._fail(Outrun(waiting + 1, waiting))
+            self._fail(Overflowed(waiting + 1, waiting))
         elif on_drop is not None:
             try:
                 on_drop(evicted)
@@ -239,7 +220,7 @@ class _Unasked(Link[T, T]):
         if asked:
             self._pass(item)
         elif self._fails:
-            self._fail(Outrun(1, 0))
+            self._fail(Overflowed(1, 0))
         elif self._on_drop is not None and self._upstream is not GONE:
             try:
                 self._on_drop(item)

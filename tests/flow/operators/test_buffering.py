@@ -146,7 +146,7 @@ def test_by_default_one_element_too_many_ends_the_stream():
     upstream = Upstream()
     probe = collect(flow.pipe(upstream, op.on_backpressure_buffer(2)), first=0)
     upstream.send(0, 1, 2, 3)
-    assert isinstance(probe.error, op.Outrun)
+    assert isinstance(probe.error, flow.Overflowed)
     assert (probe.error.missed, probe.error.capacity) == (3, 2)
     assert upstream.cancelled == 1
 
@@ -164,7 +164,7 @@ def test_an_upstream_that_is_too_fast_is_cancelled_before_a_busy_subscriber_is_t
     assert probe.error is None
     leave.set()
     thread.join()
-    wait_until(lambda: isinstance(probe.error, op.Outrun))
+    wait_until(lambda: isinstance(probe.error, flow.Overflowed))
     assert probe.overlaps == 0
 
 
@@ -195,7 +195,7 @@ def test_error_ends_at_the_first_element_that_nobody_has_asked_for():
     probe = collect(flow.pipe(upstream, op.on_backpressure_error()), first=1)
     upstream.send(0, 1, 2)
     assert probe.items == [0]
-    assert isinstance(probe.error, op.Outrun)
+    assert isinstance(probe.error, flow.Overflowed)
     assert upstream.cancelled == 1
 
 
@@ -211,7 +211,7 @@ def test_an_on_drop_that_raises_ends_the_stream(make):
 def test_an_endless_source_is_stopped_by_its_overflow():
     probe = run(itertools.count(), op.on_backpressure_buffer(10), first=5)
     assert probe.items == [0, 1, 2, 3, 4]
-    assert isinstance(probe.error, op.Outrun)
+    assert isinstance(probe.error, flow.Overflowed)
 
 
 @pytest.mark.parametrize("capacity", [0, True, None])
