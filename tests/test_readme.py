@@ -4,9 +4,22 @@ import contextlib
 import io
 import os
 import re
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parent.parent / "README.md"
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def blocks(language):
@@ -36,3 +49,69 @@ def test_every_file_that_the_readme_links_to_exists():
 def test_the_program_is_as_short_as_it_is_called():
     lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
     assert len(lines) <= 40
+
+
+def test_the_commands_in_the_readme_do_what_they_say(tmp_path, free_port):
+    serve, tail, append = next(
+        block for block in blocks("") if block.startswith("penstock serve")
+    ).splitlines()
+    address = f"127.0.0.1:{free_port}"
+    assert "127.0.0.1:8090" in tail
+    commands = {
+        "serve": serve.partition("#")[0].strip() + f" --port {free_port}",
+        "tail": tail.replace("127.0.0.1:8090", address) + " --since earliest --limit 1",
+        "append": append,
+    }
+    environment = {**os.environ, "PYTHONPATH": str(README.parent)}
+
+    def started(name):
+        # The shell stands aside, so that an end of the process is an end of penstock.
+        penstock = f'penstock() {{ "{sys.executable}" -m transports.cli "$@"; }}; '
+        return subprocess.Popen(
+            ["bash", "-c", penstock + commands[name]],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    with started("append") as appending:
+        assert "1 change committed" in appending.communicate(timeout=60)[0]
+    with started("serve") as serving:
+        try:
+            assert serving.stdout is not None
+            assert address in serving.stdout.readline()
+            with started("tail") as tailing:
+                assert '"key":"43","body":{"total": "1.00"}' in tailing.communicate(timeout=60)[0]
+        finally:
+            os.killpg(serving.pid, signal.SIGTERM)
+
+
+STREAM = """
+from publishers.spark import spark_session
+stream = spark_session("readme").readStream.schema("id long, dest string").json("incoming")
+"""
+OUTCOME = """
+query.processAllAvailable()
+query.stop()
+print([change.key for change in log.history(limit=10).changes])
+log.close()
+"""
+
+
+@pytest.mark.spark
+def test_the_spark_program_in_the_readme_commits_each_micro_batch(tmp_path):
+    (program,) = (text for text in blocks("python") if "ChangeSink" in text)
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "1.json").write_text('{"id": 1, "dest": "BQN"}\n{"id": 2, "dest": "MIA"}\n')
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM + program + OUTCOME],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "[None, '1', '2']\n", done.stderr
