@@ -50,10 +50,22 @@ def write(path: str, options: dict, threads: int, first: int, total: int = 10**9
 
 def interrupted(path: str, options: dict, rounds: int) -> None:
     """Opens a log and commits in the main thread and in others until SIGINT, for which nothing is installed; again."""
+    sys.unraisablehook = interrupt_again
     for number in range(rounds):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         interrupt_once(path, options, number)
         sys.stdin.readline()  # until the parent has seen it
+
+
+def interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
+    """The interpreter drops what is raised in the callback of a weak reference, interrupts too; so another one comes.
+
+    It comes from another thread, because one that strikes in here would be dropped as well.
+    """
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 def interrupt_once(path: str, options: dict, life: int) -> None:
