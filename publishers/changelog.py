@@ -11,25 +11,19 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.change import Content, Images, View
 from publishers.committer import Commit, Committer
-from publishers.criteria import Criteria, Criterion
 from publishers.errors import (
     InvalidOption,
-    LogClosed,
     LogFull,
     LogReadOnly,
 )
-from publishers.feed import ChangeFeed
 from publishers.following import Following
-from publishers.history import History, read_history
 from publishers.housekeeping import Housekeeping
 from publishers.lineage import Lineage
-from publishers.matching import Predicate
 from publishers.mutation import Mutation, columns_of, payload_of
 from publishers.options import LogOptions
-from publishers.position import Position, PositionToken
 from publishers.publication import Publication, wake
+from publishers.reading import ReadableLog
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
 from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_change, seal_transaction
@@ -37,8 +31,6 @@ from publishers.wal.filesystem import means_full
 from publishers.writing import Label, Producer, TransactionBuilder, producer_id
 
 __all__ = ["ChangeLog", "Produced"]
-
-Wishes = Criteria | Criterion | Iterable[Criterion] | None
 
 _HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
 
@@ -56,7 +48,7 @@ class Produced:
     version: int
 
 
-class ChangeLog:
+class ChangeLog(ReadableLog):
     """A directory of changes that is written by one process and read by any number.
 
     Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
@@ -79,15 +71,15 @@ class ChangeLog:
         self.options = options
         self.read_only = isinstance(files, Follower)
         self._files = files
-        self._lineage = Lineage(files)
         self._closing = threading.Lock()
-        self._service = Service(
+        service = Service(
             visible=files.visible,
             reader=files.reader,
             options=options,
             clock=clock,
             name=f"penstock-{self.name}",
         )
+        super().__init__(service, Lineage(files))
         self._publication = Publication(self._service)
         self._committer: Committer | None = None
         self._following: Following | None = None
@@ -141,103 +133,10 @@ class ChangeLog:
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock.now_us)
         return cls(directory, files, storage, chosen, clock)
 
-    # Reading.
-
-    def changes(
-        self,
-        *wishes: Wishes,
-        since: Position | str | PositionToken | None = None,
-        until: int | None = None,
-        content: Content = Content.HEADER,
-        images: Images = Images.WRITTEN,
-    ) -> ChangeFeed:
-        """The changes that fulfil any of the wishes, as a publisher.
-
-        Args:
-            wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
-            since: The first position to deliver, as a ``Position`` or as the text that a client kept; None for the next
-                version at the time of each subscribe.
-            until: The last version to deliver, after which subscribers are completed; None for ever.
-            content: Whether bodies are wanted.
-            images: Which images are wanted with them.
-
-        Raises:
-            InvalidCriteria: If a wish is not one.
-            InvalidOption: If ``until`` is no version.
-            PositionError: If the text of ``since`` is not a position of this log.
-        """
-        if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
-            raise InvalidOption("until", until, "a version, from 0, or None")
-        if since is not None and not isinstance(since, Position):
-            since = self.position_of(since)
-        view = View(Content(content), Images(images))
-        return ChangeFeed(
-            self._service, Criteria.of(*wishes), since=since, until=until, view=view, check=self._check_open
-        )
-
-    def history(
-        self,
-        wishes: Wishes = None,
-        since: Position | None = None,
-        limit: int = 100,
-        *,
-        content: Content = Content.HEADER,
-        images: Images = Images.WRITTEN,
-    ) -> History:
-        """Past changes as a bounded list; reads the disk on the calling thread.
-
-        Args:
-            wishes: As for ``changes``.
-            since: Where to begin; None for the oldest kept position.
-            limit: Most changes to return, from 1 to 1,000,000.
-            content: Whether bodies are wanted.
-            images: Which images are wanted with them.
-
-        Raises:
-            HistoryPruned: If ``since`` is no longer kept.
-        """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
-            raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
-        self._check_open()
-        start = self.oldest if since is None else since
-        criteria = Criteria.of(wishes)
-        return read_history(
-            self._service, Predicate(criteria), start, limit, View(Content(content), Images(images))
-        )
-
-    # Positions.
-
-    @property
-    def oldest(self) -> Position:
-        """The oldest position that is kept."""
-        return self._service.oldest
-
-    @property
-    def head(self) -> Position:
-        """The position after the newest visible version."""
-        return self._service.head
-
     @property
     def epoch(self) -> int:
         """Rises with each opening for writing."""
         return self._files.epoch
-
-    def token(self, position: Position) -> PositionToken:
-        """A position with the history it belongs to; its text is what clients keep."""
-        return self._lineage.token(position)
-
-    def position_of(self, token: str | PositionToken) -> Position:
-        """The position that a client kept.
-
-        Raises:
-            PositionMalformed: If the text is not a position.
-            PositionForeign: If it belongs to another log.
-            PositionForked: If it lies beyond what survived of its epoch.
-            PositionAhead: If it lies beyond the end of the log.
-            HistoryPruned: If it is older than what is kept.
-        """
-        kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
-        return self._lineage.judge(kept, self.oldest, self.head)
 
     # Writing.
 
@@ -380,10 +279,6 @@ class ChangeLog:
         if self._committer is None or not isinstance(self._files, Wal):
             raise LogReadOnly(self.path)
         return self._committer, self._files
-
-    def _check_open(self) -> None:
-        if self._service.closed:
-            raise LogClosed
 
     def _keep_house(self) -> None:
         if self._following is not None:

@@ -62,7 +62,7 @@ def interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
 
     It comes from another thread, because one that strikes in here would be dropped as well.
     """
-    if isinstance(dropped.exc_value, KeyboardInterrupt):
+    if dropped.exc_type is KeyboardInterrupt:
         threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(dropped)
