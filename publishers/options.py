@@ -39,6 +39,8 @@ class LogOptions:
         compress: Whether payloads from 4 KiB are compressed.
         retain_bytes: Size above which old segments may go, or None.
         retain_age: Age above which old segments may go, or None.
+        slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; beyond it the hold is lost.
+        slot_keep_age: Longest time for which one hold may keep a closed segment, or None; likewise.
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
@@ -49,6 +51,8 @@ class LogOptions:
         dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
         batch_events: Most changes that one poll pulls for a subscriber.
         batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
+        publish: Whether the log takes subscribers; without, subscribing fails with ``PublishingOff`` and commits are
+            not matched.
         tail_poll: How often a read-only opening looks for new commits.
     """
 
@@ -70,6 +74,8 @@ class LogOptions:
     compress: bool = False
     retain_bytes: int | None = 1024 * MIB
     retain_age: float | None = 7 * 86400.0
+    slot_keep_bytes: int | None = 4096 * MIB
+    slot_keep_age: float | None = None
     producers: int = 10_000
     producer_ttl: float = 30 * 86400.0
     ring_events: int = 131_072
@@ -80,16 +86,18 @@ class LogOptions:
     dispatch_threads: int = 4
     batch_events: int = 1024
     batch_bytes: int = 256 * KIB
+    publish: bool = True
     tail_poll: float = 0.02
 
     def __post_init__(self) -> None:
         if self.sync not in ("always", "interval", "os"):
             raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
-        if not isinstance(self.compress, bool):
-            raise InvalidOption("compress", self.compress, "True or False")
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOption(name, getattr(self, name), "True or False")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("sync", "compress"):
+            if field.name == "sync" or field.name in _SWITCHES:
                 continue
             low, high = _BOUNDS.get(field.name, (1, 2**62))
             if value is None and field.name in _OPTIONAL:
@@ -101,7 +109,10 @@ class LogOptions:
                 raise InvalidOption(field.name, value, f"between {low} and {high}")
 
 
-_OPTIONAL: Final = frozenset({"segment_age", "retain_bytes", "retain_age"})
+_SWITCHES: Final = frozenset({"compress", "publish"})
+_OPTIONAL: Final = frozenset(
+    {"segment_age", "retain_bytes", "retain_age", "slot_keep_bytes", "slot_keep_age"}
+)
 _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "sync_interval": (0.001, 60.0),
     "segment_bytes": (64 * KIB, 2**40),
@@ -115,6 +126,8 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "head_sync": (0.0, 3600.0),
     "retain_bytes": (0, 2**62),
     "retain_age": (0.0, 2**40),
+    "slot_keep_bytes": (0, 2**62),
+    "slot_keep_age": (0.0, 2**40),
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
     "dispatch_threads": (1, 256),

@@ -50,6 +50,7 @@ from publishers.wal.control import Epoch, ProducerState
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.follower import Follower
 from publishers.wal.frame import FrameHeader
+from publishers.wal.holds import Hold, HoldState, HoldStatistics
 from publishers.wal.reader import Frame, Reader, ReadStatistics
 from publishers.wal.transaction import Appended, Transaction, seal_change, seal_transaction
 from publishers.wal.wal import Wal
@@ -65,6 +66,9 @@ __all__ = [
     "Follower",
     "Frame",
     "FrameHeader",
+    "Hold",
+    "HoldState",
+    "HoldStatistics",
     "Location",
     "ProducerState",
     "ReadStatistics",

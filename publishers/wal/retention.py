@@ -1,12 +1,25 @@
-"""Retention: which segments may go."""
+"""Retention: which segments may go, and how they go.
 
+A segment may go if nobody needs it and the log is above ``retain_bytes`` or the segment above ``retain_age``. Who needs
+something says so with a *hold* (`publishers.wal.holds`). Segments go in an order that no crash can turn into a gap: the
+owners of holds make their places durable, HEAD names the oldest segment that stays, the files are unlinked from the
+oldest on, and the directory is synced.
+"""
+
+import contextlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from publishers.options import LogOptions
-from publishers.wal.catalog import SegmentEntry
+from publishers.wal.catalog import Catalog, SegmentEntry
+from publishers.wal.clock import Clock
+from publishers.wal.filesystem import FileSystem, sync_names
+from publishers.wal.holds import Extent, Holds, HoldStatistics
+from publishers.wal.live import LiveSegment
+from publishers.wal.segment import index_name, segment_name
 
-__all__ = ["oldest_to_keep"]
+__all__ = ["Retention", "oldest_to_keep"]
 
 
 def oldest_to_keep(
@@ -41,3 +54,111 @@ def oldest_to_keep(
         if most is not None:
             total -= size(entry.number)
     return entries[-1].number
+
+
+class Retention:
+    """Deletes what may go, for the owner of a log. `step` is for the housekeeping thread, the rest for any.
+
+    Attributes:
+        holds: What somebody still needs.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        live: Callable[[], LiveSegment],
+        write_head: Callable[[int], None],
+        options: LogOptions,
+        filesystem: FileSystem,
+        directory: Path,
+        clock: Clock,
+    ) -> None:
+        """Makes the retention of a log.
+
+        Args:
+            catalog: Its segments.
+            live: Gives the segment that is being written.
+            write_head: Makes HEAD name the oldest segment that stays.
+            options: Bounds.
+            filesystem: Where the files are.
+            directory: Of the log.
+            clock: Unix microseconds.
+        """
+        self.holds = Holds(lambda: catalog.entries[0].first_version)
+        self._catalog = catalog
+        self._live = live
+        self._write_head = write_head
+        self._options = options
+        self._filesystem = filesystem
+        self._directory = directory
+        self._clock = clock
+
+    def size(self, number: int) -> int:
+        """Bytes of a segment, zeros ahead of the end not counted."""
+        live = self._live()
+        return live.offset if number == live.number else self._catalog.size(number)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(self.size(entry.number) for entry in self._catalog.entries)
+
+    def statistics(self) -> tuple[HoldStatistics, ...]:
+        """Every hold, judged now."""
+        entries = self._catalog.entries
+        return self.holds.statistics(self._extents(entries, self._kept(entries, self._clock())))
+
+    def step(self, floor: int | None) -> bool:
+        """Deletes what may go now; answers whether something went.
+
+        Args:
+            floor: The least version that somebody needs beside the holds, or None.
+
+        Raises:
+            OSError: What the file system raises.
+        """
+        entries = self._catalog.entries
+        now = self._clock()
+        kept = self._kept(entries, now)
+        oldest = entries[0].number
+
+        def decide(held: int | None) -> int:
+            nonlocal oldest
+            needs = [version for version in (floor, held) if version is not None]
+            oldest = oldest_to_keep(entries, self.size, self._options, min(needs, default=None), now)
+            return entries[oldest - entries[0].number].first_version
+
+        if kept == entries[0].number and not any(self.holds):
+            return False
+        lost = self.holds.settle(self._extents(entries, kept), decide)
+        gone = range(entries[0].number, oldest)
+        if gone and self.holds.synchronise():
+            self._write_head(oldest)
+            self._catalog.drop(oldest)
+            for number in gone:
+                self._filesystem.unlink(self._directory / segment_name(number))
+                with contextlib.suppress(FileNotFoundError):
+                    self._filesystem.unlink(self._directory / index_name(number))
+            sync_names(self._filesystem, self._directory)
+        self.holds.tell(lost)
+        return bool(gone)
+
+    def _kept(self, entries: Sequence[SegmentEntry], now: int) -> int:
+        return oldest_to_keep(entries, self.size, self._options, None, now)
+
+    def _extents(self, entries: Sequence[SegmentEntry], kept: int) -> Callable[[int], Extent]:
+        """Tells of the segment of a version; sizes are added up once."""
+        behind: dict[int, int] = {}
+        total = 0
+        for entry in reversed(entries):
+            total += self.size(entry.number)
+            behind[entry.number] = total
+        first, last, now = entries[0].number, entries[-1].number, self._clock()
+
+        def extent(version: int) -> Extent:
+            number = self._catalog.find(version).number
+            number = min(max(number, first), last)  # the log may have grown since, or lost its beginning
+            age = None if number == last else (now - entries[number + 1 - first].created_at) / 1e6
+            return Extent(behind[number], age, number >= kept)
+
+        return extent

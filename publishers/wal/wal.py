@@ -11,13 +11,13 @@ from publishers.wal.catalog import Limit
 from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
 from publishers.wal.directory import check_names, sign, take_lock
-from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full, sync_names
+from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full
 from publishers.wal.head import CLEAN, DEFERRED
 from publishers.wal.live import Spare
 from publishers.wal.reader import Reader
 from publishers.wal.recovery import Recovered, recover
-from publishers.wal.retention import oldest_to_keep
-from publishers.wal.segment import index_name, segment_name, write_index
+from publishers.wal.retention import Retention
+from publishers.wal.segment import write_index
 from publishers.wal.tail import Tail
 from publishers.wal.transaction import Appended, Transaction
 from publishers.wal.writer import Writer
@@ -37,6 +37,7 @@ class Wal:
         directory: Where the log lies.
         epoch: Number of this opening for writing.
         reader: Reads what is durable.
+        retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
         space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
     """
@@ -70,6 +71,9 @@ class Wal:
         self._published = writer.limit
         self._closed = False
         self.reader = Reader(self._catalog, lambda: writer.limit)
+        self.retention = Retention(
+            self._catalog, lambda: writer.live, self._write_head, options, filesystem, directory, clock
+        )
 
     @classmethod
     def open(
@@ -167,8 +171,7 @@ class Wal:
     @property
     def bytes(self) -> int:
         """Bytes of all segments, zeros ahead of the end not counted."""
-        closed = self._catalog.entries[:-1]
-        return sum(self._size(entry.number) for entry in closed) + self._writer.live.offset
+        return self.retention.bytes
 
     @property
     def producers_forgotten(self) -> int:
@@ -265,7 +268,7 @@ class Wal:
         fails the log (`failed`).
 
         Args:
-            floor: The least version that somebody still needs, for retention.
+            floor: The least version that somebody needs beside the holds, for retention.
 
         Returns:
             Whether something was done, so that another step may find more to do.
@@ -330,25 +333,9 @@ class Wal:
         return True
 
     def _retain(self, floor: int | None) -> bool:
-        entries = self._catalog.entries
         # What nobody was shown yet, somebody waits for.
         unseen = self.visible + 1
-        floor = unseen if floor is None else min(floor, unseen)
-        oldest = oldest_to_keep(entries, self._size, self._options, floor, self._clock())
-        if oldest == entries[0].number:
-            return False
-        self._write_head(oldest=oldest)
-        self._catalog.drop(oldest)
-        for number in range(entries[0].number, oldest):
-            self._filesystem.unlink(self.directory / segment_name(number))
-            with contextlib.suppress(FileNotFoundError):
-                self._filesystem.unlink(self.directory / index_name(number))
-        sync_names(self._filesystem, self.directory)
-        return True
-
-    def _size(self, number: int) -> int:
-        live = self._writer.live
-        return live.offset if number == live.number else self._catalog.size(number)
+        return self.retention.step(unseen if floor is None else min(floor, unseen))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from publishers.errors import LogFailed, LogFull, PenstockError, WalCorrupted
-from publishers.wal import Wal, live, recovery, segment, wal, writer
+from publishers.wal import live, recovery, retention, segment, writer
 from publishers.wal.head import Head
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFile, SimulatedFileSystem
@@ -305,14 +305,14 @@ def _one_slot(head: Head, *arguments, **named) -> None:
     _write_head(head, *arguments, **named)
 
 
-def _unlink_first(log: Wal, floor: int | None) -> bool:
-    entries = log._catalog.entries
-    oldest = wal.oldest_to_keep(entries, log._size, log._options, floor, log._clock())
+def _unlink_first(kept: retention.Retention, floor: int | None) -> bool:
+    entries = kept._catalog.entries
+    oldest = retention.oldest_to_keep(entries, kept.size, kept._options, floor, kept._clock())
     for entry in entries:
         if entry.number < oldest:
-            log._filesystem.unlink(log.directory / segment.segment_name(entry.number))
-    log._catalog.drop(oldest)
-    log._write_head(oldest=oldest)
+            kept._filesystem.unlink(kept._directory / segment.segment_name(entry.number))
+    kept._catalog.drop(oldest)
+    kept._write_head(oldest)
     return False
 
 
@@ -332,7 +332,7 @@ MUTANTS = {
     "segment not synced at roll": (live.LiveSegment, "finish", _cut_without_sync),
     "HEAD in one slot": (Head, "write", _one_slot),
     "HEAD before sync": (writer.Writer, "evidence", _everything_is_synced),
-    "unlink before HEAD": (Wal, "_retain", _unlink_first),
+    "unlink before HEAD": (retention.Retention, "step", _unlink_first),
     "failed write not undone": (live.LiveSegment, "undo", _leave_it),
 }
 
