@@ -246,8 +246,12 @@ class ChangeLog(ReadableLog):
         """What the log holds and does at this moment."""
         return statistics_of(self.name, self._files, self._service, self._publication)
 
-    def close(self) -> None:
+    def close(self, because: Exception | None = None) -> None:
         """Ends every subscription with a terminal signal, and closes the files. Idempotent.
+
+        Args:
+            because: With what every subscription ends, such as ``LogDropped``; None completes those who have everything
+                that is visible, and ends the others with ``LogClosed``.
 
         Raises:
             LogFailed: If what was left could not be synced; everything is closed all the same.
@@ -255,6 +259,7 @@ class ChangeLog(ReadableLog):
         with self._closing:
             if self._service.closed:
                 return
+            self._service.reason = because
             with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
                 last.callback(self._files.close)
                 last.callback(self._service.close, wake)

@@ -4,10 +4,16 @@
 
     PenstockError
     |-- InvalidOption          an option of a log is out of its bounds          (parameter, value)
+    |-- InvalidName            a log cannot be called that                      (name)
     |-- InvalidCriteria        a criterion cannot be understood                 (path, value)
     |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
     |-- LogError
     |   |-- NotALog            the directory holds no change log                (path)
+    |   |-- NotAStore          the directory holds no store of logs             (path)
+    |   |-- NoSuchLog          the store has no log of that name                (name, known)
+    |   |-- LogExists          the store has a log of that name                 (name)
+    |   |-- LogDropped         the log was dropped from its store               (name)
+    |   |-- PublishingOff      the log was opened without publishing            (name)
     |   |-- LogBusy            another process writes to this log               (path, pid)
     |   |-- LogReadOnly        this opening of the log cannot write
     |   |-- LogClosed          the log was closed                               (position)  retryable
@@ -31,6 +37,7 @@ Errors carry data; the text is made from it and says what was wrong, what value 
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from uuid import UUID
 
@@ -41,20 +48,26 @@ __all__ = [
     "HistoryPruned",
     "InvalidChange",
     "InvalidCriteria",
+    "InvalidName",
     "InvalidOption",
     "LogBusy",
     "LogClosed",
+    "LogDropped",
     "LogError",
+    "LogExists",
     "LogFailed",
     "LogFull",
     "LogReadOnly",
+    "NoSuchLog",
     "NotALog",
+    "NotAStore",
     "PenstockError",
     "PositionAhead",
     "PositionError",
     "PositionForeign",
     "PositionForked",
     "PositionMalformed",
+    "PublishingOff",
     "SubscriberStalled",
     "TransactionTooLarge",
     "WalCorrupted",
@@ -74,6 +87,14 @@ class InvalidOption(PenstockError, ValueError):
         super().__init__(f"{parameter} is {value!r}, but must be {right}")
         self.parameter = parameter
         self.value = value
+
+
+class InvalidName(PenstockError, ValueError):
+    """A log cannot be called that."""
+
+    def __init__(self, name: object, right: str) -> None:
+        super().__init__(f"a log cannot be called {name!r:.120}; its name must be {right}")
+        self.name = name
 
 
 class InvalidCriteria(PenstockError, ValueError):
@@ -111,6 +132,50 @@ class NotALog(LogError):
         self.path = path
 
 
+class NotAStore(LogError):
+    """The directory holds no store of logs."""
+
+    def __init__(self, path: "Path", why: str) -> None:
+        super().__init__(f"{path} is not a store of logs: {why}")
+        self.path = path
+
+
+class NoSuchLog(LogError):
+    """The store has no log of that name (any more)."""
+
+    def __init__(self, name: object, known: "Iterable[str]") -> None:
+        self.name = name
+        self.known = sorted(known)
+        shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
+        super().__init__(f"there is no log {name!r:.120} in the store; it has {shown or 'none yet'}")
+
+
+class LogExists(LogError):
+    """The store has a log of that name already, or of one that differs in upper and lower case only."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the store has a log {name!r} already; choose another name, or drop it first")
+        self.name = name
+
+
+class LogDropped(LogError):
+    """The log was dropped from its store, with everything in it. Nothing will follow."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the log {name!r} was dropped")
+        self.name = name
+
+
+class PublishingOff(LogError):
+    """The log was opened with ``publish=False``: it can be written and read, but not subscribed to."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the log {name!r} was opened with publish=False; open it with publish=True to subscribe"
+        )
+        self.name = name
+
+
 class LogBusy(LogError):
     """Another process, or another opening in this one, writes to the log."""
 
@@ -122,10 +187,10 @@ class LogBusy(LogError):
 
 
 class LogReadOnly(LogError):
-    """The log was opened to be followed, not to be written."""
+    """The log was opened to be followed, not to be written, or is written by its store only."""
 
-    def __init__(self, path: "Path") -> None:
-        super().__init__(f"{path} was opened with read_only=True and cannot be written")
+    def __init__(self, path: "Path", why: str = "was opened with read_only=True") -> None:
+        super().__init__(f"{path} {why} and cannot be written")
         self.path = path
 
 

@@ -1,15 +1,17 @@
 """What a subscriber subscribes to."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from flow.contracts import Subscriber
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change, View
 from publishers.criteria import Criteria
-from publishers.errors import HistoryPruned, InvalidOption, PenstockError, PositionAhead
+from publishers.errors import HistoryPruned, InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.position import Position
 from publishers.service import Service
 from publishers.shared import SharedPublisher
@@ -43,6 +45,7 @@ class ChangeFeed:
         until: int | None,
         view: View,
         check: "Callable[[], None]",
+        kind: "Callable[..., ChangeSubscription]" = ChangeSubscription,
     ) -> None:
         self.criteria = criteria
         self.since = since
@@ -50,6 +53,10 @@ class ChangeFeed:
         self.view = view
         self._service = service
         self._check = check
+        self._kind = kind
+        self._closed = False
+        self._lock = threading.Lock()
+        self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
 
     def subscribe(
         self,
@@ -92,7 +99,7 @@ class ChangeFeed:
         where = executor if executor is not None else _running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
-            return ChangeSubscription(
+            return self._kind(
                 self._service,
                 shared,
                 subscriber,
@@ -107,6 +114,8 @@ class ChangeFeed:
             )
 
         try:
+            if self._closed:
+                raise LogClosed
             self._check()
             if self.since is not None and self.since > (head := self._service.head):
                 raise PositionAhead(head)
@@ -116,12 +125,29 @@ class ChangeFeed:
             Drain(subscriber, _Refused(error), executor=aside).start()
             return
         subscription = self._service.registry.add(self.criteria, make)
+        with self._lock:
+            self._subscriptions.add(subscription)
         # Registered first, compared with the oldest afterwards: retention cannot slip in between.
         if subscription.position < (oldest := self._service.oldest):
             subscription.fail(HistoryPruned(oldest))
         subscription.start()
+        # Whoever closed the log or this feed meanwhile may have missed it.
         if self._service.closed:
             subscription.wake()
+        if self._closed:
+            subscription.close()
+
+    def close(self) -> None:
+        """Ends those who subscribed here, and nobody else with the same criteria; later ones are refused. Idempotent.
+
+        They are completed if they have everything that is visible, else they end with ``LogClosed``.
+        """
+        self._closed = True
+        with self._lock:
+            ending = list(self._subscriptions)
+        for subscription in ending:
+            if not subscription.ended:
+                subscription.close()
 
 
 class _Refused:

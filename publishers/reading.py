@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from publishers.change import Content, Images, View
 from publishers.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, LogClosed
+from publishers.errors import InvalidOption, LogClosed, PublishingOff
 from publishers.feed import ChangeFeed
 from publishers.history import History, read_history
 from publishers.lineage import Lineage
@@ -18,7 +18,13 @@ Wishes = Criteria | Criterion | Iterable[Criterion] | None
 
 
 class ReadableLog:
-    """The reading half of a log, the same for its owner and for those who follow it."""
+    """The reading half of a log, the same for its owner and for those who follow it.
+
+    Attributes:
+        name: What the log is called.
+    """
+
+    name: str
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
         self._service = service
@@ -53,8 +59,25 @@ class ReadableLog:
             since = self.position_of(since)
         view = View(Content(content), Images(images))
         return ChangeFeed(
-            self._service, Criteria.of(*wishes), since=since, until=until, view=view, check=self._check_open
+            self._service,
+            Criteria.of(*wishes),
+            since=since,
+            until=until,
+            view=view,
+            check=self._check_published,
         )
+
+    def unsubscribe(self, subscription_id: int) -> bool:
+        """Cancels the subscription of an id (``ChangeSubscription.id``), which gets no further signal.
+
+        Returns:
+            Whether there was one.
+        """
+        found = self._service.registry.find(subscription_id)
+        if found is None:
+            return False
+        found.cancel()
+        return True
 
     def history(
         self,
@@ -117,4 +140,9 @@ class ReadableLog:
 
     def _check_open(self) -> None:
         if self._service.closed:
-            raise LogClosed
+            raise self._service.reason or LogClosed()
+
+    def _check_published(self) -> None:
+        self._check_open()
+        if not self._service.options.publish:
+            raise PublishingOff(self.name)

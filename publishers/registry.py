@@ -31,6 +31,7 @@ class Registry:
         self._lock = threading.Lock()
         self._options = options
         self._publishers: dict[Criteria, SharedPublisher] = {}
+        self._by_id: dict[int, ChangeSubscription] = {}
         self._index: MatchingIndex[SharedPublisher] | None = None
         self._matched_through = matched_through
 
@@ -44,6 +45,7 @@ class Registry:
             shared = known or SharedPublisher(criteria, Position(self._matched_through + 1, 0), self._options)
             subscription = make(shared)
             shared.subscriptions[subscription] = None
+            self._by_id[subscription.id] = subscription
             if known is None:
                 self._publishers[criteria] = shared
                 self._index = None
@@ -56,10 +58,16 @@ class Registry:
             if subscription not in shared.subscriptions:
                 return False
             del shared.subscriptions[subscription]
+            self._by_id.pop(subscription.id, None)
             if not shared.subscriptions:
                 del self._publishers[shared.criteria]
                 self._index = None
             return True
+
+    def find(self, subscription_id: int) -> "ChangeSubscription | None":
+        """The subscription of an id; costs the same however many publishers there are."""
+        with self._lock:
+            return self._by_id.get(subscription_id)
 
     def if_empty(self, call: Callable[[], None]) -> None:
         """Calls something if there is no subscription, and lets none in meanwhile."""

@@ -32,6 +32,8 @@ class Service:
         replayer: Serves those who lag.
         admission: Makes writers wait for gating subscribers.
         closed: Whether the log was closed.
+        reason: Why it was closed, if that is more than that: with what every subscription ends.
+        explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class Service:
         self.replayer = Replayer(options.replay_threads, name)
         self.admission = Admission(visible, clock, self._gating)
         self.closed = False
+        self.reason: Exception | None = None
+        self.explain: Callable[[Exception], Exception] = lambda error: error
         self._reader = reader
         self._name = name
         self._lock = threading.Lock()
@@ -109,11 +113,17 @@ class Service:
         return [*parked, *ended]
 
     def close(self, wake: Callable[[Iterable["ChangeSubscription"]], None]) -> None:
-        """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``."""
+        """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.
+
+        If there is a ``reason``, every one ends with that, whatever it has.
+        """
         self.closed = True
         self.admission.closed = True
         self.admission.nudge()
         self.replayer.close()
+        if self.reason is not None:
+            for subscription in self.registry.subscriptions():
+                subscription.fail(self.reason)
         wake(self.registry.subscriptions())
         self.frames.clear()
         # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import count
 from typing import Any
 
 from flow.contracts import Subscriber
@@ -33,6 +34,9 @@ from publishers.service import Service
 from publishers.shared import SharedPublisher
 
 __all__ = ["ChangeSubscription", "Checkpoint", "State"]
+
+
+_ids = count(1)
 
 
 class State(Enum):
@@ -63,6 +67,7 @@ class ChangeSubscription:
     The queue holds what the last poll pulled: at most the demand, at most one batch; it is empty at rest.
 
     Attributes:
+        id: What tells it from every other subscription of this process.
         shared: The publisher of its criteria.
         view: How it sees changes.
         name: What errors and statistics call it.
@@ -84,6 +89,7 @@ class ChangeSubscription:
         max_lag: int | None,
         name: str,
     ) -> None:
+        self.id = next(_ids)
         self.shared = shared
         self.view = view
         self.name = name
@@ -102,6 +108,7 @@ class ChangeSubscription:
         self._settled = start
         self._filled: Batch | None = None
         self._replaying = False
+        self._closed = False
         self._parked_at: int | None = None
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._inline = executor is INLINE
@@ -179,6 +186,11 @@ class ChangeSubscription:
             self._tell_state()
         self._run(self._drain.signal)
 
+    def close(self) -> None:
+        """Ends the subscription as if the log were closed: completed, or with ``LogClosed`` if something is left."""
+        self._closed = True
+        self._run(self._drain.signal)
+
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
         if not self._cursor.live and self._cursor.next < oldest:
@@ -219,7 +231,7 @@ class ChangeSubscription:
         cursor = self._cursor
         if self._replaying or self._filled is not None:
             return None
-        closed = self._service.closed
+        closed = self._service.closed or self._closed
         if cursor.live and (closed or cursor.until is not None):
             cursor.poll(0, 0)
         self._settle(cursor.next)
@@ -228,6 +240,8 @@ class ChangeSubscription:
         if not cursor.live and cursor.next < (oldest := self._service.oldest):
             return Failed(HistoryPruned(oldest))
         if closed:
+            if self._service.reason is not None:
+                return Failed(self._service.reason)
             caught_up = cursor.next.version > self._service.watermark.visible
             return COMPLETED if caught_up else Failed(LogClosed(cursor.next))
         return None
@@ -249,9 +263,9 @@ class ChangeSubscription:
             if self._slice():
                 return True
         except OSError as error:
-            self.fail(LogError(f"the log could not be read: {error}"))
+            self.fail(self._service.explain(LogError(f"the log could not be read: {error}")))
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
-            self.fail(error)
+            self.fail(self._service.explain(error))
         self._hand_back()
         return False
 
@@ -270,7 +284,7 @@ class ChangeSubscription:
         cursor, service = self._cursor, self._service
         while True:
             room = min(self._drain.demand, self._batch_events)
-            if room == 0 or self._drain.ended or service.closed or cursor.finished:
+            if room == 0 or self._drain.ended or service.closed or self._closed or cursor.finished:
                 return False
             if cursor.enter():
                 self._tell_state()
@@ -325,7 +339,7 @@ class ChangeSubscription:
     def _resync(self, limit: int) -> Sequence[Change]:
         """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
         cursor, service = self._cursor, self._service
-        if service.closed:
+        if service.closed or self._closed:
             return ()
         upto = cursor.upto
         if self._parked_at is not None:

@@ -38,6 +38,7 @@ def test_options_are_frozen():
         ("dispatch_threads", 0),
         ("batch_events", None),
         ("tail_poll", 0.0),
+        ("publish", 1),
     ],
 )
 def test_a_value_out_of_bounds_is_refused_by_name(name, value):
@@ -52,7 +53,7 @@ def test_bounds_that_may_be_left_away_take_none(name):
     assert getattr(LogOptions(**{name: None}), name) is None
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress"}])
+@pytest.mark.parametrize("name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress", "publish"}])
 def test_no_option_takes_text(name):
     with pytest.raises(InvalidOption, match=name):
         LogOptions(**{name: "1"})
