@@ -37,7 +37,8 @@ class Admission:
     ) -> None:
         self._clock = clock
         self._gating = gating
-        self._moved = threading.Condition()
+        self._moving = threading.Lock()
+        self._moved = threading.Condition(self._moving)
         self._moves = 0
         self._lock = threading.Lock()
         self._versions: deque[int] = deque([visible], maxlen=_VERSIONS_MAX)
@@ -52,7 +53,7 @@ class Admission:
 
     def nudge(self) -> None:
         """Lets waiting writers look again."""
-        with self._moved:
+        with self._moving:
             self._moves += 1
             self._moved.notify_all()
 
@@ -98,7 +99,7 @@ class Admission:
                 raise SubscriberStalled(
                     slowest.name, self.lag(slowest.position), slowest.max_lag or 0, stall_timeout
                 )
-            with self._moved:
+            with self._moving:
                 if moves == self._moves:
                     self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
 

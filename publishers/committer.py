@@ -50,7 +50,6 @@ class _Pending:
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
         done: Whether its thread may return.
-        ready: Set when its thread is to lead or may return.
         group: As a leader: whom it has taken.
         decided: As a leader: whether the fate of its group is known.
         verdict: As a leader: what its group failed with.
@@ -58,6 +57,7 @@ class _Pending:
     """
 
     __slots__ = (
+        "_asleep",
         "commit",
         "decided",
         "done",
@@ -65,7 +65,6 @@ class _Pending:
         "error",
         "group",
         "leads",
-        "ready",
         "taken",
         "transaction",
         "verdict",
@@ -80,7 +79,9 @@ class _Pending:
         self.leads = False
         self.taken = False
         self.done = False
-        self.ready = threading.Event()
+        # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
         self.group: list[_Pending] = []
         self.decided = False
         self.verdict: LogError | None = None
@@ -90,13 +91,29 @@ class _Pending:
     def size(self) -> int:
         return 0 if self.transaction is None or self.transaction.spooled else self.transaction.size
 
+    def wait(self) -> None:
+        """Sleeps until its thread is to lead or may return. If that is interrupted, it can be done again."""
+        while not (self.leads or self.done):
+            self._asleep.acquire()
+
+    def lead(self) -> None:
+        """Lets its thread lead; may be done twice."""
+        self.leads = True
+        self._rouse()
+
     def finish(self, error: LogError | None) -> None:
-        """Lets its thread return. If that is interrupted, it can be done again."""
+        """Lets its thread return; may be done twice, and what was said first counts."""
         if not self.done:
             if error is not None:
                 self.commit, self.error = None, error
-            self.ready.set()
             self.done = True
+        self._rouse()
+
+    def _rouse(self) -> None:
+        try:
+            self._asleep.release()
+        except RuntimeError:  # it was roused before
+            return
 
 
 class _Repeated(NamedTuple):
@@ -185,8 +202,7 @@ class Committer:
     def _run(self, pending: _Pending) -> None:
         try:
             self._enter(pending)
-            if not pending.leads:
-                pending.ready.wait()
+            pending.wait()
             if pending.leads:
                 self._lead(pending)
             wake(pending.woken)
@@ -333,8 +349,7 @@ class Committer:
                 return
             self._leader = self._queue[0] if self._queue else None
             if self._leader is not None:
-                self._leader.leads = True
-                self._leader.ready.set()
+                self._leader.lead()
 
     def _fail(self, why: str) -> None:
         if self._failed is None:
@@ -354,7 +369,7 @@ class Committer:
             raise
         if pending.taken and not pending.leads:
             # Another thread writes it at this moment, perhaps from its spool, which has to stay until then.
-            pending.ready.wait()
+            pending.wait()
         wake(pending.woken)
 
     def _abandon(self, pending: _Pending, error: BaseException) -> None:
@@ -373,8 +388,7 @@ class Committer:
             if self._leader is pending:
                 self._leader = self._queue[0] if self._queue else None
             if self._leader is not None:  # it may not have heard of it
-                self._leader.leads = True
-                self._leader.ready.set()
+                self._leader.lead()
 
 
 def _published(transaction: Transaction, appended: Appended) -> Published:

@@ -23,26 +23,32 @@ class Housekeeping:
     def __init__(self, step: Callable[[], None], interval: float, name: str) -> None:
         self._step = step
         self._interval = interval
-        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._asked = threading.Condition(self._lock)
+        self._wanted = False
         self._ended = False
         self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
         """Asks for a step now."""
-        self._wanted.set()
+        with self._lock:
+            self._wanted = True
+            self._asked.notify()
 
     def close(self) -> None:
         """Ends the thread after the step in progress."""
         self._ended = True
-        self._wanted.set()
+        self.poke()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
         while not self._ended:
-            self._wanted.wait(self._interval)
-            self._wanted.clear()
+            with self._lock:
+                if not self._wanted:
+                    self._asked.wait(self._interval)
+                self._wanted = False
             try:
                 self._step()
             except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same

@@ -144,7 +144,8 @@ class Replayer:
     def __init__(self, threads: int, name: str) -> None:
         self._size = threads
         self._name = name
-        self._work = threading.Condition()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
         self._waiting: deque[Replayable] = deque()
         self._threads: list[BackgroundThread] = []
         self._idle = 0
@@ -152,7 +153,7 @@ class Replayer:
 
     def enlist(self, task: Replayable) -> None:
         """Puts somebody in the line, who must not be in it; at most one place each, so the line is bounded."""
-        with self._work:
+        with self._lock:
             if not self._closed:
                 self._waiting.append(task)
                 if self._idle:
@@ -168,7 +169,7 @@ class Replayer:
 
     def close(self) -> None:
         """Ends the threads after the slices in progress; those who wait are told."""
-        with self._work:
+        with self._lock:
             self._closed = True
             waiting, self._waiting = list(self._waiting), deque()
             self._work.notify_all()
@@ -185,7 +186,7 @@ class Replayer:
 
     def _serve(self) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 while not self._waiting and not self._closed:
                     self._idle += 1
                     self._work.wait()

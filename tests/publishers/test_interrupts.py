@@ -152,6 +152,8 @@ def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everyb
     assert commit_against_an_interrupt(monkeypatch, arm) == [1]
 
 
+ENTRIES = ("__enter__", "acquire")
+
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (committer, publication, registry, ring, service, watermark, writer)
@@ -182,6 +184,28 @@ def test_an_interrupt_at_any_line_publishes_or_fails_the_log_and_releases_everyb
     assert number > 100
 
 
+def test_an_interrupt_inside_the_locks_of_the_standard_library_leaves_none_of_them_locked(monkeypatch):
+    """Invariant 13: ``with`` on a lock lets no interrupt in between; on a condition or an event, which are Python, it does."""
+
+    def interrupt_at(number):
+        places = itertools.count()
+
+        def trace(frame, event, _argument):
+            if event == "call":
+                return trace if frame.f_code.co_filename in (*TRACED, threading.__file__) else None
+            inside = frame.f_code.co_filename == threading.__file__
+            # Where a method that has taken a lock returns, and where one that has not given it back yet goes on.
+            if inside and frame.f_code.co_name in ENTRIES and event == "return" and next(places) == number:
+                raise Interrupt
+            return trace
+
+        return lambda _log, _victim: lambda: sys.settrace(trace)
+
+    for number in itertools.count():
+        if not commit_against_an_interrupt(monkeypatch, interrupt_at(number)):
+            break
+
+
 def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
     """Invariant 13: one who waits in the queue, or for room, may go; its transaction is there wholly or not at all."""
     with opened() as log:
@@ -190,14 +214,12 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         threads[0].start()
         assert held.inside.wait(20)
         queue = log._committer
-        waits = threading.Event.wait
+        waits = committer._Pending.wait
         victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
         monkeypatch.setattr(
-            threading.Event,
+            committer._Pending,
             "wait",
-            lambda self, timeout=None: (
-                _raise() if threading.current_thread() is victim else waits(self, timeout)
-            ),
+            lambda self: _raise() if threading.current_thread() is victim else waits(self),
         )
         victim.start()
         victim.join(20)
