@@ -4,6 +4,7 @@ Standard library only. See `flow.contracts` for the protocols and `flow.drain` f
 """
 
 from flow import hooks, operators
+from flow.bridges.async_iterable import from_async_iterable
 from flow.bridges.async_subscriber import AsyncSubscriber, subscribe_async
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.blocking import BlockingItems, iter_blocking
@@ -80,6 +81,7 @@ __all__ = [
     "empty",
     "error",
     "executor_of",
+    "from_async_iterable",
     "from_iterable",
     "from_observable",
     "generate",

@@ -1,0 +1,303 @@
+"""Asynchronous iterables as publishers."""
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from flow import hooks
+from flow.contracts import Subscriber
+from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.executors import Executor, LoopExecutor, loop_executor
+from flow.sources import Source, error
+
+__all__ = ["from_async_iterable"]
+
+T = TypeVar("T")
+
+_BREATH: Final = 256
+"""Elements after which an iterator that never had to wait lets the loop run others."""
+
+
+def from_async_iterable(
+    source: AsyncIterable[T] | Callable[[], AsyncIterable[T]],
+    *,
+    loop: asyncio.AbstractEventLoop | None = None,
+    lookahead: bool = False,
+) -> Source[T]:
+    """Publish what an asynchronous iterable yields; each subscriber iterates anew, at the pace of its demand.
+
+    ::
+
+        async def ticks():
+            ...
+            yield tick
+
+        flow.from_async_iterable(ticks).subscribe(subscriber)
+
+    A task of its own iterates for each subscriber, in a copy of the context of ``subscribe``; it begins with the first
+    request. Nothing is taken that was not requested, and at most 256 elements wait for a subscriber whose executor is
+    slower than the iteration. An error of the iterator is told after the elements before it. When the subscription
+    ends, however it does, the task is cancelled and the iterator closed by its ``aclose``, if it has one; what that raises
+    goes to `flow.hooks.on_dropped_error`.
+
+    Signals run on the loop of the iterator, unless ``subscribe`` names another executor; on `flow.INLINE`, on the loop
+    or on whoever requests.
+
+    Args:
+        source: A function that makes an asynchronous iterable, such as an asynchronous generator function, or the
+            iterable itself. An asynchronous *iterator* serves one subscriber; others get an error.
+        loop: On which loop the iterator runs; ``None`` is the one that runs where ``subscribe`` is called.
+        lookahead: Whether to take one element more than requested, from the very beginning, in order to tell the end
+            without a further request (rule 2.9).
+
+    Raises:
+        TypeError: If ``source`` is neither, or ``loop`` is no event loop.
+    """
+    if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
+        raise TypeError(f"loop: {loop!r}; an event loop or None is expected")
+    if isinstance(source, AsyncIterable):
+        return _AsyncCold(
+            _once(source) if isinstance(source, AsyncIterator) else lambda: source, loop, lookahead
+        )
+    if callable(source):
+        return _AsyncCold(source, loop, lookahead)
+    raise TypeError(
+        f"source: {type(source).__name__}; an asynchronous iterable or a function that makes one is expected;"
+        " for what is iterated over with a plain for there is flow.from_iterable"
+    )
+
+
+def _once(iterator: AsyncIterator[T]) -> Callable[[], AsyncIterable[T]]:
+    """Give the iterator to whoever comes first."""
+    left = [iterator]
+
+    def make() -> AsyncIterable[T]:
+        try:
+            return left.pop()
+        except IndexError:
+            raise RuntimeError(
+                "rule 1.10: an asynchronous iterator serves one subscriber, and had one already;"
+                " give from_async_iterable a function that makes an iterator for each"
+            ) from None
+
+    return make
+
+
+class _AsyncCold(Generic[T]):
+    __slots__ = ("_lookahead", "_loop", "_make")
+
+    def __init__(
+        self,
+        make: Callable[[], AsyncIterable[T]],
+        loop: asyncio.AbstractEventLoop | None,
+        lookahead: bool,
+    ) -> None:
+        self._make = make
+        self._loop = loop
+        self._lookahead = lookahead
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[T],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        loop = self._loop
+        if loop is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                missing = RuntimeError(
+                    "no event loop runs where subscribe was called; name one with from_async_iterable(..., loop=loop)"
+                )
+                error(missing).subscribe(subscriber, executor=executor)
+                return
+        feed = _AsyncFeed(self._make, loop_executor(loop), lookahead=self._lookahead)
+        drain = Drain(subscriber, feed, executor=loop if executor is None else executor)
+        feed.attach(drain)
+        drain.start()
+
+
+_RUNNING: Final[set["asyncio.Task[None]"]] = set()
+"""The tasks that iterate; a loop refers to its tasks weakly."""
+
+
+class _AsyncFeed(Generic[T]):
+    """Elements on their way from a task on a loop to a drain on any thread.
+
+    What waits and what is to be fetched is never more than the last pull asked for, or one with look-ahead.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_awake",
+        "_context",
+        "_drain",
+        "_idle",
+        "_lock",
+        "_lookahead",
+        "_loop",
+        "_make",
+        "_outcome",
+        "_released",
+        "_task",
+        "_wanted",
+    )
+
+    def __init__(self, make: Callable[[], AsyncIterable[T]], loop: LoopExecutor, *, lookahead: bool) -> None:
+        self._make: Callable[[], AsyncIterable[T]] | None = make
+        self._loop = loop
+        self._lookahead = lookahead
+        self._context: contextvars.Context | None = contextvars.copy_context()
+        self._lock = threading.Lock()
+        self._drain: Drain[T] | None = None
+        self._arrived: deque[T] = deque()
+        self._wanted = 0
+        self._idle = True  # the task waits to be roused, or was not begun
+        self._released = False
+        self._outcome: Outcome | None = None
+        # The loop's own:
+        self._task: asyncio.Task[None] | None = None
+        self._awake = asyncio.Event()
+
+    def attach(self, drain: Drain[T]) -> None:
+        """Note who is to be told that there is something."""
+        self._drain = drain
+
+    # What the drain calls, on any thread.
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        with self._lock:
+            arrived = self._arrived
+            if arrived or self._outcome is not None:
+                return [arrived.popleft() for _ in range(min(limit, len(arrived)))]
+            rouse = self._want(limit)
+        if rouse:
+            self._loop.submit(self._rouse)
+        return ()
+
+    def outcome(self) -> Outcome | None:
+        with self._lock:
+            if self._arrived:
+                return None
+            if self._outcome is not None or not self._lookahead or self._wanted:
+                return self._outcome
+            rouse = self._want(1)
+        if rouse:
+            self._loop.submit(self._rouse)
+        return None
+
+    def release(self) -> None:
+        with self._lock:
+            self._released = True
+            self._arrived.clear()
+            self._drain = None
+            self._make = self._context = None
+        try:
+            self._loop.submit(self._stop)
+        except RuntimeError:
+            return  # the loop is closed: it has cancelled its tasks, or nobody can
+
+    def _want(self, count: int) -> bool:
+        """Let the task fetch so many, under the lock; true if it has to be roused."""
+        self._wanted = count
+        rouse, self._idle = self._idle, False
+        return rouse
+
+    # What runs on the loop.
+
+    def _rouse(self) -> None:
+        self._awake.set()
+        with self._lock:
+            make, context = self._make, self._context
+            self._make = self._context = None
+        if make is not None:
+            loop = asyncio.get_running_loop()
+            self._task = task = loop.create_task(self._iterate(make), context=context)
+            _RUNNING.add(task)
+            task.add_done_callback(self._done)
+
+    def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        _RUNNING.discard(task)
+        self._task = None
+        if task.cancelled():
+            # If not by `release`, by the loop at its end: who listens from elsewhere would wait for ever.
+            self._end(Failed(RuntimeError("the task that iterated was cancelled; has its event loop ended?")))
+
+    async def _iterate(self, make: Callable[[], AsyncIterable[T]]) -> None:
+        iterator: AsyncIterator[T] | None = None
+        try:
+            iterator = _iterator_of(make())
+            await self._fetch(iterator)
+        except Exception as failure:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            self._end(Failed(failure))
+        else:
+            self._end(COMPLETED)
+        finally:
+            self._task = None  # closing is not cancelled
+            await self._close(iterator)
+
+    async def _fetch(self, iterator: AsyncIterator[T]) -> None:
+        """Fetch what is wanted, until the iterator ends or nobody wants anything any more."""
+        breath = _BREATH
+        while True:
+            with self._lock:
+                self._idle = idle = not self._wanted
+                if idle:
+                    self._awake.clear()
+            breath -= 1
+            if idle:
+                await self._awake.wait()
+            elif not breath:
+                await asyncio.sleep(0)
+            if idle or not breath:
+                breath = _BREATH
+            try:
+                item = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            with self._lock:
+                drain = self._drain
+                if self._released or drain is None:
+                    return
+                self._wanted -= 1
+                self._arrived.append(item)
+            drain.signal()
+            del item, drain
+
+    def _end(self, outcome: Outcome) -> None:
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = outcome
+            drain = self._drain
+        if drain is not None:
+            drain.signal()
+
+    async def _close(self, iterator: object) -> None:
+        close: Callable[[], Awaitable[object]] | None = getattr(iterator, "aclose", None)
+        if close is None:
+            return
+        try:
+            await close()
+        except Exception as failure:  # noqa: BLE001 - the stream has ended, and nobody can be told any more
+            hooks.report(failure, self)
+
+
+def _iterator_of(iterable: object) -> AsyncIterator[Any]:
+    if not isinstance(iterable, AsyncIterable):
+        if isinstance(iterable, Coroutine):
+            iterable.close()
+        raise TypeError(
+            f"the function of from_async_iterable made {type(iterable).__name__};"
+            " an asynchronous iterable is expected, as an asynchronous generator function makes it"
+        )
+    return aiter(iterable)
