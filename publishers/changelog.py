@@ -86,10 +86,10 @@ class ChangeLog(ReadableLog):
         self._oldest = self._service.oldest
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
-            interval = options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
+            interval: float | Following = options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
         else:
-            self._following = Following(files, self._service, self._publication)
-            interval = options.tail_poll
+            ear = storage.listen(path)
+            interval = self._following = Following(files, self._service, self._publication, ear)
         self._housekeeping = Housekeeping(self._keep_house, interval, f"penstock-{self.name}-house")
 
     @classmethod
@@ -263,6 +263,8 @@ class ChangeLog(ReadableLog):
             with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
                 last.callback(self._files.close)
                 last.callback(self._service.close, wake)
+                if self._following is not None:
+                    last.callback(self._following.close)
                 last.callback(self._housekeeping.close)
                 if self._committer is not None:
                     last.callback(self._committer.close)

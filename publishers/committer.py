@@ -205,6 +205,7 @@ class Committer:
             pending.wait()
             if pending.leads:
                 self._lead(pending)
+                self._wal.ring()  # before anything that subscribers run on this thread
             wake(pending.woken)
         except BaseException as error:
             self._give_up(pending, error)

@@ -1,16 +1,21 @@
 """How a read-only opening learns of commits and carries them to its own subscribers."""
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from publishers.block import Block
 from publishers.errors import PenstockError
 from publishers.publication import Publication, Published, wake
 from publishers.replayer import FrameCache
 from publishers.service import Service
-from publishers.wal import Follower, Location
+from publishers.wal import Ear, Follower, Location
 
 __all__ = ["Following"]
+
+_DOUBT: Final = 1.0
+"""Seconds for which it looks often after it was not told of something; an owner finds a new reader in a quarter of that."""
 
 
 class Following:
@@ -20,14 +25,42 @@ class Following:
         follower: The log's files, read-only.
         service: This process's subscribers.
         publication: This process's publish gate.
+        ear: Where it hears that the owner has committed.
     """
 
-    def __init__(self, follower: Follower, service: Service, publication: Publication) -> None:
+    def __init__(self, follower: Follower, service: Service, publication: Publication, ear: Ear) -> None:
         self._follower = follower
+        self._ear = ear
+        self._often = service.options.tail_poll
+        self._seldom = max(service.options.tail_idle, self._often)
+        self._doubting = self._looks = math.ceil(_DOUBT / self._often)
+        self._heard = False
         self._service = service
         self._publication = publication
         self._location: Location | None = None
         self._behind_max = service.options.ring_bytes
+
+    def wait(self) -> None:
+        """Waits until it is worth to look again.
+
+        Whoever hears the owner's bell needs to look by himself only now and then. That he will hear it he knows from the
+        first ring, which an owner gives to each new reader; until then, and after he has found something of which he
+        heard nothing, he looks every ``tail_poll`` for a while. Who cannot hear does so always.
+        """
+        often = self._doubting or self._ear.kind == "poll"
+        self._heard = self._ear.wait(self._often if often else self._seldom)
+        if self._heard:
+            self._doubting = 0
+        elif self._doubting:
+            self._doubting -= 1
+
+    def wake(self) -> None:
+        """Ends the wait of another thread."""
+        self._ear.wake()
+
+    def close(self) -> None:
+        """Listens no more, once nobody waits."""
+        self._ear.close()
 
     def step(self) -> bool:
         """Looks once for something new; answers whether there was something."""
@@ -35,6 +68,8 @@ class Following:
         published = self._service.watermark.visible
         if visible <= published:
             return False
+        if not self._heard:
+            self._doubting = self._looks
         transactions = None
         if self._service.registry.publishers():
             # What cannot be read here is told to those who need it, by the replayer.

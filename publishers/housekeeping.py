@@ -1,14 +1,51 @@
 """The one background thread of an opened log. It never runs user code on its own account."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from publishers.background import BackgroundThread
 
-__all__ = ["Housekeeping"]
+__all__ = ["Alarm", "Housekeeping", "Timer"]
 
 _log = logging.getLogger("penstock.housekeeping")
+
+
+class Alarm(Protocol):
+    """What the thread waits at between two steps."""
+
+    def wait(self) -> object:
+        """Waits until the next step is due, or somebody wakes it. For one thread at a time."""
+        ...
+
+    def wake(self) -> None:
+        """Ends the wait of another thread, now or the next one; harmless if it is interrupted or done twice."""
+        ...
+
+
+class Timer:
+    """Waits for an interval.
+
+    It sleeps at a bare lock: an interrupt inside the methods of an ``Event`` may leave that locked for ever.
+    """
+
+    __slots__ = ("_asleep", "_interval")
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def wait(self) -> None:
+        """See `Alarm.wait`."""
+        self._asleep.acquire(timeout=self._interval)
+
+    def wake(self) -> None:
+        """See `Alarm.wake`."""
+        with contextlib.suppress(RuntimeError):  # it was woken before
+            self._asleep.release()
 
 
 class Housekeeping:
@@ -16,25 +53,20 @@ class Housekeeping:
 
     Args:
         step: One step; what it raises is logged, and the next step is tried all the same.
-        interval: Seconds between two steps.
+        interval: Seconds between two steps, or what tells when the next one is due.
         name: Name of the thread.
     """
 
-    def __init__(self, step: Callable[[], None], interval: float, name: str) -> None:
+    def __init__(self, step: Callable[[], None], interval: float | Alarm, name: str) -> None:
         self._step = step
-        self._interval = interval
-        self._lock = threading.Lock()
-        self._asked = threading.Condition(self._lock)
-        self._wanted = False
+        self._alarm: Alarm = Timer(interval) if isinstance(interval, int | float) else interval
         self._ended = False
         self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
         """Asks for a step now."""
-        with self._lock:
-            self._wanted = True
-            self._asked.notify()
+        self._alarm.wake()
 
     def close(self) -> None:
         """Ends the thread after the step in progress."""
@@ -45,10 +77,7 @@ class Housekeeping:
 
     def _run(self) -> None:
         while not self._ended:
-            with self._lock:
-                if not self._wanted:
-                    self._asked.wait(self._interval)
-                self._wanted = False
+            self._alarm.wait()
             try:
                 self._step()
             except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same

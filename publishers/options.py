@@ -53,7 +53,8 @@ class LogOptions:
         batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
         publish: Whether the log takes subscribers; without, subscribing fails with ``PublishingOff`` and commits are
             not matched.
-        tail_poll: How often a read-only opening looks for new commits.
+        tail_poll: How often a read-only opening looks for new commits if it cannot be told of them.
+        tail_idle: How often it looks if it can.
     """
 
     sync: SyncPolicy = "always"
@@ -88,6 +89,7 @@ class LogOptions:
     batch_bytes: int = 256 * KIB
     publish: bool = True
     tail_poll: float = 0.02
+    tail_idle: float = 1.0
 
     def __post_init__(self) -> None:
         if self.sync not in ("always", "interval", "os"):
@@ -132,4 +134,5 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "replay_threads": (1, 64),
     "dispatch_threads": (1, 256),
     "tail_poll": (0.0005, 60.0),
+    "tail_idle": (0.0005, 3600.0),
 }

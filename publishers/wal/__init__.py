@@ -13,6 +13,8 @@ and without a write. `Wal.maintain` is called by a thread of its own and keeps t
     LOCK                     flock of the one writer; text: pid, boot id, epoch
     HEAD                     8 KiB, two slots at 0 and 4096: evidence of what was acknowledged
     TAIL                     4 KiB, mapped, never synced: the live visible position for other processes
+    BELL                     a byte that is written again for readers that watch it (`wakeup`)
+    readers/                 datagram sockets of readers that wait for a ring
     wal-<12 digits>.log      segments, numbered from 1 without holes
     wal-<12 digits>.idx      of a closed segment: an entry each 64 KiB, and a trailer that tells its end
     *.tmp                    unfinished: spare segments, spooled transactions; deleted at the next opening
@@ -43,6 +45,7 @@ frame that was written when later versions than those found were durable, or a H
 is, means damage, and the log is not opened; anything else was never acknowledged, and is cut off.
 """
 
+from publishers.wal.bell import Ear
 from publishers.wal.catalog import Location
 from publishers.wal.clock import Clock, system_clock
 from publishers.wal.columns import Column, Columns, decode_payload, encode_one, encode_payload
@@ -60,6 +63,7 @@ __all__ = [
     "Clock",
     "Column",
     "Columns",
+    "Ear",
     "Epoch",
     "File",
     "FileSystem",

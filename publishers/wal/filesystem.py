@@ -1,5 +1,7 @@
 """The file system as the log sees it, and the real one: the only module that opens files or calls ``os``.
 
+(Except `wakeup`, which it offers as `FileSystem.bell` and `FileSystem.listen`.)
+
 Everything the log does to a disk goes through a `FileSystem`, so that a simulated one can be put under the very same
 code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
 """
@@ -12,6 +14,9 @@ import sys
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import UUID
+
+from publishers.wal.bell import Bell, Ear
+from publishers.wal.wakeup import RealBell, listen
 
 __all__ = [
     "NO_SPACE",
@@ -59,6 +64,10 @@ class File(Protocol):
 
     def lock(self) -> bool:
         """Takes the exclusive advisory lock without waiting; False if another open file holds it. Closing frees it."""
+        ...
+
+    def is_at(self, path: Path, /) -> bool:
+        """Whether that is (still) a name of this file."""
         ...
 
     def map(self, size: int, /) -> memoryview:
@@ -111,6 +120,14 @@ class FileSystem(Protocol):
 
     def process_id(self) -> int:
         """The process that owns what is opened here."""
+        ...
+
+    def bell(self, directory: Path, /) -> Bell:
+        """What wakes the readers of a log in other processes; a silent one if that cannot be had."""
+        ...
+
+    def listen(self, directory: Path, /) -> Ear:
+        """Where a reader waits for the bell of a log; one that polls if it cannot be heard."""
         ...
 
 
@@ -205,6 +222,13 @@ class RealFile:
             return False
         return True
 
+    def is_at(self, path: Path, /) -> bool:
+        """See `File.is_at`."""
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._fd))
+        except OSError:
+            return False
+
     def map(self, size: int, /) -> memoryview:
         """See `File.map`. The mapping lives as long as the view."""
         access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
@@ -275,3 +299,11 @@ class RealFileSystem:
     def process_id(self) -> int:
         """See `FileSystem.process_id`."""
         return os.getpid()
+
+    def bell(self, directory: Path, /) -> Bell:
+        """See `FileSystem.bell`."""
+        return RealBell.open(directory)
+
+    def listen(self, directory: Path, /) -> Ear:
+        """See `FileSystem.listen`."""
+        return listen(directory)

@@ -2,6 +2,9 @@
 
 It is never synced and counts only within the boot that wrote it; otherwise HEAD does. The counter is odd while the
 page is being changed; a reader takes what it has read between two equal even counters, with the right crc.
+
+Behind it stands a number that each opening for writing raises before it touches anything else. An owner who finds another
+number than his own was fenced off: somebody took his lock away from him, and writes.
 """
 
 from pathlib import Path
@@ -19,6 +22,7 @@ _COUNTER: Final = Struct("<Q")
 _BODY: Final = Struct("<QQQQQ16s")
 _CRC: Final = Struct("<I")
 _ATTEMPTS: Final = 64
+_FENCE: Final = 128
 _NO_BOOT: Final = bytes(16)
 
 
@@ -48,6 +52,7 @@ class Tail:
         self._boot_id = boot_id
         # Where an older kernel or a foreign hand left nonsense, counting starts anew.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
+        self._fence = bytes(page[_FENCE : _FENCE + 8])
 
     @classmethod
     def create(cls, filesystem: FileSystem, directory: Path) -> "Tail":
@@ -78,6 +83,17 @@ class Tail:
             return None
         finally:
             file.close()
+
+    def claim(self) -> None:
+        """Fences off every owner before, who finds it out at his next commit."""
+        number = (_COUNTER.unpack(self._fence)[0] + 1) & 0xFFFFFFFFFFFFFFFF
+        self._fence = _COUNTER.pack(number)
+        self._page[_FENCE : _FENCE + 8] = self._fence
+
+    @property
+    def claimed(self) -> bool:
+        """Whether nobody has claimed the log since."""
+        return self._page[_FENCE : _FENCE + 8] == self._fence
 
     def write(self, epoch: int, visible: int, segment: int, end: int, durable: int) -> None:
         """Publishes a position."""

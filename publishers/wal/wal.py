@@ -10,15 +10,15 @@ from publishers.options import LogOptions
 from publishers.wal.catalog import Limit
 from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
-from publishers.wal.directory import check_names, sign, take_lock
-from publishers.wal.filesystem import File, FileSystem, RealFileSystem, means_full
+from publishers.wal.directory import check_names
+from publishers.wal.filesystem import FileSystem, RealFileSystem, means_full
 from publishers.wal.head import CLEAN, DEFERRED
 from publishers.wal.live import Spare
+from publishers.wal.neighbours import FENCED, Neighbours
 from publishers.wal.reader import Reader
 from publishers.wal.recovery import Recovered, recover
 from publishers.wal.retention import Retention
 from publishers.wal.segment import write_index
-from publishers.wal.tail import Tail
 from publishers.wal.transaction import Appended, Transaction
 from publishers.wal.writer import Writer
 
@@ -48,8 +48,7 @@ class Wal:
         options: LogOptions,
         filesystem: FileSystem,
         clock: Clock,
-        lock: File,
-        tail: Tail,
+        neighbours: Neighbours,
         writer: Writer,
         recovered: Recovered,
     ) -> None:
@@ -62,8 +61,7 @@ class Wal:
         self._options = options
         self._filesystem = filesystem
         self._clock = clock
-        self._lock = lock
-        self._tail = tail
+        self._neighbours = neighbours
         self._writer = writer
         self._catalog = recovered.catalog
         self._head = recovered.head
@@ -109,8 +107,8 @@ class Wal:
                     check_names(path, filesystem.listing(path))
                 except (FileExistsError, NotADirectoryError):
                     raise NotALog(path, "it is not a directory") from None
-                lock = take_lock(filesystem, path)
-                stack.callback(lock.close)
+                neighbours = Neighbours(filesystem, path)
+                stack.callback(neighbours.close)
                 recovered = recover(filesystem, path, options, clock())
                 stack.callback(recovered.head.close)
                 stack.callback(recovered.live.close)
@@ -118,8 +116,7 @@ class Wal:
                 catalog, head, epoch, live, chain, tables, _ = recovered
                 writer = Writer(filesystem, path, options, clock, catalog, head, epoch, live, chain, tables)
                 writer.open_epoch()
-                sign(lock, filesystem, epoch)
-                tail = Tail.create(filesystem, path)
+                neighbours.sign(epoch)
             except OSError as error:
                 if means_full(error):
                     free = None
@@ -127,7 +124,7 @@ class Wal:
                         free = filesystem.free_bytes(path)
                     raise LogFull(free, options.fill_step) from error
                 raise LogFailed("refused", str(error)) from error
-            wal = cls(path, options, filesystem, clock, lock, tail, writer, recovered)
+            wal = cls(path, options, filesystem, clock, neighbours, writer, recovered)
             wal.publish_tail(wal.visible)
             stack.pop_all()
             return wal
@@ -200,6 +197,8 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
+        if self._neighbours.fenced:
+            self._writer.health.fail(FENCED)
         return self._writer.append(transactions)
 
     def sync(self) -> int:
@@ -228,7 +227,15 @@ class Wal:
             # More was appended than `ends` keeps.
             place = Limit(visible, *self.reader.locate(visible + 1))
         self._published = place
-        self._tail.write(self.epoch, visible, place.segment, place.offset, limit.version)
+        neighbours = self._neighbours
+        if neighbours.fenced:
+            self._writer.health.fail(FENCED)
+            raise LogFailed("unknown", FENCED)
+        neighbours.publish(self.epoch, visible, place.segment, place.offset, limit.version)
+
+    def ring(self) -> None:
+        """Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed."""
+        self._neighbours.ring()
 
     def vouch(self, version: int) -> None:
         """Makes HEAD cover a version, which somebody is about to store as his position.
@@ -275,7 +282,13 @@ class Wal:
         """
         done = False
         full = False
-        for step in (self._fill, self._make_spare, self._write_index, self._refresh_head):
+        for step in (
+            self._neighbours.tend,
+            self._fill,
+            self._make_spare,
+            self._write_index,
+            self._refresh_head,
+        ):
             full, done = self._attempt(step, full, done)
         full, done = self._attempt(lambda: self._retain(floor), full, done)
         self.space_low = full
@@ -352,6 +365,7 @@ class Wal:
             if health.why is None:
                 self._writer.sync()
                 self.publish_tail(self.visible)
+                self.ring()
                 self._write_head(flags=CLEAN)
         except OSError as error:
             # What HEAD does not cover will be found by the scan.
@@ -369,5 +383,4 @@ class Wal:
         self._writer.close()
         self._catalog.close()
         self._head.close()
-        self._tail.close()
-        self._lock.close()
+        self._neighbours.close()

@@ -18,6 +18,7 @@ import errno
 import random
 from pathlib import Path, PurePath
 
+from publishers.wal.bell import PollingEar, SilentBell
 from publishers.wal.filesystem import Data, Mode
 from tests.simulation.medium import Inode, apply, rename, tear
 
@@ -114,6 +115,10 @@ class SimulatedFile:
             return False
         self._inode.locked_by = self
         return True
+
+    def is_at(self, path: Path, /) -> bool:
+        self._check()
+        return self._system.names(path.parent).get(path.name) is self._inode
 
     def map(self, size: int, /) -> memoryview:
         self._check()
@@ -332,7 +337,17 @@ class SimulatedFileSystem:
     def process_id(self) -> int:
         return 1000 + self.life
 
+    def bell(self, directory: Path, /) -> SilentBell:
+        return SilentBell()
+
+    def listen(self, directory: Path, /) -> PollingEar:
+        return PollingEar()
+
     # --- for tests -----------------------------------------------------------------------------------------------------
+
+    def names(self, path: PurePath) -> dict[str, Inode]:
+        """What the kernel shows of a directory; nothing if it is none."""
+        return self._names.get(path, {})
 
     def content(self, path: Path) -> bytearray:
         """What a file holds, to be looked at or damaged (the medium and the cache alike)."""

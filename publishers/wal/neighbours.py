@@ -1,0 +1,81 @@
+"""What the owner of a log has to do with other processes: the lock, the fence behind it, TAIL, and the bell."""
+
+import errno
+from pathlib import Path
+from typing import Final
+
+from publishers.wal.directory import LOCK_NAME, sign, take_lock
+from publishers.wal.filesystem import FileSystem
+from publishers.wal.tail import Tail
+
+__all__ = ["FENCED", "Neighbours"]
+
+FENCED: Final = "another process has taken the log over"
+"""Why an owner has failed whom a later one has fenced off."""
+
+
+class Neighbours:
+    """Keeps other owners out, and followers informed.
+
+    ``flock`` excludes a second owner. Should somebody remove or replace LOCK under a living owner, a second one can come,
+    and the first must not write any more. It learns so from TAIL, which the second one marks before it looks at anything
+    (asked before each commit), from HEAD (asked before it is written), and from the file LOCK itself (now and then).
+    """
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        """Takes the lock.
+
+        Raises:
+            LogBusy: If somebody has it.
+            OSError: What the file system raises.
+        """
+        self._filesystem = filesystem
+        self._directory = directory
+        self._lock = take_lock(filesystem, directory)
+        try:
+            self._tail = Tail.create(filesystem, directory)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._tail.claim()
+        self._bell = filesystem.bell(directory)
+        self._unheard = False
+
+    def sign(self, epoch: int) -> None:
+        """Tells in LOCK who holds it."""
+        sign(self._lock, self._filesystem, epoch)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another owner has come; asked before each commit, and as cheap as a look at memory."""
+        return not self._tail.claimed
+
+    def publish(self, epoch: int, visible: int, segment: int, end: int, durable: int) -> None:
+        """Writes TAIL; whoever does it calls `ring` when he holds no gate any more."""
+        self._tail.write(epoch, visible, segment, end, durable)
+        self._unheard = True
+
+    def ring(self) -> None:
+        """Wakes followers if TAIL has moved. Any thread may call it."""
+        if self._unheard:
+            # Cleared first: what is published from now on gets a ring of its own, or this one comes after it.
+            self._unheard = False
+            self._bell.ring()
+
+    def tend(self) -> bool:
+        """One step of housekeeping; there is never more to do.
+
+        Raises:
+            OSError: ESTALE if LOCK is no longer what this owner has locked.
+        """
+        if not self._lock.is_at(self._directory / LOCK_NAME):
+            raise OSError(errno.ESTALE, "LOCK was removed or replaced under its owner")
+        self._bell.look()
+        self.ring()
+        return False
+
+    def close(self) -> None:
+        """Frees the lock."""
+        self._bell.close()
+        self._tail.close()
+        self._lock.close()

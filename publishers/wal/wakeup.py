@@ -1,0 +1,263 @@
+"""Wake-ups between processes, the part of the file system that is not about files: datagrams and inotify.
+
+A reader who may write into ``readers/`` binds a datagram socket there, and gets one byte for each commit group. A reader
+who may not (or whose socket would have too long a path) watches BELL by inotify, a byte that the owner writes again after
+each commit group; a store into the mapped TAIL would fire nothing. A reader who can do neither polls.
+
+The owner pays for those who listen only. It finds sockets by listing ``readers/`` now and then, and watchers by the lock
+that each of them shares on BELL, since a watch itself cannot be seen. Who is new gets a ring at once, which tells him
+that from now on he will hear.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from publishers.wal.bell import BELL_NAME, READERS_NAME, Bell, Ear, EarKind, PollingEar, SilentBell
+
+__all__ = ["LONGEST_PATH", "RealBell", "RealEar", "listen"]
+
+LONGEST_PATH: Final = 107
+"""Bytes of the path of a socket: 108 with the zero behind it, on Linux."""
+
+_SUFFIX: Final = ".sock"
+_RING: Final = b"\a"
+_DRAIN: Final = 4096
+_IN_MODIFY: Final = 0x2
+_IN_NONBLOCK: Final = os.O_NONBLOCK
+_IN_CLOEXEC: Final = os.O_CLOEXEC
+_GONE: Final = frozenset({errno.ECONNREFUSED, errno.EPROTOTYPE})
+"""What sending to a socket says whose process has died, and to a file that is no datagram socket at all."""
+
+
+class RealBell:
+    """The owner's bell. ``readers/`` and BELL are made where they are missing.
+
+    Attributes:
+        sent: Datagrams that were sent.
+        pending: Datagrams that were not sent, because the reader has enough of them unread.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Opens it.
+
+        Raises:
+            OSError: If ``readers/``, BELL or a socket cannot be made.
+        """
+        self.sent = 0
+        self.pending = 0
+        self._readers = directory.absolute() / READERS_NAME
+        self._lock = threading.Lock()
+        self._sockets: tuple[str, ...] = ()
+        self._watched = False
+        self._readers.mkdir(exist_ok=True)
+        self._file = os.open(directory / BELL_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.look()
+
+    @classmethod
+    def open(cls, directory: Path) -> Bell:
+        """The bell of a log; a silent one where none can be made: readers have to poll then."""
+        try:
+            return cls(directory)
+        except OSError:
+            return SilentBell()
+
+    def look(self) -> None:
+        """See `Bell.look`."""
+        with self._lock:
+            if self._file < 0:
+                return
+            try:
+                names = os.listdir(self._readers)
+            except OSError:
+                names = []
+            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))
+            known, self._sockets = self._sockets, sockets
+            watched, self._watched = self._watched, self._is_watched()
+        for path in sockets:
+            if path not in known:
+                self._send(path)
+        if self._watched and not watched:
+            self._strike()
+
+    def _is_watched(self) -> bool:
+        """Whether a reader shares the lock on BELL. It is tried for no longer than two system calls take."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError:
+            return True
+        return False
+
+    def ring(self) -> None:
+        """See `Bell.ring`. It costs nothing while nobody listens, else one system call for each socket."""
+        for path in self._sockets:
+            self._send(path)
+        if self._watched:
+            self._strike()
+
+    def _send(self, path: str) -> None:
+        try:
+            self._socket.sendto(_RING, path)
+            self.sent += 1
+        except BlockingIOError:
+            self.pending += 1  # its queue is full of rings: he will wake anyway
+        except OSError as error:
+            self._drop(path)
+            if error.errno in _GONE:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+    def _drop(self, path: str) -> None:
+        with self._lock:
+            self._sockets = tuple(other for other in self._sockets if other != path)
+
+    def _strike(self) -> None:
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, _RING, 0)
+
+    def close(self) -> None:
+        """See `Bell.close`."""
+        with self._lock:
+            self._sockets, self._watched = (), False
+            file, self._file = self._file, -1
+            if file >= 0:
+                self._socket.close()
+                os.close(file)
+
+
+class RealEar:
+    """Waits at a descriptor that becomes readable at a ring, and at another one for `wake`."""
+
+    def __init__(self, kind: EarKind, source: "socket.socket | _Watch") -> None:
+        self.kind: EarKind = kind
+        self._source = source
+        self._descriptor = source.fileno()
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
+        self._closed = False
+
+    def wait(self, timeout: float, /) -> bool:
+        """See `Ear.wait`."""
+        rang = False
+        for descriptor, _ in self._poll.poll(timeout * 1000.0):
+            with contextlib.suppress(BlockingIOError):
+                while os.read(descriptor, _DRAIN):
+                    rang = rang or descriptor == self._descriptor
+        return rang
+
+    def wake(self) -> None:
+        """See `Ear.wake`."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._waker, _RING)
+
+    def close(self) -> None:
+        """See `Ear.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        if isinstance(self._source, socket.socket):
+            with contextlib.suppress(OSError):
+                os.unlink(self._source.getsockname())
+        self._source.close()
+        os.close(self._woken)
+        os.close(self._waker)
+
+
+class _Watch:
+    """An inotify watch on BELL, and the lock by which the owner knows of it.
+
+    The standard library has no inotify; of the C library these two functions are needed, and ``read`` and ``close``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Watches.
+
+        Raises:
+            OSError: If the system has no inotify, none left, or the file cannot be read.
+        """
+        library = ctypes.CDLL(None, use_errno=True)
+        init = getattr(library, "inotify_init1", None)
+        if init is None:
+            raise OSError(errno.ENOSYS, "this system has no inotify")
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = -1
+        try:
+            self._descriptor = init(_IN_NONBLOCK | _IN_CLOEXEC)
+            if (
+                self._descriptor < 0
+                or library.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_MODIFY) < 0
+            ):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+            # Refused only in the moment in which the owner tries it; then he will not know, and looking has to do.
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        for descriptor in (self._descriptor, self._file):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def listen(directory: Path) -> Ear:
+    """The best ear that can be had for a log: a datagram socket, else inotify, else one that polls."""
+    source: socket.socket | _Watch
+    kinds: tuple[tuple[EarKind, Callable[[], socket.socket | _Watch]], ...] = (
+        ("datagram", lambda: _bind(directory.absolute() / READERS_NAME)),
+        ("inotify", lambda: _Watch(directory / BELL_NAME)),
+    )
+    for kind, make in kinds:
+        with contextlib.suppress(OSError):
+            source = make()
+            try:
+                return RealEar(kind, source)
+            except OSError:
+                source.close()
+                raise
+    return PollingEar()
+
+
+def _bind(readers: Path) -> socket.socket:
+    """A socket with a name of its own.
+
+    Raises:
+        OSError: If its path is too long, or the directory is missing or cannot be written.
+    """
+    path = str(readers / f"{os.getpid()}-{uuid4().hex[:8]}{_SUFFIX}")
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise OSError(errno.ENAMETOOLONG, "too long for a socket", path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        bound.setblocking(False)
+        bound.bind(path)
+        os.chmod(path, 0o666)  # noqa: S103 - the owner of the log may be another user, and a ring carries nothing
+    except BaseException:
+        bound.close()
+        raise
+    return bound
