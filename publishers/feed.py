@@ -12,7 +12,7 @@ from flow.executors import Executor
 from publishers.change import Change, View
 from publishers.criteria import Criteria
 from publishers.errors import HistoryPruned, InvalidOption, LogClosed, PenstockError, PositionAhead
-from publishers.position import Position
+from publishers.position import Position, Start
 from publishers.service import Service
 from publishers.shared import SharedPublisher
 from publishers.subscription import ChangeSubscription
@@ -31,9 +31,10 @@ class ChangeFeed:
 
     Attributes:
         criteria: Which changes.
-        since: The first position to deliver, or None for the next version at subscribe time.
+        since: The first position to deliver, or a name of it that is resolved at subscribe time.
         until: The last version to deliver, after which the subscriber is completed, or None.
         view: How subscribers see the changes.
+        kind: Makes a subscription.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class ChangeFeed:
         service: Service,
         criteria: Criteria,
         *,
-        since: Position | None,
+        since: Position | Start,
         until: int | None,
         view: View,
         check: "Callable[[], None]",
@@ -53,7 +54,7 @@ class ChangeFeed:
         self.view = view
         self._service = service
         self._check = check
-        self._kind = kind
+        self.kind = kind
         self._closed = False
         self._lock = threading.Lock()
         self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
@@ -99,11 +100,11 @@ class ChangeFeed:
         where = executor if executor is not None else _running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
-            return self._kind(
+            return self.kind(
                 self._service,
                 shared,
                 subscriber,
-                start=self._service.head if self.since is None else self.since,
+                start=self._start(),
                 until=self.until,
                 view=self.view,
                 executor=self._service.pool if where is None else where,
@@ -117,7 +118,7 @@ class ChangeFeed:
             if self._closed:
                 raise LogClosed
             self._check()
-            if self.since is not None and self.since > (head := self._service.head):
+            if isinstance(self.since, Position) and self.since > (head := self._service.head):
                 raise PositionAhead(head)
         except PenstockError as error:
             # Not the log's pool, which may be going just now; this one goes with the drain.
@@ -136,6 +137,11 @@ class ChangeFeed:
             subscription.wake()
         if self._closed:
             subscription.close()
+
+    def _start(self) -> Position:
+        if self.since is Start.LATEST:
+            return self._service.head
+        return self._service.oldest if isinstance(self.since, Start) else self.since
 
     def close(self) -> None:
         """Ends those who subscribed here, and nobody else with the same criteria; later ones are refused. Idempotent.

@@ -1,11 +1,12 @@
 """A place in a change log, and its text on the wire."""
 
+from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from publishers.errors import PositionMalformed
 
-__all__ = ["Position", "PositionToken"]
+__all__ = ["Position", "PositionToken", "Start"]
 
 
 class Position(NamedTuple):
@@ -23,6 +24,15 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.version}:{self.index}"
+
+
+class Start(StrEnum):
+    """Places that move: what they name is found out when somebody subscribes."""
+
+    EARLIEST = "earliest"
+    """The oldest position that is kept."""
+    LATEST = "latest"
+    """The version after the newest visible one."""
 
 
 class PositionToken(NamedTuple):

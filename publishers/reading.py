@@ -1,15 +1,17 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from publishers.change import Content, Images, View
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogClosed, PublishingOff
 from publishers.feed import ChangeFeed
-from publishers.history import History, read_history
+from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
 from publishers.matching import Predicate
-from publishers.position import Position, PositionToken
+from publishers.places import Places, Since
+from publishers.position import Position, PositionToken, Start
 from publishers.service import Service
 
 __all__ = ["ReadableLog", "Wishes"]
@@ -29,39 +31,44 @@ class ReadableLog:
     def __init__(self, service: Service, lineage: Lineage) -> None:
         self._service = service
         self._lineage = lineage
+        self._places = Places(service, lineage)
 
     def changes(
         self,
         *wishes: Wishes,
-        since: Position | str | PositionToken | None = None,
+        since: Since = None,
         until: int | None = None,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
+        whole: bool = False,
     ) -> ChangeFeed:
         """The changes that fulfil any of the wishes, as a publisher.
 
         Args:
             wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
-            since: The first position to deliver, as a ``Position`` or as the text that a client kept; None for the next
-                version at the time of each subscribe.
+            since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
+                of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
+                ``"latest"``: the next version. The last three are resolved at the time of each subscribe.
             until: The last version to deliver, after which subscribers are completed; None for ever.
             content: Whether bodies are wanted.
             images: Which images are wanted with them.
+            whole: Whether a start inside a transaction sends that transaction again from its beginning.
 
         Raises:
             InvalidCriteria: If a wish is not one.
-            InvalidOption: If ``until`` is no version.
-            PositionError: If the text of ``since`` is not a position of this log.
+            InvalidOption: If ``until`` is no version, or ``since`` no place.
+            PositionError: If ``since`` is not a position of this log, or cannot be read from.
         """
         if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
             raise InvalidOption("until", until, "a version, from 0, or None")
-        if since is not None and not isinstance(since, Position):
-            since = self.position_of(since)
+        start = self._places.find(since)
+        if whole and isinstance(start, Position):
+            start = Position(start.version)
         view = View(Content(content), Images(images))
         return ChangeFeed(
             self._service,
             Criteria.of(*wishes),
-            since=since,
+            since=start,
             until=until,
             view=view,
             check=self._check_published,
@@ -82,20 +89,23 @@ class ReadableLog:
     def history(
         self,
         wishes: Wishes = None,
-        since: Position | None = None,
+        since: Since = None,
         limit: int = 100,
         *,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
+        reverse: bool = False,
     ) -> History:
         """Past changes as a bounded list; reads the disk on the calling thread.
 
         Args:
             wishes: As for ``changes``.
-            since: Where to begin; None for the oldest kept position.
+            since: The first change to return, as for ``changes``; None for the oldest, or with ``reverse`` for the newest.
             limit: Most changes to return, from 1 to 1,000,000.
             content: Whether bodies are wanted.
             images: Which images are wanted with them.
+            reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
+                the last to the first.
 
         Raises:
             HistoryPruned: If ``since`` is no longer kept.
@@ -103,11 +113,19 @@ class ReadableLog:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
         self._check_open()
-        start = self.oldest if since is None else since
-        criteria = Criteria.of(wishes)
-        return read_history(
-            self._service, Predicate(criteria), start, limit, View(Content(content), Images(images))
-        )
+        view = View(Content(content), Images(images))
+        predicate = Predicate(Criteria.of(wishes))
+        start = self._places.find(since)
+        if reverse:
+            place = (
+                {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]
+                if isinstance(start, Start)
+                else start
+            )
+            return read_back(self._service, predicate, place, limit, view)
+        if isinstance(start, Start):
+            start = self.oldest if since is None or start is Start.EARLIEST else self.head
+        return read_history(self._service, predicate, start, limit, view)
 
     # Positions.
 
@@ -137,6 +155,27 @@ class ReadableLog:
         """
         kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         return self._lineage.judge(kept, self.oldest, self.head)
+
+    def position_at(self, moment: datetime) -> Position:
+        """The first position that was committed at or after a moment; the head if there is none yet.
+
+        Commit times rise strictly with the versions, whatever the clock did, so a few frames are read and not the log.
+
+        Raises:
+            InvalidOption: If ``moment`` does not know its time zone.
+        """
+        self._check_open()
+        return self._places.at(moment)
+
+    def time_of(self, place: Position | int) -> datetime:
+        """When the transaction of a position, or of a version, was committed.
+
+        Raises:
+            PositionAhead: If it is not visible yet.
+            HistoryPruned: If it is no longer kept.
+        """
+        self._check_open()
+        return self._places.time(place)
 
     def _check_open(self) -> None:
         if self._service.closed:

@@ -7,11 +7,12 @@ buffers nor a thousand files.
 import logging
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from publishers.background import BackgroundThread
 from publishers.block import Block
-from publishers.wal import Location, Reader
+from publishers.wal import Frame, Location, Reader
 
 __all__ = ["FrameCache", "Replayable", "Replayer"]
 
@@ -97,6 +98,14 @@ class FrameCache:
                 if len(self._located) > _LOCATED:
                     del self._located[next(iter(self._located))]
         return known
+
+    def at(self, committed_at: int) -> int:
+        """The first version committed at or after a time in microseconds; see ``Reader.at``."""
+        return self._reader.at(committed_at)
+
+    def backward(self, version: int, index: int) -> Iterator[Frame]:
+        """Frames from a change back to the oldest, newest first, past the cache; see ``Reader.backward``."""
+        return self._reader.backward(version, index)
 
     @property
     def nbytes(self) -> int:

@@ -1,6 +1,6 @@
 """Reading: frames one after the other, verified, never beyond what may be seen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -11,7 +11,7 @@ from publishers.position import Position
 from publishers.wal.catalog import Catalog, Limit, Location
 from publishers.wal.columns import Columns, decode_payload
 from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
-from publishers.wal.segment import DATA_START
+from publishers.wal.segment import DATA_START, SparseIndex
 from publishers.wal.transaction import inflate
 
 __all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader"]
@@ -20,6 +20,7 @@ BLOCK_BYTES: Final = 256 * 1024
 _BLOCKS: Final = 8
 _LARGEST_KEPT: Final = 4 * 1024 * 1024
 _LINKS: Final = 256
+_LAST_INDEX: Final = 2**32
 
 
 @dataclass(slots=True)
@@ -149,16 +150,107 @@ class Reader:
                         header.version == version and index < header.first_index + header.count
                     ):
                         return frame.location
-                    if frame.location.segment == entry.number and frame.location.offset >= sparse.next:
-                        sparse.add(
-                            header.version, header.first_index, header.committed_at, frame.location.offset
-                        )
+                    self._note(sparse, entry.number, frame)
                     location = frame.next
             except HistoryPruned:
                 if version < self.oldest:
                     raise
                 continue
             return location
+
+    def at(self, committed_at: int) -> int:
+        """The first version that was committed at or after a time; the one after the last if there is none.
+
+        Commit times rise with the versions, so a bisection over the segments and their indexes finds it: one frame is read
+        for each of a few segments, and then what lies between two entries of an index.
+
+        Args:
+            committed_at: Unix microseconds.
+
+        Raises:
+            WalCorrupted: If a frame on the way is damaged.
+        """
+        while True:
+            try:
+                return self._at(committed_at)
+            except HistoryPruned:
+                continue  # retention was faster; what is left is searched again
+
+    def _at(self, committed_at: int) -> int:
+        entries = self._catalog.entries
+        low, high = 0, len(entries) - 1
+        while low < high:  # the last segment that begins before the time, or the first of all
+            middle = (low + high + 1) // 2
+            first = self.read(Location(entries[middle].number, DATA_START))
+            if first is not None and first.header.committed_at < committed_at:
+                low = middle
+            else:
+                high = middle - 1
+        sparse = self._catalog.index(entries[low].number)
+        location = Location(entries[low].number, sparse.earlier(committed_at))
+        while (frame := self.read(location)) is not None:
+            header = frame.header
+            if header.committed_at >= committed_at:
+                return header.version
+            self._note(sparse, entries[low].number, frame)
+            location = frame.next
+        return self._limit().version + 1
+
+    def backward(self, version: int, index: int) -> Iterator[Frame]:
+        """Frames from the one that holds a change to the oldest that is kept, newest first.
+
+        It reads forward from one entry of an index to the next and gives that in reverse, so at most what lies between two
+        entries is in memory, and is read beyond what is asked for.
+
+        Args:
+            version: Of the change; beyond the end, everything is given.
+            index: Of the change; beyond the transaction, the transaction is begun at its end.
+
+        Raises:
+            WalCorrupted: If a frame is damaged.
+        """
+        newest = self._limit().version
+        before = (version, max(index, 1)) if version <= newest else (newest, _LAST_INDEX)
+        number = self._catalog.find(before[0]).number
+        while number >= self._catalog.entries[0].number:
+            sparse = self._catalog.index(number)
+            start = Location(number, sparse.before(*before))
+            try:
+                run = self._run(start, before, sparse)
+            except HistoryPruned:
+                return
+            yield from reversed(run)
+            if run:
+                header = run[0].header
+                before = (
+                    (header.version, header.first_index - 1)
+                    if header.first_index > 1
+                    else (header.version - 1, _LAST_INDEX)
+                )
+            else:
+                number -= 1
+
+    def _run(self, start: Location, last: tuple[int, int], sparse: SparseIndex) -> list[Frame]:
+        """The frames of one segment from an entry of its index up to a change; what becomes an entry begins anew."""
+        run: list[Frame] = []
+        location = start
+        while (frame := self.read(location)) is not None:
+            header = frame.header
+            if frame.location.segment != start.segment or (header.version, header.first_index) > last:
+                break
+            if self._note(sparse, start.segment, frame):
+                run.clear()
+            run.append(frame)
+            location = frame.next
+        return run
+
+    def _note(self, sparse: SparseIndex, segment: int, frame: Frame) -> bool:
+        """Makes a frame an entry of an index that is not there yet; answers whether it was wanted."""
+        header, location = frame.header, frame.location
+        if location.segment != segment or location.offset < sparse.next:
+            return False
+        sparse.add(header.version, header.first_index, header.committed_at, location.offset)
+        return True
 
     def read(self, location: Location) -> Frame | None:
         """The frame at ``location``, or behind the control frames there; None where the readable log ends.

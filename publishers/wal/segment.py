@@ -1,7 +1,7 @@
 """Segments: their names, their headers, and the sparse index that a closed one has beside it."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -155,6 +155,11 @@ class SparseIndex:
         """Offset of an entry at or before the change, at best the last one; the start of the data if there is none."""
         # A FIRST frame also holds index 0, and is entered with first index 1.
         place = bisect_right(self._keys, (version, max(index, 1)))
+        return self._entries[place - 1][1] if place else DATA_START
+
+    def earlier(self, committed_at: int) -> int:
+        """Offset of the last entry that was committed before a time; the start of the data if there is none."""
+        place = bisect_left(self._entries, (committed_at, 0))
         return self._entries[place - 1][1] if place else DATA_START
 
     def pack(self, log_id: UUID, number: int, trailer: Trailer) -> bytes:

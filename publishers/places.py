@@ -1,0 +1,127 @@
+"""Where to begin: whatever names a place in a log, as a position."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from publishers.block import Block
+from publishers.change import Content, View, time_of
+from publishers.committer import Commit
+from publishers.errors import HistoryPruned, InvalidOption, PositionAhead
+from publishers.lineage import Lineage
+from publishers.position import Position, PositionToken, Start
+from publishers.service import Service
+from publishers.wal.frame import FIRST
+
+__all__ = ["Places", "Since"]
+
+Since = Position | PositionToken | Commit | Start | UUID | datetime | int | str | None
+"""A place in a log.
+
+``Position``
+    The first change to deliver.
+text, ``PositionToken``
+    The same, as a client kept it.
+``Start.EARLIEST``, ``"earliest"``
+    The oldest position that is kept when it is asked for.
+``Start.LATEST``, ``"latest"``, None
+    The version after the newest visible one when it is asked for.
+int
+    The beginning of a version.
+``Commit``
+    The beginning of the transaction that was committed.
+``UUID``
+    The beginning of the transaction of this id; it is searched from the newest on.
+``datetime``
+    The first version that was committed then or later; it must know its time zone.
+"""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE: Final = View(Content.BODY)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Places:
+    """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
+
+    Args:
+        service: The log's watermark and frames.
+        lineage: Judges the positions that clients kept.
+    """
+
+    def __init__(self, service: Service, lineage: Lineage) -> None:
+        self._service = service
+        self._lineage = lineage
+
+    def find(self, since: Since, *, pruned: bool = False) -> Position | Start:
+        """The position of a place, or a name that is resolved when somebody subscribes.
+
+        Args:
+            since: The place.
+            pruned: Whether a position that is no longer kept is given back instead of being refused.
+
+        Raises:
+            InvalidOption: If it is no place.
+            PositionError: If it is a token and not of this log, or not good any more.
+        """
+        if since is None or since == Start.LATEST:
+            return Start.LATEST
+        if since == Start.EARLIEST:
+            return Start.EARLIEST
+        if isinstance(since, Position):
+            return since
+        if isinstance(since, Commit):
+            return Position(since.version)
+        if isinstance(since, datetime):
+            return self.at(since)
+        if isinstance(since, UUID):
+            return self.transaction(since)
+        if isinstance(since, int) and not isinstance(since, bool) and since >= 0:
+            return Position(since)
+        if isinstance(since, (str, PositionToken)):
+            kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
+            oldest = Position(0) if pruned else self._service.oldest
+            return self._lineage.judge(kept, oldest, self._service.head)
+        raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
+
+    def at(self, moment: datetime) -> Position:
+        """The first position that was committed at or after a moment; the head if there is none yet.
+
+        Raises:
+            InvalidOption: If ``moment`` does not know its time zone.
+        """
+        if moment.tzinfo is None or moment.utcoffset() is None:
+            raise InvalidOption("since", moment, "a time with a time zone, such as datetime.now(UTC)")
+        version = self._service.frames.at((moment - _EPOCH) // _MICROSECOND)
+        return min(Position(version), self._service.head)
+
+    def time(self, place: Position | int) -> datetime:
+        """When a version was committed.
+
+        Raises:
+            PositionAhead: If it is not visible yet.
+            HistoryPruned: If it is no longer kept.
+        """
+        version = place.version if isinstance(place, Position) else place
+        head, frames = self._service.head, self._service.frames
+        if version >= head.version:
+            raise PositionAhead(head)
+        found = frames.read(frames.locate(version, 0))
+        if found is None or found[0].version != version:
+            raise HistoryPruned(self._service.oldest)
+        return time_of(found[0].committed_at)
+
+    def transaction(self, transaction_id: UUID) -> Position:
+        """The beginning of a transaction, searched from the newest version back.
+
+        Raises:
+            InvalidOption: If no transaction that is kept has this id.
+        """
+        wanted = str(transaction_id).encode()
+        for frame in self._service.frames.backward(self._service.head.version - 1, 2**32):
+            if frame.header.flags & FIRST and wanted in frame.annotations:
+                block = Block.of(frame.header, frame.columns, frame.annotations)
+                body = block.change(0, _WHOLE).body
+                if isinstance(body, dict) and body.get("id") == str(transaction_id):
+                    return Position(block.version)
+        raise InvalidOption("since", transaction_id, "the id of a transaction that is kept")
