@@ -144,7 +144,7 @@ class RealBell:
 class RealEar:
     """Waits at a descriptor that becomes readable at a ring, and at another one for `wake`."""
 
-    def __init__(self, kind: EarKind, source: "socket.socket | _Watch") -> None:
+    def __init__(self, kind: EarKind, source: "_Socket | _Watch") -> None:
         self.kind: EarKind = kind
         self._source = source
         self._descriptor = source.fileno()
@@ -175,12 +175,40 @@ class RealEar:
         if self._closed:
             return
         self._closed = True
-        if isinstance(self._source, socket.socket):
-            with contextlib.suppress(OSError):
-                os.unlink(self._source.getsockname())
         self._source.close()
         os.close(self._woken)
         os.close(self._waker)
+
+
+class _Socket:
+    """A datagram socket with a name of its own in ``readers/``."""
+
+    def __init__(self, readers: Path) -> None:
+        """Binds it.
+
+        Raises:
+            OSError: If its path is too long, or the directory is missing or cannot be written.
+        """
+        self._path = str(readers / f"{os.getpid()}-{uuid4().hex[:8]}{_SUFFIX}")
+        if len(os.fsencode(self._path)) > LONGEST_PATH:
+            raise OSError(errno.ENAMETOOLONG, "too long for a socket", self._path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.bind(self._path)
+            # The owner of the log may be another user, and a ring carries nothing.
+            os.chmod(self._path, 0o666)  # noqa: S103 - see above
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        self._socket.close()
 
 
 class _Watch:
@@ -227,9 +255,8 @@ class _Watch:
 
 def listen(directory: Path) -> Ear:
     """The best ear that can be had for a log: a datagram socket, else inotify, else one that polls."""
-    source: socket.socket | _Watch
-    kinds: tuple[tuple[EarKind, Callable[[], socket.socket | _Watch]], ...] = (
-        ("datagram", lambda: _bind(directory.absolute() / READERS_NAME)),
+    kinds: tuple[tuple[EarKind, Callable[[], _Socket | _Watch]], ...] = (
+        ("datagram", lambda: _Socket(directory.absolute() / READERS_NAME)),
         ("inotify", lambda: _Watch(directory / BELL_NAME)),
     )
     for kind, make in kinds:
@@ -241,23 +268,3 @@ def listen(directory: Path) -> Ear:
                 source.close()
                 raise
     return PollingEar()
-
-
-def _bind(readers: Path) -> socket.socket:
-    """A socket with a name of its own.
-
-    Raises:
-        OSError: If its path is too long, or the directory is missing or cannot be written.
-    """
-    path = str(readers / f"{os.getpid()}-{uuid4().hex[:8]}{_SUFFIX}")
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise OSError(errno.ENAMETOOLONG, "too long for a socket", path)
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        bound.setblocking(False)
-        bound.bind(path)
-        os.chmod(path, 0o666)  # noqa: S103 - the owner of the log may be another user, and a ring carries nothing
-    except BaseException:
-        bound.close()
-        raise
-    return bound
