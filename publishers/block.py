@@ -6,20 +6,26 @@ events and the rows that a predicate selects are made from it lazily, and shared
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from publishers.change import Area, Change, Content, Operation, View, time_of
 from publishers.decoding import Attached, attached_of, decode_one, decode_run
+from publishers.images import Name, Shown, show, show_key, show_meta
+from publishers.paths import Fields, fields_of
 from publishers.position import Position
+from publishers.rows import Row, seen
+from publishers.shelves import Shelf, Shelves
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.frame import FIRST, LAST
 
 __all__ = ["Block", "Slice"]
 
+
 _TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 _RUN: Final = 8  # from so many on, changes are made column by column
+_FIELD_BYTES: Final = 160  # what a field of a parsed image weighs beside its text, roughly
 _CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
 
 
@@ -31,6 +37,19 @@ class _Annotations(msgspec.Struct):
 
 
 _annotations: Final = msgspec.json.Decoder(_Annotations)
+
+
+class _Changes(Shelf):
+    """``Change`` objects of a block, by place."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.made: list[Change | None] = [None] * count
+
+
+_Shelf = TypeVar("_Shelf", bound=Shelf)
 
 
 class Block:
@@ -52,10 +71,11 @@ class Block:
         annotations: JSON of the annotations, or empty.
         weight: Stored bytes, roughly.
         memo: What others made from this block, by their own keys; gone with the block.
-        memo_bytes: Weight of what is in ``memo``, roughly.
+        memo_bytes: Weight of what is in ``memo`` and on shelves, roughly.
     """
 
     __slots__ = (
+        "_shelves",
         "annotations",
         "columns",
         "committed_at",
@@ -97,6 +117,7 @@ class Block:
         self.weight = columns.nbytes + len(annotations)
         self.memo: dict[Any, Any] = {}
         self.memo_bytes = 0
+        self._shelves = Shelves()
 
     @classmethod
     def of(cls, header: FrameHeader, columns: Columns, annotations: bytes) -> "Block":
@@ -197,23 +218,67 @@ class Block:
         return self.changes((index,), view)[0]
 
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
-        """The changes at some indices, each made at most once per view."""
+        """The changes at some indices, each made at most once per view while it is kept."""
         first = self.indices.start
-        made: list[Change | None] | None = self.memo.get(view)
-        if made is None:
-            made = self.memo.setdefault(view, [None] * (self.first_index + self.count - first))
+        shelf = self.shelf(view, lambda: _Changes(self.first_index + self.count - first))
+        made = shelf.made
         if isinstance(indices, range) and len(indices) >= _RUN and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
             if None in made[low:high]:
                 made[low:high] = self._make_run(indices.start, indices.stop, view)
+                self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
             return made[low:high]  # type: ignore[return-value]  # what was None is made now
         found = []
         for index in indices:
             change = made[index - first]
             if change is None:
                 change = made[index - first] = self._make(index, view)
+                self.weigh(shelf, _CHANGE_BYTES + self.size(index))
             found.append(change)
         return found
+
+    def shown(self, index: int, view: View) -> Shown:
+        """The images and the names of changed fields as a view shows them."""
+        whole = view.content is Content.BODY
+        if view.plain:
+            images = (self.body(index), self.before(index)) if whole else (None, None)
+            return Shown(*images, self.changed(index))
+        if not index:
+            return Shown(self.body(0) if whole else None)
+        return show(Row(self, index), view)
+
+    def shown_key(self, index: int, view: View) -> str | None:
+        """The key as a view shows it. Bytes that are not UTF-8 appear as lone surrogates."""
+        key = self.key(index)
+        return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
+
+    def shown_meta(self, index: int, view: View) -> bytes:
+        """What was attached, as a view shows it; empty for nothing."""
+        return show_meta(bytes(self.attached(index).meta), view, transaction=not index)
+
+    def parsed(self, index: int, name: Name) -> Fields | None:
+        """An image taken apart, once for all who need it; None if it is no object.
+
+        Raises:
+            ValueError, RecursionError: If it is no JSON, or nested too deeply.
+        """
+        parts: dict[tuple[int, Name], Fields | None] = self.memo.setdefault("parsed", {})
+        if (index, name) not in parts:
+            text = (self.body(index) if name == "body" else self.before(index)) or b""
+            fields = parts[index, name] = fields_of(text)
+            self.memo_bytes += len(text) + 64 + _FIELD_BYTES * len(fields or ())
+        return parts[index, name]
+
+    def shelf(self, key: object, make: Callable[[], _Shelf]) -> _Shelf:
+        """Where what is made of this block for one view and form is kept."""
+        found, gone = self._shelves.take(key, make)
+        self.memo_bytes -= gone
+        return found
+
+    def weigh(self, shelf: Shelf, nbytes: int) -> None:
+        """Counts what was put on a shelf."""
+        shelf.nbytes += nbytes
+        self.memo_bytes += nbytes
 
     def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
         """The indices that a predicate selects, found once per block and predicate."""
@@ -230,28 +295,34 @@ class Block:
         return _annotations.decode(self.annotations) if self.annotations else _Annotations()
 
     def _make(self, index: int, view: View) -> Change:
-        self.memo_bytes += _CHANGE_BYTES + self.size(index)
-        bodies = view.content is Content.BODY
+        bodies = view.content is Content.BODY and view.plain
+        time = time_of(self.committed_at)
         if index:
             at = (self.version, index, self.transaction_count)
-            time = time_of(self.committed_at)
-            return decode_one(self.columns, index - self.first_index, at=at, time=time, bodies=bodies)
-        return Change(
-            self.version,
-            0,
-            self.transaction_count,
-            time_of(self.committed_at),
-            Area.INFRASTRUCTURE,
-            Operation.TRANSACTION,
-            body_bytes=self.body(0) if bodies else None,
-            meta_bytes=bytes(self._annotated().meta) or None,
-        )
+            change = decode_one(self.columns, index - self.first_index, at=at, time=time, bodies=bodies)
+        else:
+            change = Change(
+                self.version,
+                0,
+                self.transaction_count,
+                time,
+                Area.INFRASTRUCTURE,
+                Operation.TRANSACTION,
+                body_bytes=self.body(0) if bodies else None,
+                meta_bytes=bytes(self._annotated().meta) or None,
+            )
+        return change if view.plain else seen(self, change, view)
+
+    def _span(self, indices: range) -> int:
+        low = max(indices.start, self.first_index) - self.first_index
+        return self.columns.span(low, indices.stop - self.first_index)
 
     def _make_run(self, start: int, stop: int, view: View) -> list[Change]:
+        if not view.plain:
+            return [self._make(index, view) for index in range(start, stop)]
         head = [self._make(0, view)] if start == 0 else []
         start = max(start, self.first_index)
         low, high = start - self.first_index, stop - self.first_index
-        self.memo_bytes += (high - low) * _CHANGE_BYTES + self.columns.span(low, high)
         at = (self.version, start, self.transaction_count)
         time = time_of(self.committed_at)
         return head + decode_run(

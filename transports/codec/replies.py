@@ -59,6 +59,7 @@ class Event(msgspec.Struct):
     entry_version: int | None = None
     origin: str | None = None
     meta: msgspec.Raw = msgspec.Raw()
+    lacking: tuple[str, ...] = ()
 
     def change(self) -> RemoteChange:
         """The change, with bytes of its own."""
@@ -78,7 +79,8 @@ class Event(msgspec.Struct):
             self.entry_version,
             self.origin,
             _bytes(self.meta),
-            self.cursor,
+            lacking=self.lacking,
+            cursor=self.cursor,
         )
 
 

@@ -1,0 +1,125 @@
+r"""Paths into JSON, and JSON as text: what projections and masks are made of.
+
+A path is names separated by dots, such as ``customer.name``. A backslash takes the character after it as it is, so
+``a\.b`` is one name. A path goes through arrays as if they were not there: ``items.price`` is the price of each item.
+
+Values are never turned into Python's numbers and back: an object becomes a mapping of names to the text of the values,
+so what is not touched stays the text that was written.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from publishers.errors import InvalidOption
+
+__all__ = [
+    "PATHS_MAX",
+    "Fields",
+    "Path",
+    "collected",
+    "fields_of",
+    "items_of",
+    "parse_path",
+    "path_text",
+    "write",
+]
+
+Path = tuple[str, ...]
+Fields = Mapping[str, bytes | msgspec.Raw]
+"""An object: its names, and the text of its values."""
+
+PATHS_MAX: Final = 1_000
+_NAMES_MAX: Final = 32
+_CHARACTERS_MAX: Final = 1_024
+_RIGHT: Final = f"at most {_NAMES_MAX} names separated by dots, such as customer.name"
+
+_objects: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_arrays: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_encoder: Final = msgspec.json.Encoder()
+
+
+def parse_path(parameter: str, text: object) -> tuple[str, Path]:
+    """The root of a path (``$key``, ``$meta``, or empty for the images of the entity), and its names.
+
+    Raises:
+        InvalidOption: If the text is no path.
+    """
+    if not isinstance(text, str) or not 0 < len(text) <= _CHARACTERS_MAX:
+        raise InvalidOption(parameter, text if isinstance(text, str) else type(text).__name__, _RIGHT)
+    names: list[str] = [""]
+    escaped = False
+    for character in text:
+        if not escaped and character == "\\":
+            escaped = True
+            continue
+        if not escaped and character == ".":
+            names.append("")
+        else:
+            names[-1] += character
+        escaped = False
+    if escaped or "" in names or len(names) > _NAMES_MAX or not _encodable(text):
+        raise InvalidOption(parameter, text, _RIGHT)
+    return (names[0], tuple(names[1:])) if text[0] == "$" else ("", tuple(names))
+
+
+def path_text(path: Path, root: str = "") -> str:
+    """The one text of a path."""
+    names = [name.replace("\\", "\\\\").replace(".", "\\.") for name in path]
+    if root:
+        return ".".join((root, *names))
+    return "\\" * names[0].startswith("$") + ".".join(names)
+
+
+def collected(parameter: str, paths: object) -> Iterable[Any]:
+    """What was given as several paths.
+
+    Raises:
+        InvalidOption: If it is one text, nothing, or more than ``PATHS_MAX``.
+    """
+    if (
+        isinstance(paths, (str, bytes))
+        or not isinstance(paths, Collection)
+        or not 0 < len(paths) <= PATHS_MAX
+    ):
+        given = paths if isinstance(paths, str) else type(paths).__name__
+        raise InvalidOption(parameter, given, f"1 to {PATHS_MAX} paths, or None")
+    return paths
+
+
+def fields_of(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
+    """The fields of an object; of a name that occurs twice, the last. None if the text is another JSON value.
+
+    Raises:
+        ValueError: If it is no JSON, or a name in it cannot be read.
+    """
+    return _objects.decode(text) if _opening(text) == b"{" else None
+
+
+def items_of(text: bytes | msgspec.Raw) -> list[msgspec.Raw] | None:
+    """The items of an array; None if the text is another JSON value.
+
+    Raises:
+        ValueError: If it is no JSON.
+    """
+    return _arrays.decode(text) if _opening(text) == b"[" else None
+
+
+def write(value: Fields | Iterable[bytes | msgspec.Raw]) -> bytes:
+    """The text of an object or an array."""
+    if isinstance(value, Mapping):
+        return _encoder.encode({name: msgspec.Raw(text) for name, text in value.items()})
+    return _encoder.encode([msgspec.Raw(text) for text in value])
+
+
+def _opening(text: bytes | msgspec.Raw) -> bytes:
+    return bytes(text).lstrip(b" \t\r\n")[:1]
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
