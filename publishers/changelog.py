@@ -86,7 +86,9 @@ class ChangeLog(ReadableLog):
         self._oldest = self._service.oldest
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
-            interval: float | Following = options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
+            interval: float | Following = (
+                options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
+            )
         else:
             ear = storage.listen(path)
             interval = self._following = Following(files, self._service, self._publication, ear)
@@ -261,6 +263,9 @@ class ChangeLog(ReadableLog):
                 return
             self._service.reason = because
             with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
+                last.callback(
+                    self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
+                )
                 last.callback(self._files.close)
                 last.callback(self._service.close, wake)
                 if self._following is not None:

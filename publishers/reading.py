@@ -1,7 +1,8 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
 from publishers.change import Content, Images, View
 from publishers.criteria import Criteria, Criterion
@@ -14,8 +15,9 @@ from publishers.places import Places, Since
 from publishers.position import Position, PositionToken, Start
 from publishers.service import Service
 
-__all__ = ["ReadableLog", "Wishes"]
+__all__ = ["ReadableLog", "Tell", "Wishes"]
 
+Tell = Callable[[str, Mapping[str, Any]], None]
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
 
 
@@ -29,6 +31,7 @@ class ReadableLog:
     name: str
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
+        self._tell: Tell = lambda _what, _body: None
         self._service = service
         self._lineage = lineage
         self._places = Places(service, lineage)
@@ -84,7 +87,23 @@ class ReadableLog:
         if found is None:
             return False
         found.cancel()
+        self._tell("UNSUBSCRIBED", {"subscription": found.id, "subscriber": found.name})
         return True
+
+    def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
+        """For the store of the log.
+
+        Args:
+            tell: Is told what happens to the log in this process: a word, and what is to be said of it.
+            explain: Makes of an error of a read what the subscriber should know, such as that the log was dropped.
+        """
+        self._tell = tell
+        self._service.explain = explain
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed."""
+        return self._service.closed
 
     def history(
         self,

@@ -21,6 +21,7 @@ from publishers.wal.wakeup import RealBell, listen
 __all__ = [
     "NO_SPACE",
     "Data",
+    "FencedError",
     "File",
     "FileSystem",
     "Mode",
@@ -102,6 +103,10 @@ class FileSystem(Protocol):
         """Removes a name."""
         ...
 
+    def remove_directory(self, path: Path, /) -> None:
+        """Removes an empty directory; durable once its parent is synced."""
+        ...
+
     def link(self, source: Path, target: Path, /) -> None:
         """Gives a file a second name."""
         ...
@@ -129,6 +134,13 @@ class FileSystem(Protocol):
     def listen(self, directory: Path, /) -> Ear:
         """Where a reader waits for the bell of a log; one that polls if it cannot be heard."""
         ...
+
+
+class FencedError(OSError):
+    """Another owner has come, although this one had the lock: LOCK was removed or replaced under it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ESTALE, "another process has taken the log over")
 
 
 class SyncError(OSError):
@@ -275,6 +287,10 @@ class RealFileSystem:
     def unlink(self, path: Path, /) -> None:
         """See `FileSystem.unlink`."""
         os.unlink(path)
+
+    def remove_directory(self, path: Path, /) -> None:
+        """See `FileSystem.remove_directory`."""
+        os.rmdir(path)
 
     def link(self, source: Path, target: Path, /) -> None:
         """See `FileSystem.link`."""

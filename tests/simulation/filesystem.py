@@ -314,6 +314,16 @@ class SimulatedFileSystem:
             raise FileNotFoundError(errno.ENOENT, str(path))
         self._change("unlink", path, ("remove", path.name, None))
 
+    def remove_directory(self, path: Path, /) -> None:
+        if self.listing(path):
+            raise OSError(errno.ENOTEMPTY, str(path))
+        kind = self.operation("remove_directory", path)
+        if kind is None or kind == "short" or (kind == "crash" and self.random.random() < 0.5):
+            for names in (self._names, self._durable, self._pending):
+                del names[path]
+        if kind not in (None, "short"):
+            self.strike(kind)
+
     def link(self, source: Path, target: Path, /) -> None:
         inode = self._directory(source.parent).get(source.name)
         if inode is None:
