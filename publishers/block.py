@@ -11,11 +11,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from publishers.change import Area, Change, Content, Operation, View, time_of
-from publishers.decoding import Attached, attached_of, decode_one, decode_run
+from publishers.decoding import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
 from publishers.images import Name, Shown, show, show_key, show_meta
+from publishers.lossless import flaw_of
 from publishers.paths import Fields, fields_of
 from publishers.position import Position
-from publishers.rows import Row, seen
+from publishers.seen import Row, seen
 from publishers.shelves import Shelf, Shelves
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.frame import FIRST, LAST
@@ -175,23 +176,25 @@ class Block:
         ]
 
     def key(self, index: int) -> bytes | None:
-        """Key of a change; None for the TRANSACTION event."""
-        return self.columns.key[index - self.first_index] if index else None
+        """Key of a change; None for the TRANSACTION event, and where all keys of an entity type are concerned."""
+        return self.columns.key[index - self.first_index] if index and self.kind(index) != KEYLESS else None
 
     def body(self, index: int) -> bytes | None:
         """JSON after the change; for the TRANSACTION event its id and stored bytes."""
         if index:
-            return self._stored(self.columns.body, index)
+            return self._sound("body", self.columns.body, index)
         body = {"id": self._annotated().id, "bytes": self.transaction_bytes}
         return msgspec.json.encode(body)
 
     def before(self, index: int) -> bytes | None:
         """JSON before the change."""
-        return self._stored(self.columns.before, index)
+        return self._sound("before", self.columns.before, index)
 
     def changed(self, index: int) -> bytes | None:
         """JSON list of the names of changed fields."""
-        return self._stored(self.columns.changed, index)
+        stored = self._stored(self.columns.changed, index)
+        _, flaw = names_of(stored)
+        return stored if flaw is None else self._note(index, flaw)
 
     def attached(self, index: int) -> Attached:
         """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
@@ -200,6 +203,17 @@ class Block:
             if index
             else Attached(meta=self._annotated().meta)
         )
+
+    def error(self, index: int) -> str | None:
+        """What of a change cannot be rendered, and why; it is left out of everything else that is told here."""
+        for look in (self.body, self.before, self.changed):
+            look(index)
+        return self.noted(index)
+
+    def noted(self, index: int) -> str | None:
+        """``error`` as far as the parts of the change were asked for."""
+        noted: dict[int, str] | None = self.memo.get("errors")
+        return (noted.get(index) if noted else None) or self.attached(index).error
 
     def size(self, index: int) -> int:
         """Stored bytes of one change, roughly: what a batch bound in bytes counts."""
@@ -290,6 +304,16 @@ class Block:
 
     def _stored(self, column: Column | None, index: int) -> bytes | None:
         return None if column is None or not index else column[index - self.first_index]
+
+    def _sound(self, name: str, column: Column | None, index: int) -> bytes | None:
+        """A stored image, unless it is damaged, for one that is not JSON would spoil the frame of its neighbours."""
+        stored = self._stored(column, index)
+        if stored is None or (flaw := flaw_of(stored)) is None:
+            return stored
+        return self._note(index, f"{name}: {flaw}")
+
+    def _note(self, index: int, flaw: str) -> None:
+        self.memo.setdefault("errors", {}).setdefault(index, flaw)
 
     def _annotated(self) -> _Annotations:
         return _annotations.decode(self.annotations) if self.annotations else _Annotations()

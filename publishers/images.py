@@ -5,6 +5,7 @@ views. What cannot be read as JSON is not shown through a lens, and is named in 
 """
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ from publishers.change import Content, Images, Lens, Operation, View
 from publishers.paths import Fields, Path, parse_path, write
 from publishers.projection import Projection
 
-__all__ = ["Name", "Shown", "Stored", "show", "show_key", "show_meta", "unreadable"]
+__all__ = ["Name", "Shown", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
 
 Name = Literal["body", "before"]
 
@@ -23,6 +24,7 @@ _UPSERTS: Final = frozenset({Operation.UPSERT, Operation.READ})
 _REMOVALS: Final = frozenset({Operation.REMOVE, Operation.EXPIRE})
 _DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
 _NULL: Final = b"null"
+_ESCAPED: Final = re.compile(r"\\.|\[\d+\]|.", re.DOTALL)
 _names: Final = msgspec.json.Decoder(list[str])
 _encoder: Final = msgspec.json.Encoder()
 unreadable: Final = (ValueError, RecursionError)
@@ -35,6 +37,11 @@ class Stored(Protocol):
     @property
     def operation(self) -> Operation:
         """What happened."""
+        ...
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is a field-level change, whose images hold nothing but what changed."""
         ...
 
     @property
@@ -70,17 +77,21 @@ def show(stored: Stored, view: View) -> Shown:
         return Shown()
     if view.content is Content.HEADER or view.images is Images.NOTHING:
         return Shown(changed=_visible(stored.changed, view.lenses))
-    if view.images in _DIFFERENCES and stored.operation is Operation.UPSERT:
-        return _difference(stored, view)
+    mode = view.images
+    if mode in _DIFFERENCES:
+        if stored.partial:
+            mode = Images.AFTER if mode is Images.CHANGE else Images.ALL
+        elif stored.operation is Operation.UPSERT:
+            return _difference(stored, view)
     lacking: list[str] = []
     images: dict[Name, bytes | None] = {"body": None, "before": None}
-    for name in _wanted(stored, view.images):
+    for name in _wanted(stored, mode):
         try:
             images[name] = _through(stored, name, view.lenses)
         except unreadable:
             lacking.append(name)
         else:
-            if images[name] is None and _expected(stored.operation, name, view.images):
+            if images[name] is None and _expected(stored, name, mode):
                 lacking.append(name)
     return Shown(images["body"], images["before"], _visible(stored.changed, view.lenses), tuple(lacking))
 
@@ -92,6 +103,20 @@ def show_key(key: str, view: View) -> str | None:
         if lens.mask is not None and shown is not None:
             shown = lens.mask.key(shown)
     return shown
+
+
+def show_field(field: str, view: View) -> str | None:
+    """What a view shows of the path of a field-level change, such as ``lines[0].price``."""
+    path, place = [""], 0
+    for character in _ESCAPED.findall(field):
+        if character[0] == "\\":
+            path[place] += character[1:].replace("-", "")  # \\- is the name of no characters
+        elif character == ".":
+            path.append("")
+            place += 1
+        elif character[0] != "[":
+            path[place] += character
+    return field if all(_tells(tuple(path), lens) for lens in view.lenses) else None
 
 
 def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
@@ -117,11 +142,11 @@ def _wanted(stored: Stored, images: Images) -> tuple[Name, ...]:
     return ("body",) if images is Images.AFTER else ("body", "before")
 
 
-def _expected(operation: Operation, name: Name, images: Images) -> bool:
+def _expected(stored: Stored, name: Name, images: Images) -> bool:
     """Whether a change of this kind has the image, so that it is missing if the log does not hold it."""
-    if images is Images.WRITTEN:
+    if images is Images.WRITTEN or stored.partial:
         return False
-    return operation in (_UPSERTS if name == "body" else _REMOVALS | {Operation.UPSERT})
+    return stored.operation in (_UPSERTS if name == "body" else _REMOVALS | {Operation.UPSERT})
 
 
 def _through(stored: Stored, name: Name, lenses: Sequence[Lens]) -> bytes | None:
@@ -244,6 +269,13 @@ def _named(name: str, lens: Lens) -> bool:
     if lens.fields is not None and not any(lens.fields.shows(reading) for reading in readings):
         return False
     return lens.mask is None or not any(lens.mask.drops(reading) for reading in readings)
+
+
+def _tells(path: Path, lens: Lens) -> bool:
+    """Whether the path of a field may be told: its value may be seen, masked or not."""
+    return (lens.fields is None or lens.fields.shows(path)) and (
+        lens.mask is None or not lens.mask.drops(path)
+    )
 
 
 def _path(name: str) -> Path | None:

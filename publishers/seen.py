@@ -1,0 +1,68 @@
+"""A change of a block through a view."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from publishers.change import Change, Operation, View
+from publishers.images import Name, show_field, show_key
+from publishers.paths import Fields
+
+if TYPE_CHECKING:
+    from publishers.block import Block
+
+__all__ = ["Row", "seen"]
+
+_UNREADABLE: Final = "something of the change as it is stored cannot be read"
+
+
+class Row:
+    """A change as it lies in a block; nothing is read before it is asked for."""
+
+    __slots__ = ("_block", "_index")
+
+    def __init__(self, block: "Block", index: int) -> None:
+        self._block = block
+        self._index = index
+
+    @property
+    def operation(self) -> Operation:
+        """What happened."""
+        return self._block.operation(self._index)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is a field-level change, whose images hold nothing but what changed."""
+        return getattr(self._block.attached(self._index), "field", None) is not None
+
+    @property
+    def changed(self) -> bytes | None:
+        """JSON list of the names of changed fields."""
+        return self._block.changed(self._index)
+
+    def image(self, name: Name, /) -> bytes | None:
+        """JSON after or before the change."""
+        return self._block.body(self._index) if name == "body" else self._block.before(self._index)
+
+    def parsed(self, name: Name, /) -> Fields | None:
+        """An image taken apart, once for all views."""
+        return self._block.parsed(self._index, name)
+
+
+def seen(block: "Block", change: Change, view: View) -> Change:
+    """A change of a block, which was made without images, as a view shows it."""
+    index = change.index
+    shown = block.shown(index, view)
+    return msgspec.structs.replace(
+        change,
+        key=block.shown_key(index, view),
+        linked=None if change.linked is None else show_key(change.linked, view),
+        field=None if change.field is None else show_field(change.field, view),
+        body_bytes=shown.body,
+        before_bytes=shown.before,
+        changed=None if shown.changed is None else tuple(msgspec.json.decode(shown.changed)),
+        meta_bytes=block.shown_meta(index, view) or None,
+        # What was wrong with the stored text may quote it.
+        error_text=None if change.error_text is None else _UNREADABLE if view.lenses else change.error_text,
+        lacking=shown.lacking,
+    )
