@@ -3,6 +3,7 @@
 Each acknowledged commit is one line on standard output, written with one unbuffered write after the commit returned.
 """
 
+import importlib
 import os
 import signal
 import sys
@@ -135,11 +136,16 @@ class Told:
         say("complete")
 
 
-def follow(path: str, options: dict) -> None:
-    """Tells everything that another process writes; ends at the end of its standard input."""
+def follow(path: str, options: dict, user: int | None = None) -> None:
+    """Tells everything that another process writes, as another user perhaps; ends at the end of its standard input."""
+    if user is not None:
+        # He may not see the interpreter's own files, some of which are read when they are first needed.
+        for name in ("concurrent.futures.thread", "encodings.ascii"):
+            importlib.import_module(name)
+        os.setuid(user)
     log = ChangeLog.open(path, read_only=True, **options)
     log.changes(since=Position(1)).subscribe(Told())
-    say("open", log.epoch, log.head.version)
+    say("open", log.epoch, log.head.version, log._following._ear.kind)
     sys.stdin.read()
     log.close()
     say("closed")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from publishers import ChangeLog
-from tests.crash.support import Child, acknowledged_by, judge, scaled
+from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge, scaled
 
 pytestmark = pytest.mark.crash
 
@@ -116,16 +116,21 @@ def test_a_hundred_interrupts_leave_a_log_that_opens(place):
                 assert len(found) <= len(child.said("done")) + 4 * interrupts
 
 
-def test_a_follower_survives_its_writer_and_sees_an_unbroken_prefix(place):
-    """F50, F120: one process tails while writers are killed and begin again; it sees what is acknowledged, once."""
+@pytest.mark.parametrize("kind", ["datagram", "inotify"])
+def test_a_follower_survives_its_writer_and_sees_an_unbroken_prefix(place, kind):
+    """F50, F51, F120: one process tails while writers are killed and begin again; it sees what is acknowledged, once.
+
+    It never looks by itself: each new owner finds it, and rings.
+    """
     chance = random.Random(50)
-    path = str(place / "log")
+    path = str(hearing(kind, place))
     options = {**SMALL, "sync": "always", "retain_bytes": None, "retain_age": None}
     acknowledged: dict[tuple[str, int], int] = {}
     with Child("write", path, options, 1, 0) as first:
         first.wait_for("done", 5)
-        with Child("follow", path, {"tail_poll": 0.001, "ring_events": 50}) as follower:
+        with Child("follow", path, {**NEVER, "ring_events": 50}) as follower:
             follower.wait_for("open")
+            assert follower.said("open")[0][2] == kind
             writer = first
             for _ in range(scaled(6)):
                 writer.run_for(chance.uniform(0.0, 0.1))
@@ -153,13 +158,14 @@ def test_a_follower_survives_its_writer_and_sees_an_unbroken_prefix(place):
             assert follower.said("complete") == [[]]
 
 
-def test_a_follower_is_killed_without_harm_to_the_writer(place):
+@pytest.mark.parametrize("kind", ["datagram", "inotify"])
+def test_a_follower_is_killed_without_harm_to_the_writer(place, kind):
     """F50, F120: kill -9 of either."""
-    path = str(place / "log")
+    path = str(hearing(kind, place))
     with Child("write", path, {**SMALL, "sync": "os", "retain_bytes": None}, 2, 0) as writer:
         writer.wait_for("done", 3)
         for _ in range(scaled(5)):
-            with Child("follow", path, {"tail_poll": 0.001}) as follower:
+            with Child("follow", path, NEVER) as follower:
                 follower.wait_for("got", 5)
                 follower.kill()
                 follower.finish()
