@@ -1,17 +1,12 @@
 """What the owner of a log has to do with other processes: the lock, the fence behind it, TAIL, and the bell."""
 
-import errno
 from pathlib import Path
-from typing import Final
 
 from publishers.wal.directory import LOCK_NAME, sign, take_lock
-from publishers.wal.filesystem import FileSystem
+from publishers.wal.filesystem import FencedError, FileSystem
 from publishers.wal.tail import Tail
 
-__all__ = ["FENCED", "Neighbours"]
-
-FENCED: Final = "another process has taken the log over"
-"""Why an owner has failed whom a later one has fenced off."""
+__all__ = ["Neighbours"]
 
 
 class Neighbours:
@@ -66,10 +61,10 @@ class Neighbours:
         """One step of housekeeping; there is never more to do.
 
         Raises:
-            OSError: ESTALE if LOCK is no longer what this owner has locked.
+            FencedError: If LOCK is no longer what this owner has locked.
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
-            raise OSError(errno.ESTALE, "LOCK was removed or replaced under its owner")
+            raise FencedError
         self._bell.look()
         self.ring()
         return False

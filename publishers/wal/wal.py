@@ -7,19 +7,18 @@ from uuid import UUID
 
 from publishers.errors import LogClosed, LogFailed, LogFull, NotALog
 from publishers.options import LogOptions
-from publishers.wal.catalog import Limit
 from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
 from publishers.wal.directory import check_names
-from publishers.wal.filesystem import FileSystem, RealFileSystem, means_full
-from publishers.wal.head import CLEAN, DEFERRED
-from publishers.wal.live import Spare
-from publishers.wal.neighbours import FENCED, Neighbours
+from publishers.wal.filesystem import FencedError, FileSystem, RealFileSystem, means_full
+from publishers.wal.head import CLEAN
+from publishers.wal.neighbours import Neighbours
 from publishers.wal.reader import Reader
 from publishers.wal.recovery import Recovered, recover
 from publishers.wal.retention import Retention
 from publishers.wal.segment import write_index
 from publishers.wal.transaction import Appended, Transaction
+from publishers.wal.withholding import Withholding
 from publishers.wal.writer import Writer
 
 __all__ = ["Wal"]
@@ -35,8 +34,7 @@ class Wal:
     Attributes:
         log_id: Made at creation.
         directory: Where the log lies.
-        epoch: Number of this opening for writing.
-        reader: Reads what is durable.
+        reader: Reads what is durable and not withheld.
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
         space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
@@ -55,7 +53,6 @@ class Wal:
         """Not to be called; see `open`."""
         self.directory = directory
         self.log_id: UUID = recovered.catalog.log_id
-        self.epoch = recovered.epoch
         self.torn_bytes = recovered.torn
         self.space_low = False
         self._options = options
@@ -66,9 +63,9 @@ class Wal:
         self._catalog = recovered.catalog
         self._head = recovered.head
         self._head_at = clock()
-        self._published = writer.limit
         self._closed = False
-        self.reader = Reader(self._catalog, lambda: writer.limit)
+        self._withholding = Withholding(writer, recovered.head, recovered.catalog, filesystem, directory)
+        self.reader = Reader(self._catalog, self._withholding.readable)
         self.retention = Retention(
             self._catalog, lambda: writer.live, self._write_head, options, filesystem, directory, clock
         )
@@ -132,6 +129,11 @@ class Wal:
     # --- what there is -----------------------------------------------------------------------------------------------
 
     @property
+    def epoch(self) -> int:
+        """Number of this opening for writing; `forget_after` begins another one."""
+        return self._writer.epoch
+
+    @property
     def appended(self) -> int:
         """Newest version written; 0 if there is none."""
         return self._writer.appended
@@ -144,8 +146,12 @@ class Wal:
     @property
     def visible(self) -> int:
         """Newest version that may be shown: the durable one, or the one HEAD names while others are withheld."""
-        state = self._head.state
-        return state.visible if state.flags & DEFERRED else self.durable
+        return self._withholding.visible
+
+    @property
+    def withholding(self) -> bool:
+        """Whether HEAD tells that what is above ``visible`` is withheld."""
+        return self._withholding.active
 
     @property
     def oldest(self) -> int:
@@ -198,7 +204,7 @@ class Wal:
         if self._closed:
             raise LogClosed
         if self._neighbours.fenced:
-            self._writer.health.fail(FENCED)
+            self._writer.health.fail(FencedError())
         return self._writer.append(transactions)
 
     def sync(self) -> int:
@@ -214,24 +220,49 @@ class Wal:
 
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
-        writer = self._writer
-        ends = writer.ends
-        place = self._published
-        while ends and ends[0].version <= visible:
-            version, _, location, end, _ = ends.popleft()
-            place = Limit(version, location.segment, end)
-        limit = writer.limit
-        if limit.version == visible:
-            place = limit
-        elif place.version < visible:
-            # More was appended than `ends` keeps.
-            place = Limit(visible, *self.reader.locate(visible + 1))
-        self._published = place
+        place = self._withholding.shows(visible)
         neighbours = self._neighbours
         if neighbours.fenced:
-            self._writer.health.fail(FENCED)
-            raise LogFailed("unknown", FENCED)
-        neighbours.publish(self.epoch, visible, place.segment, place.offset, limit.version)
+            self._writer.health.fail(FencedError())
+            raise LogFailed("unknown", str(FencedError()))
+        neighbours.publish(self.epoch, visible, place.segment, place.offset, self.durable)
+
+    def withhold(self, visible: int) -> None:
+        """Makes known, durably, that nothing above a version may be shown; to be called before that is appended.
+
+        Args:
+            visible: The newest version that may be shown; it may be yet to come.
+
+        Raises:
+            LogFull: If the disk has no room; nothing has changed.
+            LogFailed: If the disk fails.
+        """
+        self._withholding.withhold(visible)
+
+    def show(self, visible: int | None) -> None:
+        """Makes known, durably, that more may be shown; to be called before it is. None if nothing is withheld any more.
+
+        Raises:
+            LogFull: If the disk has no room; nothing has changed.
+            LogFailed: If the disk fails.
+        """
+        self._withholding.show(visible)
+
+    def forget_after(self, version: int) -> None:
+        """Removes what is withheld above a version, producers' sequences included, and begins a new epoch.
+
+        Both gates must be held. A crash on the way leaves everything as it was, or the work to recovery.
+
+        Raises:
+            LogFull: If the disk has no room; nothing has changed.
+            LogFailed: If the disk fails.
+            WalCorrupted: If the log cannot be read; nothing has changed, or the log has failed.
+        """
+        if self._closed:
+            raise LogClosed
+        self._withholding.forget_after(version)
+        self._neighbours.sign(self.epoch)
+        self.publish_tail(self.visible)
 
     def ring(self) -> None:
         """Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed."""
@@ -262,8 +293,9 @@ class Wal:
             raise LogFailed("unknown", str(error)) from error
 
     def _write_head(self, oldest: int | None = None, flags: int = 0) -> None:
-        evidence = self._writer.evidence()
-        self._head.write(self.epoch, *evidence, oldest=oldest, flags=flags)
+        with self._withholding.head:
+            evidence = self._writer.evidence()
+            self._head.write(self.epoch, *evidence, oldest=oldest, flags=flags)
         self._head_at = self._clock()
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
@@ -282,15 +314,16 @@ class Wal:
         """
         done = False
         full = False
-        for step in (
-            self._neighbours.tend,
-            self._fill,
-            self._make_spare,
-            self._write_index,
-            self._refresh_head,
-        ):
-            full, done = self._attempt(step, full, done)
-        full, done = self._attempt(lambda: self._retain(floor), full, done)
+        with self._withholding.housekeeping:
+            for step in (
+                self._neighbours.tend,
+                self._fill,
+                self._make_spare,
+                self._write_index,
+                self._refresh_head,
+                lambda: self._retain(floor),
+            ):
+                full, done = self._attempt(step, full, done)
         self.space_low = full
         return done
 
@@ -318,10 +351,9 @@ class Wal:
         """Makes the spare segment once the live one is half full."""
         writer = self._writer
         options = self._options
-        if not writer.wants_spare or 2 * writer.live.offset < options.segment_bytes:
+        if not writer.spares.wanted or 2 * writer.live.offset < options.segment_bytes:
             return False
-        size = min(options.fill_step, options.segment_bytes)
-        writer.give_spare(Spare(self._filesystem, self.directory, size))
+        writer.spares.make()
         return True
 
     def _write_index(self) -> bool:
