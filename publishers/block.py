@@ -23,7 +23,6 @@ from publishers.wal.frame import FIRST, LAST
 
 __all__ = ["Block", "Slice"]
 
-
 _TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 _RUN: Final = 8  # from so many on, changes are made column by column
 _FIELD_BYTES: Final = 160  # what a field of a parsed image weighs beside its text, roughly
@@ -194,7 +193,10 @@ class Block:
         """JSON list of the names of changed fields."""
         stored = self._stored(self.columns.changed, index)
         _, flaw = names_of(stored)
-        return stored if flaw is None else self._note(index, flaw)
+        if flaw is None:
+            return stored
+        self.memo.setdefault("errors", {}).setdefault(index, flaw)
+        return None
 
     def attached(self, index: int) -> Attached:
         """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
@@ -206,9 +208,7 @@ class Block:
 
     def error(self, index: int) -> str | None:
         """What of a change cannot be rendered, and why; it is left out of everything else that is told here."""
-        for look in (self.body, self.before, self.changed):
-            look(index)
-        return self.noted(index)
+        return (self.body(index), self.before(index), self.changed(index), self.noted(index))[-1]
 
     def noted(self, index: int) -> str | None:
         """``error`` as far as the parts of the change were asked for."""
@@ -310,10 +310,8 @@ class Block:
         stored = self._stored(column, index)
         if stored is None or (flaw := flaw_of(stored)) is None:
             return stored
-        return self._note(index, f"{name}: {flaw}")
-
-    def _note(self, index: int, flaw: str) -> None:
-        self.memo.setdefault("errors", {}).setdefault(index, flaw)
+        self.memo.setdefault("errors", {}).setdefault(index, f"{name}: {flaw}")
+        return None
 
     def _annotated(self) -> _Annotations:
         return _annotations.decode(self.annotations) if self.annotations else _Annotations()

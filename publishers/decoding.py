@@ -2,36 +2,70 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise, repeat
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from publishers.change import Area, Change, Operation
+from publishers.change import Action, Area, Change, Operation
 from publishers.wal import Column, Columns
 
-__all__ = ["Attached", "attached_of", "decode_one", "decode_run"]
+__all__ = ["KEYLESS", "Attached", "attached_of", "decode_one", "decode_run", "names_of"]
+
+KEYLESS: Final = Area.DATA * 16 + Operation.TRUNCATE
+"""The kind of changes that have no key."""
 
 
-class Attached(msgspec.Struct):
-    """The ``meta`` column of one change."""
+class Attached(msgspec.Struct, frozen=True):
+    """The ``meta`` column of one change; ``error`` says why it cannot be read."""
 
     schema_version: int | None = None
     entry_version: int | None = None
     origin: str | None = None
     meta: msgspec.Raw = msgspec.Raw()
+    expires_at: datetime | None = None
+    linked: bytes | None = None
+    field: str | None = None
+    action: Action | None = None
+    error: str | None = None
 
 
 _attached: Final = msgspec.json.Decoder(Attached)
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 _NOTHING: Final = Attached()
+_SHORT: Final = 64  # bytes up to which a ``meta`` column is remembered
 _AREAS: Final = {area.value: area for area in Area}
 _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 
 
 def attached_of(stored: bytes | None) -> Attached:
-    """Schema version, entry version, origin and meta of a change."""
-    return _NOTHING if stored is None else _attached.decode(stored)
+    """Schema version, entry version, origin, meta and the like of a change."""
+    if stored is None:
+        return _NOTHING
+    return _often(stored) if len(stored) <= _SHORT else _read(stored)
+
+
+def _read(stored: bytes) -> Attached:
+    try:
+        if not stored.isascii():
+            str(stored, "utf-8")
+        return _attached.decode(stored)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Attached(error=f"meta: {error}")
+
+
+_often = lru_cache(256)(_read)  # a stream that is stamped with its schema has the same few in every change
+
+
+def names_of(stored: bytes | None) -> tuple[tuple[str, ...] | None, str | None]:
+    """The names of changed fields, or why they cannot be read."""
+    if stored is None:
+        return None, None
+    try:
+        return _names.decode(stored), None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return None, f"changed: {error}"
 
 
 def decode_one(
@@ -47,7 +81,7 @@ def decode_one(
         bodies: Whether body and before image are wanted.
     """
     kind = columns.kinds[row]
-    attached = attached_of(None if columns.meta is None else columns.meta[row])
+    meta = None if columns.meta is None else columns.meta[row]
     changed = None if columns.changed is None else columns.changed[row]
     return Change(
         *at[:2],
@@ -56,15 +90,38 @@ def decode_one(
         _AREAS[kind >> 4],
         _OPERATIONS[kind & 15],
         columns.entity_types[0 if columns.type_ids is None else columns.type_ids[row]],
-        (columns.key[row] or b"").decode("utf-8", "surrogateescape"),
+        None if kind == KEYLESS else (columns.key[row] or b"").decode("utf-8", "surrogateescape"),
         columns.body[row] if bodies and columns.body is not None else None,
         columns.before[row] if bodies and columns.before is not None else None,
-        None if changed is None else _names.decode(changed),
-        attached.schema_version,
-        attached.entry_version,
-        attached.origin,
-        bytes(attached.meta) or None,
+        **_rare(changed, meta),
     )
+
+
+def _rare(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
+    """The fields of a change that most changes lack."""
+    names, flaw = names_of(changed)
+    found: dict[str, Any] = {} if names is None else {"changed": names}
+    if meta is not None:
+        attached = attached_of(meta)
+        found |= _plain(attached)
+        flaw = attached.error or flaw
+    if flaw is not None:
+        found["error_text"] = flaw
+    return found
+
+
+def _plain(attached: Attached) -> dict[str, Any]:
+    linked = attached.linked
+    return {
+        "schema_version": attached.schema_version,
+        "entry_version": attached.entry_version,
+        "origin": attached.origin,
+        "meta_bytes": bytes(attached.meta) or None,
+        "expires_at": attached.expires_at,
+        "linked": None if linked is None else linked.decode("utf-8", "surrogateescape"),
+        "field": attached.field,
+        "action": attached.action,
+    }
 
 
 def decode_run(
@@ -79,12 +136,15 @@ def decode_run(
     types = (
         repeat(names[0]) if columns.type_ids is None else map(names.__getitem__, columns.type_ids[start:stop])
     )
+    keys: list[str | None] | list[str] = _texts(columns.key, start, stop)
+    if KEYLESS in kinds:
+        keys = [None if kind == KEYLESS else key for kind, key in zip(kinds, keys, strict=True)]
     common = zip(
         range(index, index + stop - start),
         areas,
         operations,
         types,
-        _texts(columns.key, start, stop),
+        keys,
         _values(columns.body if bodies else None, start, stop),
         _values(columns.before if bodies else None, start, stop),
         strict=False,
@@ -99,7 +159,6 @@ def decode_run(
     for (number, area, operation, entity_type, key, body, before), (changed, meta) in zip(
         common, rare, strict=False
     ):
-        attached = attached_of(meta)
         made.append(
             Change(
                 version,
@@ -112,11 +171,7 @@ def decode_run(
                 key,
                 body,
                 before,
-                None if changed is None else _names.decode(changed),
-                attached.schema_version,
-                attached.entry_version,
-                attached.origin,
-                bytes(attached.meta) or None,
+                **_rare(changed, meta),
             )
         )
     return made

@@ -1,56 +1,63 @@
-"""What a writer asks for: one change before it has a position."""
+"""What a writer asks for: the operations, each checked and in the form in which it is stored."""
 
-from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from math import isfinite
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
 
-import msgspec
-
+from publishers.arguments import check_entity_type, encode_json, encode_names, key_bytes, meta_of, whole
+from publishers.change import Action
 from publishers.errors import InvalidChange
-from publishers.wal.columns import Column, Columns, encode_one
+from publishers.fields import FieldChange, changed_fields, field_changes
+from publishers.rows import DATA, Mutation, columns_of, flattened, payload_of
 
 __all__ = [
     "DATA",
+    "EXPIRE",
     "REMOVE",
+    "SCHEMA",
+    "TRUNCATE",
     "UPSERT",
     "Mutation",
     "columns_of",
     "encode_json",
+    "expire",
+    "flattened",
     "payload_of",
+    "rekey",
     "remove",
+    "schema",
+    "truncate",
     "upsert",
 ]
 
-# The numbers of ``Area.DATA``, ``Operation.UPSERT`` and ``Operation.REMOVE``, which are fixed on disk.
-DATA: Final = 1
+# The numbers of ``Area.SCHEMA`` and of operations, which are fixed on disk.
+SCHEMA: Final = 2
 UPSERT: Final = 1
 REMOVE: Final = 2
+TRUNCATE: Final = 4
+EXPIRE: Final = 5
 
-_encoder: Final = msgspec.json.Encoder(decimal_format="string")
-_raw: Final = msgspec.json.Decoder(msgspec.Raw)
+Image = Mapping[str, Any] | bytes
+"""An entity: a mapping, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
 
-
-class Mutation(msgspec.Struct, frozen=True):
-    """One change to be committed; made by ``upsert`` and ``remove``, which check it."""
-
-    operation: int
-    entity_type: str
-    key: bytes
-    body: bytes | None = None
-    before: bytes | None = None
-    changed: bytes | None = None
-    meta: bytes | None = None
-    area: int = DATA
+_OPERATIONS: Final = {
+    Action.SET: UPSERT,
+    Action.PUSH: UPSERT,
+    Action.ADD: UPSERT,
+    Action.REMOVE: REMOVE,
+    Action.DISCARD: REMOVE,
+}
 
 
 def upsert(
     entity_type: str,
     key: str | bytes,
-    body: Mapping[str, Any] | bytes,
+    body: Image,
     *,
-    before: Mapping[str, Any] | bytes | None = None,
-    changed: Collection[str] | None = None,
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    changes: Collection[FieldChange] | Literal["auto"] | None = None,
+    expires_at: datetime | None = None,
     meta: Mapping[str, Any] | None = None,
     schema_version: int | None = None,
     entry_version: int | None = None,
@@ -63,32 +70,48 @@ def upsert(
         key: Key of the entity; text is stored as UTF-8.
         body: The entity after the change: a mapping, or JSON bytes, which are kept as they are.
         before: The entity before the change, likewise.
-        changed: Names of the fields that changed.
+        changed: Names of the fields that changed; ``"auto"`` to find out the top-level ones from both images.
+        changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` to find some out that
+            lead from ``before`` to ``body``.
+        expires_at: When the entity will expire.
         meta: Anything that the application wants to say of this change.
-        schema_version: Version of the schema in force.
-        entry_version: Version of the entity.
+        schema_version: Version of the schema in force; None for the one that the log knows of.
+        entry_version: Version of the entity, which does not fall.
         origin: Where the change was first made.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    _check(entity_type)
-    return Mutation(
-        UPSERT,
-        entity_type,
-        _key(key),
-        encode_json("body", body),
-        None if before is None else encode_json("before", before),
-        None if changed is None else _names(changed),
-        _meta(meta, schema_version, entry_version, origin),
-    )
+    check_entity_type(entity_type)
+    stored = key_bytes(key)
+    image = encode_json("body", body)
+    old = None if before is None else encode_json("before", before)
+    follows: tuple[Mutation, ...] = ()
+    if changes is not None:
+        parts = changes
+        if isinstance(parts, str):
+            _check_auto("changes", parts)
+            parts = field_changes(old, image)
+        follows = tuple(
+            _field(entity_type, stored, part, schema_version, entry_version, origin) for part in parts
+        )
+    names = None
+    if isinstance(changed, str):
+        _check_auto("changed", changed)
+        names = encode_names(changed_fields(old, image))
+    elif changed is not None:
+        names = encode_names(changed)
+    extras = None
+    if any(extra is not None for extra in (meta, schema_version, entry_version, origin, expires_at)):
+        extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
+    return Mutation(UPSERT, entity_type, stored, image, old, names, extras, DATA, entry_version, follows)
 
 
 def remove(
     entity_type: str,
     key: str | bytes,
     *,
-    before: Mapping[str, Any] | bytes | None = None,
+    before: Image | None = None,
     meta: Mapping[str, Any] | None = None,
     schema_version: int | None = None,
     entry_version: int | None = None,
@@ -99,172 +122,171 @@ def remove(
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
-    _check(entity_type)
+    extras = meta_of(meta, schema_version, entry_version, origin)
+    return _gone(REMOVE, entity_type, key, before, extras, entry_version)
+
+
+def expire(
+    entity_type: str,
+    key: str | bytes,
+    *,
+    before: Image | None = None,
+    expires_at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity is gone because its time was over; there is no removal beside it.
+
+    Args:
+        entity_type: Kind of the entity.
+        key: Key of the entity.
+        before: The entity as it was.
+        expires_at: When it expired.
+        meta: As for ``upsert``, like all that follow.
+        schema_version: Version of the schema.
+        entry_version: Version of the entity.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
+    return _gone(EXPIRE, entity_type, key, before, extras, entry_version)
+
+
+def truncate(
+    entity_type: str,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """All entities of a type are gone: one change, without a key, in order with the changes around it.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    check_entity_type(entity_type)
+    return Mutation(TRUNCATE, entity_type, b"", meta=meta_of(meta, schema_version, origin=origin))
+
+
+def rekey(
+    entity_type: str,
+    old: str | bytes,
+    new: str | bytes,
+    body: Image,
+    *,
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    expires_at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity got another key: the removal of the old one and, right after it, the creation of the new one.
+
+    Each names the other's key in ``Change.linked``. The before image is that of both.
+
+    Args:
+        entity_type: Kind of the entity.
+        old: Its key before.
+        new: Its key now.
+        body: As for ``upsert``, like all that follow.
+        before: The entity under its old key.
+        changed: Names of the fields that changed.
+        expires_at: When the entity will expire.
+        meta: Anything that the application wants to say of both changes.
+        schema_version: Version of the schema.
+        entry_version: Version of the entity.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored, or both keys are the same.
+    """
+    was, now = key_bytes(old, "old"), key_bytes(new, "new")
+    if was == now:
+        raise InvalidChange("new", new, "another key than the old one")
+    made = upsert(entity_type, now, body, before=before, changed=changed, entry_version=entry_version)
+    told = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at, linked=was)
+    made = Mutation(UPSERT, entity_type, now, made.body, made.before, made.changed, told, DATA, entry_version)
+    extras = meta_of(meta, schema_version, entry_version, origin, linked=now)
+    return Mutation(REMOVE, entity_type, was, None, made.before, None, extras, DATA, entry_version, (made,))
+
+
+def schema(
+    entity_type: str,
+    body: Image,
+    version: int | None = None,
+    *,
+    part: str = "entity",
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """The schema of an entity type was told or changed: a change of the area SCHEMA.
+
+    It must come before the first change that is written by it, in the same transaction or an earlier one.
+
+    Args:
+        entity_type: Kind of the entities.
+        body: The schema; any JSON. See ``publishers.lossless`` for a form by which values can be read back.
+        version: Its version, above every one told before; None for the next.
+        part: Which part of the schema it is, where entities have several (attributes, references): the change's key.
+        before: The schema before.
+        changed: What was touched, such as names of fields; ``"auto"`` for the top-level names that differ.
+        meta: As for ``upsert``.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    if version is not None and whole("version", version) == 0:
+        raise InvalidChange("version", version, "at least 1")
+    made = upsert(entity_type, key_bytes(part, "part"), body, before=before, changed=changed)
+    told = meta_of(meta, version, origin=origin)
+    return Mutation(UPSERT, entity_type, made.key, made.body, made.before, made.changed, told, SCHEMA)
+
+
+def _gone(
+    operation: int,
+    entity_type: str,
+    key: str | bytes,
+    before: Image | None,
+    extras: bytes | None,
+    entry_version: int | None,
+) -> Mutation:
+    check_entity_type(entity_type)
+    old = None if before is None else encode_json("before", before)
+    return Mutation(operation, entity_type, key_bytes(key), None, old, None, extras, DATA, entry_version)
+
+
+def _field(
+    entity_type: str,
+    key: bytes,
+    part: FieldChange,
+    schema_version: int | None,
+    entry_version: int | None,
+    origin: str | None,
+) -> Mutation:
+    if not isinstance(part, FieldChange):
+        raise InvalidChange("changes", part, "what set_field(), push() and the like returned")
     return Mutation(
-        REMOVE,
+        _OPERATIONS[part.action],
         entity_type,
-        _key(key),
-        None,
-        None if before is None else encode_json("before", before),
-        None,
-        _meta(meta, schema_version, entry_version, origin),
+        key,
+        part.sparse(part.value),
+        part.sparse(part.before),
+        encode_names([str(part.path[0])]),
+        meta_of(None, schema_version, entry_version, origin, field=part.field, action=part.action.value),
+        DATA,
+        entry_version,
     )
 
 
-def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
-    """JSON bytes of a mapping, or JSON bytes as they are once they have proved to be JSON in UTF-8.
-
-    Raises:
-        InvalidChange: If a mapping holds what JSON cannot, or bytes are no JSON.
-    """
-    if isinstance(value, Mapping):
-        try:
-            data = _encoder.encode(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidChange(parameter, value, f"a mapping that JSON can hold ({error})") from None
-        if b"null" in data and (path := _not_finite(value)) is not None:
-            raise InvalidChange(
-                parameter + path, "NaN or an infinity", "finite, or text: JSON has no such number"
-            )
-        return data
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        data = bytes(value)
-        try:
-            _raw.decode(data)
-            if not data.isascii():
-                data.decode("utf-8")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidChange(parameter, data, f"valid JSON in UTF-8 ({error})") from None
-        return data
-    raise InvalidChange(parameter, value, "a mapping, or JSON as bytes")
-
-
-def _not_finite(value: object) -> str | None:
-    """Where in a value a float is that JSON cannot hold; the encoder would write null for it."""
-    if isinstance(value, float):
-        return None if isfinite(value) else ""
-    items: Iterable[tuple[object, object]] = ()
-    if isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, (list, tuple)):
-        items = enumerate(value)
-    for name, item in items:
-        if (path := _not_finite(item)) is not None:
-            return f"[{name!r}]{path}"
-    return None
-
-
-def columns_of(mutations: Iterable[Mutation]) -> Columns:
-    """Turns changes into the columns of a frame.
-
-    Raises:
-        InvalidChange: If something is not a mutation, or there are too many entity types for one transaction.
-    """
-    rows: Sequence[Mutation] = mutations if isinstance(mutations, Sequence) else list(mutations)
-    for row in rows:
-        _check_row(row)
-    names: dict[str, int] = {}
-    type_ids = array("H")
-    try:
-        for row in rows:
-            type_ids.append(names.setdefault(row.entity_type, len(names)))
-    except OverflowError:
-        raise InvalidChange(
-            "mutations", f"{len(names)} entity types", "at most 65536 in a transaction"
-        ) from None
-    try:
-        return Columns(
-            memoryview(bytes([row.area * 16 + row.operation for row in rows])),
-            tuple(names),
-            memoryview(type_ids) if len(names) > 1 else None,
-            Column.of([row.key for row in rows]),
-            _optional([row.body for row in rows]),
-            _optional([row.before for row in rows]),
-            _optional([row.changed for row in rows]),
-            _optional([row.meta for row in rows]),
-        )
-    except ValueError as error:
-        raise InvalidChange(
-            "mutations", f"{len(rows)} changes", f"split into smaller transactions ({error})"
-        ) from None
-
-
-def payload_of(row: Mutation, annotations: bytes) -> bytes:
-    """The payload of a frame of one change, without columns in between.
-
-    Raises:
-        InvalidChange: If it is not a mutation.
-    """
-    _check_row(row)
-    return encode_one(
-        row.area * 16 + row.operation,
-        row.entity_type.encode(),
-        row.key,
-        row.body,
-        row.before,
-        row.changed,
-        row.meta,
-        annotations,
-    )
-
-
-def _check_row(row: object) -> None:
-    if not isinstance(row, Mutation):
-        raise InvalidChange("mutations", row, "what upsert() or remove() returned")
-
-
-def _optional(values: list[bytes | None]) -> Column | None:
-    return None if all(value is None for value in values) else Column.of(values)
-
-
-def _check(entity_type: object) -> None:
-    if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not _encodable(entity_type):
-        raise InvalidChange("entity_type", entity_type, "a text of 1 to 1024 characters")
-
-
-def _key(key: object) -> bytes:
-    if isinstance(key, bytes):
-        return key
-    if not isinstance(key, str):
-        raise InvalidChange("key", key, "text or bytes")
-    try:
-        return key.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InvalidChange("key", key, "text that UTF-8 can hold, or bytes") from None
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _names(changed: Collection[str]) -> bytes:
-    if isinstance(changed, (str, bytes)) or not all(
-        isinstance(name, str) and _encodable(name) for name in changed
-    ):
-        raise InvalidChange("changed", changed, "a list of field names")
-    return _encoder.encode(list(changed))
-
-
-def _meta(
-    meta: Mapping[str, Any] | None, schema_version: int | None, entry_version: int | None, origin: str | None
-) -> bytes | None:
-    """The ``meta`` column: what is rarely there, as one JSON object."""
-    if meta is None and schema_version is None and entry_version is None and origin is None:
-        return None
-    stored: dict[str, Any] = {}
-    for name, number in (("schema_version", schema_version), ("entry_version", entry_version)):
-        if number is not None:
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
-                raise InvalidChange(name, number, "a whole number from 0 to 2**63 - 1")
-            stored[name] = number
-    if origin is not None:
-        if not isinstance(origin, str) or not _encodable(origin):
-            raise InvalidChange("origin", origin, "text")
-        stored["origin"] = origin
-    if meta is not None:
-        stored["meta"] = msgspec.Raw(encode_json("meta", meta))
-    return _encoder.encode(stored)
+def _check_auto(parameter: str, given: str) -> None:
+    if given != "auto":
+        raise InvalidChange(parameter, given, "a list of names, or 'auto'")

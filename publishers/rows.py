@@ -54,7 +54,9 @@ def flattened(mutations: Iterable[Mutation]) -> list[Mutation]:
             least = versions.get(entity, 0)
             if row.entry_version < least:
                 raise InvalidChange(
-                    "entry_version", row.entry_version, f"at least {least}, which this transaction gave before"
+                    "entry_version",
+                    row.entry_version,
+                    f"at least {least}, which this transaction gave before",
                 )
             versions[entity] = row.entry_version
         rows.append(row)

@@ -1,0 +1,160 @@
+"""What writers may pass: checks that name the argument, and the bytes under which it is stored."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from publishers import lossless
+from publishers.errors import InvalidChange
+
+__all__ = [
+    "check_entity_type",
+    "check_text",
+    "encode_json",
+    "encode_names",
+    "encode_value",
+    "key_bytes",
+    "meta_of",
+    "whole",
+]
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
+    """JSON bytes of a mapping, or JSON bytes as they are once they have proved to be JSON in UTF-8.
+
+    Raises:
+        InvalidChange: If a mapping holds what JSON cannot, or bytes are no JSON.
+    """
+    if isinstance(value, Mapping):
+        return encode_value(parameter, value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = bytes(value)
+        if (flaw := lossless.flaw_of(data)) is not None:
+            raise InvalidChange(parameter, data, f"valid JSON in UTF-8 ({flaw})")
+        return data
+    raise InvalidChange(parameter, value, "a mapping, or JSON as bytes")
+
+
+def encode_value(parameter: str, value: object) -> bytes:
+    """JSON bytes of any value.
+
+    Raises:
+        InvalidChange: If it holds what JSON cannot.
+    """
+    try:
+        return lossless.encode(value)
+    except lossless.NotFinite as error:
+        raise InvalidChange(
+            parameter + error.path, "NaN or an infinity", "finite, or text: JSON has no such number"
+        ) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidChange(parameter, value, f"a mapping that JSON can hold ({error})") from None
+
+
+def check_entity_type(entity_type: object) -> None:
+    """Checks the name of an entity type.
+
+    Raises:
+        InvalidChange: If it is none.
+    """
+    if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not _encodable(entity_type):
+        raise InvalidChange("entity_type", entity_type, "a text of 1 to 1024 characters")
+
+
+def key_bytes(key: object, parameter: str = "key") -> bytes:
+    """A key as it is stored.
+
+    Raises:
+        InvalidChange: If it is none.
+    """
+    if isinstance(key, bytes):
+        return key
+    if not isinstance(key, str):
+        raise InvalidChange(parameter, key, "text or bytes")
+    try:
+        return key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidChange(parameter, key, "text that UTF-8 can hold, or bytes") from None
+
+
+def encode_names(changed: Collection[str]) -> bytes:
+    """Names of fields as they are stored.
+
+    Raises:
+        InvalidChange: If they are none.
+    """
+    if isinstance(changed, (str, bytes)) or not all(
+        isinstance(name, str) and _encodable(name) for name in changed
+    ):
+        raise InvalidChange("changed", changed, "a list of field names")
+    return _encoder.encode(list(changed))
+
+
+def check_text(parameter: str, value: object) -> str:
+    """A text that UTF-8 can hold.
+
+    Raises:
+        InvalidChange: If it is none.
+    """
+    if not isinstance(value, str) or not _encodable(value):
+        raise InvalidChange(parameter, value, "text")
+    return value
+
+
+def whole(parameter: str, value: object) -> int:
+    """A whole number that is a version.
+
+    Raises:
+        InvalidChange: If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidChange(parameter, value, "a whole number from 0 to 2**63 - 1")
+    return value
+
+
+def meta_of(
+    meta: Mapping[str, Any] | bytes | None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+    *,
+    expires_at: datetime | None = None,
+    linked: bytes | None = None,
+    field: str | None = None,
+    action: str | None = None,
+) -> bytes | None:
+    """The ``meta`` column of a change: what is rarely there, as one JSON object, or None if there is nothing.
+
+    Raises:
+        InvalidChange: If something cannot be stored.
+    """
+    stored: dict[str, Any] = {}
+    if schema_version is not None:
+        stored["schema_version"] = whole("schema_version", schema_version)
+    if entry_version is not None:
+        stored["entry_version"] = whole("entry_version", entry_version)
+    if origin is not None:
+        stored["origin"] = check_text("origin", origin)
+    if expires_at is not None:
+        if not isinstance(expires_at, datetime) or expires_at.utcoffset() is None:
+            raise InvalidChange("expires_at", expires_at, "a moment with a time zone")
+        stored["expires_at"] = expires_at.astimezone(UTC)
+    if linked is not None:
+        stored["linked"] = linked  # base64, as it need not be UTF-8
+    if field is not None:
+        stored |= {"field": field, "action": action}
+    if meta is not None:
+        stored["meta"] = msgspec.Raw(encode_json("meta", meta))
+    return _encoder.encode(stored) if stored else None
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,223 @@
+"""JSON that loses nothing: how values are written, and how they are read back by the types of a schema.
+
+=======================  ==========================================================================================
+a value                  is written as
+=======================  ==========================================================================================
+whole number             its digits, however many; as text beyond 2^53 if ``text_integers`` is asked for
+float                    the shortest digits that read back as the same number; NaN and infinities are refused
+``Decimal``              text with every digit it has: ``"10.00"``
+bytes                    text in base64
+aware ``datetime``       RFC 3339 with its offset, and with microseconds unless they are 0
+naive ``datetime``       the same without an offset
+``date``, ``time``       ``"2024-02-29"``, ``"10:11:12.123456"``
+``timedelta``            an ISO 8601 duration in days and seconds: ``"P1DT2.5S"``
+``UUID``, ``Enum``       its text; the value of the member
+None                     ``null``; a name that is not there stays not there
+=======================  ==========================================================================================
+
+The text alone does not tell ``"10.00"`` from a text, so it takes a schema to read values back: `reader` makes a function
+of one. A schema is the JSON that Spark has for its own: a *type* is a name (see ``_READERS``) or an object
+``{"type": "struct", "fields": [{"name", "type", "nullable"}, ...]}``, ``{"type": "array", "elementType"}`` or
+``{"type": "map", "keyType", "valueType"}``.
+"""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["NotFinite", "Reader", "encode", "flaw_of", "reader", "text_integers"]
+
+Reader = Callable[[Any], Any]
+"""Turns a parsed value into the Python value of its type."""
+
+_encoder: Final = msgspec.json.Encoder(decimal_format="string")
+_raw: Final = msgspec.json.Decoder(msgspec.Raw)
+_OFFSET: Final = re.compile(rb'\d[+-]\d\d:\d\d"')
+_EXACT: Final = 2**53
+_DETAILS: Final = re.compile(r"[( ].*")  # of "decimal(10,2)", "interval day to second"
+
+
+class NotFinite(ValueError):
+    """A float is NaN or an infinity, which JSON cannot tell; ``path`` says which one."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"NaN or an infinity at {path or 'the top'}: JSON has no such number")
+        self.path = path
+
+
+def encode(value: object) -> bytes:
+    """The JSON of a value, by the rules of this module.
+
+    Raises:
+        NotFinite: If it holds NaN or an infinity.
+        TypeError, ValueError, RecursionError: If it holds something else that JSON cannot.
+    """
+    data = _encoder.encode(value)
+    if b"null" in data and (path := _not_finite(value)) is not None:
+        raise NotFinite(path)
+    if _OFFSET.search(data):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
+        data = _encoder.encode(_in_minutes(value))
+    return data
+
+
+def flaw_of(data: bytes | memoryview) -> str | None:
+    """What keeps bytes from being JSON in UTF-8; None if nothing does."""
+    try:
+        _raw.decode(data)
+        str(data, "utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def text_integers(data: bytes) -> bytes:
+    """The same JSON with whole numbers beyond 2^53 as text, for readers that keep numbers in doubles."""
+    plain = json.loads(
+        data,
+        parse_int=lambda text: int(text) if abs(int(text)) <= _EXACT else text,
+        parse_float=lambda text: msgspec.Raw(text.encode()),
+    )
+    return _encoder.encode(plain)
+
+
+def reader(schema: str | Mapping[str, Any]) -> Reader:
+    """A function that turns parsed JSON of a type into Python values: the way back from `encode`.
+
+    Parse with ``msgspec.json.decode`` or ``json.loads``; both keep whole numbers of any length. Null becomes None under
+    every type, names that are not there stay not there, and names that the schema does not know pass as they are, as do
+    texts of moments that Python's types cannot hold.
+
+    Raises:
+        ValueError: If the schema is none.
+    """
+    if isinstance(schema, str):
+        found = _READERS.get(_DETAILS.sub("", schema))
+        if found is None:
+            raise ValueError(f"type is {schema!r}, but must be one of {', '.join(_READERS)}, or an object")
+        return _nullable(found)
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    try:
+        if kind == "struct":
+            return _nullable(_struct(schema["fields"]))
+        if kind == "array":
+            item = reader(schema["elementType"])
+            return _nullable(lambda values: [item(value) for value in values])
+        if kind == "map":
+            key, value = reader(_key_type(schema["keyType"])), reader(schema["valueType"])
+            return _nullable(lambda members: {key(name): value(member) for name, member in members.items()})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"type {kind} lacks {error}") from None
+    raise ValueError(f"type is {kind!r}, but must be struct, array or map in an object")
+
+
+def _struct(fields: Sequence[Mapping[str, Any]]) -> Reader:
+    readers = {field["name"]: reader(field["type"]) for field in fields}
+
+    def read(members: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: readers.get(name, _same)(member) for name, member in members.items()}
+
+    return read
+
+
+def _key_type(schema: Any) -> Any:
+    return f"{schema}_key" if schema in ("boolean", "float", "double") else schema
+
+
+def _nullable(read: Reader) -> Reader:
+    return lambda value: None if value is None else read(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _moment(text: str) -> datetime | str:
+    """A moment in UTC; one outside of the years 1 to 9999 stays text."""
+    with suppress(ValueError, OverflowError):
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo is not None else found
+    return text
+
+
+def _by(read: Callable[[str], Any]) -> Reader:
+    def found(text: str) -> Any:
+        with suppress(ValueError):
+            return read(text)
+        return text
+
+    return found
+
+
+def _float(value: Any) -> float:
+    return float(value)  # text: NaN and the infinities as Spark tells them, and keys of maps
+
+
+def _duration(text: str) -> timedelta | str:
+    try:
+        return msgspec.convert(text, timedelta)
+    except msgspec.ValidationError:
+        return text
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "string": _same,
+    "boolean": _same,
+    "byte": int,
+    "short": int,
+    "integer": int,
+    "long": int,
+    "float": _float,
+    "double": _float,
+    "decimal": Decimal,
+    "binary": b64decode,
+    "date": _by(date.fromisoformat),
+    "time": _by(time.fromisoformat),
+    "timestamp": _moment,
+    "timestamp_ntz": _by(datetime.fromisoformat),
+    "duration": _duration,
+    "uuid": UUID,
+    "char": _same,
+    "varchar": _same,
+    "variant": _same,
+    "void": _same,
+    "interval": _same,
+    "boolean_key": "true".__eq__,
+    "float_key": _float,
+    "double_key": _float,
+}
+
+
+def _not_finite(value: object) -> str | None:
+    """Where in a value a float is that JSON cannot hold; the encoder would write null for it."""
+    if isinstance(value, float):
+        return None if isfinite(value) else ""
+    items: Any = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = enumerate(value)
+    for name, item in items:
+        if (path := _not_finite(item)) is not None:
+            return f"[{name!r}]{path}"
+    return None
+
+
+def _in_minutes(value: Any) -> Any:
+    """The same with moments in UTC whose offset has seconds; the encoder would cut them off."""
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        return value.astimezone(UTC) if offset is not None and offset % timedelta(minutes=1) else value
+    if isinstance(value, Mapping):
+        return {name: _in_minutes(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_in_minutes(item) for item in value]
+    return value
