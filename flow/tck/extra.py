@@ -39,7 +39,7 @@ class ExtraPublisherTests(StressTests):
             threading.Event().wait(self.timeout / 10)
             early.append(len(witness.items))
 
-        witness = self.subscribed(self.publisher(3), self.witness(on_open=opened))
+        witness = self.subscribed(self.lasting(3), self.witness(on_open=opened))
         witness.expect_next("1.3")
         if early[0] and self.bounded_depth == 1:
             broken("1.3", "on_next was called while on_subscribe ran")
@@ -117,7 +117,7 @@ class ExtraPublisherTests(StressTests):
         before = hooks.on_dropped_error
         hooks.on_dropped_error = lambda error, _subscriber: told.append(error)
         try:
-            publisher = self.publisher(3)
+            publisher = self.lasting(3)
             raiser = self.subscribed(publisher, self.witness(on_item=_raise))
             others = [] if self.multicast is None else [self.subscribed(publisher)]
             raiser.request(3)
@@ -156,7 +156,7 @@ class ExtraPublisherTests(StressTests):
                 times.append(time.perf_counter() - start)
 
         witness = self.witness(on_item=lambda it: gate.wait(self.patience) if len(it.items) == 1 else None)
-        self.subscribed(self.publisher(20), witness)
+        self.subscribed(self.lasting(20), witness)
         threads = [
             threading.Thread(target=run, daemon=True) for run in (partial(witness.request, 1), measure)
         ]
@@ -190,7 +190,7 @@ class ExtraPublisherTests(StressTests):
         """Values that only Python lets through: booleans, floats, strings, None."""
         wrong: tuple[Any, ...] = (True, 1.5, float("nan"), "3", None, [])
         for n in wrong:
-            witness = self.subscribed(self.publisher(3))
+            witness = self.subscribed(self.lasting(3))
             witness.request(n)
             witness.verify()
             witness.expect_error("3.9", ValueError, TypeError)
@@ -200,7 +200,7 @@ class ExtraPublisherTests(StressTests):
     def test_extra_spec309_aWrongRequestEndsTheStreamAndOvertakesNothingInProgress(self) -> None:
         """Signalled from inside ``on_next``, the failure comes after it, and nothing after that."""
         witness = self.witness(on_item=lambda it: it.request(0))
-        self.subscribed(self.publisher(5), witness)
+        self.subscribed(self.lasting(5), witness)
         witness.request(1)
         witness.expect_next("3.9")
         witness.expect_error("3.9", ValueError)
@@ -240,9 +240,9 @@ class ExtraPublisherTests(StressTests):
                 witness.expect_next("2.13")
 
             self.dropped_after(self.publisher(0), [self._quiet()], complete, "on_complete")
-            self.dropped_after(self.publisher(3), [self._quiet()], refuse, "on_error")
+            self.dropped_after(self.lasting(3), [self._quiet()], refuse, "on_error")
             raising = [Witness(self.timeout, self.patience, on_item=_raise)]
-            self.dropped_after(self.publisher(3), raising, pain, "what it raised")
+            self.dropped_after(self.lasting(3), raising, pain, "what it raised")
         finally:
             hooks.on_dropped_error = before
 

@@ -210,7 +210,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     @rs("3.6", "required")
     def test_required_spec306_afterSubscriptionIsCancelledRequestMustBeNops(self) -> None:
         """Requests after cancel have no effect."""
-        witness = self.subscribed(self.publisher(3))
+        witness = self.subscribed(self.lasting(3))
         witness.cancel()
         for _ in range(3):
             witness.request(1)
@@ -219,7 +219,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     @rs("3.7", "required")
     def test_required_spec307_afterSubscriptionIsCancelledAdditionalCancelationsMustBeNops(self) -> None:
         """Further cancels have no effect."""
-        witness = self.subscribed(self.publisher(1))
+        witness = self.subscribed(self.lasting(1))
         for _ in range(3):
             witness.cancel()
         witness.expect_silence("3.7", "of cancel")
@@ -227,7 +227,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     @rs("3.9", "required")
     def test_required_spec309_requestZeroMustSignalIllegalArgumentException(self) -> None:
         """``request(0)`` ends in ``on_error(ValueError)``."""
-        witness = self.subscribed(self.publisher(10))
+        witness = self.subscribed(self.lasting(10))
         witness.request(0)
         witness.expect_error("3.9", ValueError)
 
@@ -235,7 +235,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     def test_required_spec309_requestNegativeNumberMustSignalIllegalArgumentException(self) -> None:
         """A negative request ends in ``on_error(ValueError)``."""
         chance = self.random()
-        witness = self.subscribed(self.publisher(10))
+        witness = self.subscribed(self.lasting(10))
         witness.request(-chance.randrange(1, 2**40))
         witness.expect_error("3.9", ValueError)
 
@@ -244,7 +244,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
         self,
     ) -> None:
         """The text names the rule, or what is wrong."""
-        witness = self.subscribed(self.publisher(10))
+        witness = self.subscribed(self.lasting(10))
         witness.request(-7)
         text = str(witness.expect_error("3.9", ValueError)).lower()
         if not any(words in text for words in ("3.9", "non-positive subscription", "negative subscription")):
@@ -253,7 +253,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     @rs("3.12", "required")
     def test_required_spec312_cancelMustMakeThePublisherToEventuallyStopSignaling(self) -> None:
         """Of fifteen requested, one is taken: no more than the fifteen come."""
-        witness = self.subscribed(self.publisher(20))
+        witness = self.subscribed(self.lasting(20))
         witness.request(10)
         witness.request(5)
         witness.expect_next("3.12")
@@ -271,7 +271,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
             witness.expect_next("3.13")
             witness.cancel()
 
-        self.dropped_after(self.publisher(3), [Witness(self.timeout, self.patience)], end, "cancel")
+        self.dropped_after(self.lasting(3), [Witness(self.timeout, self.patience)], end, "cancel")
 
     @rs("3.17", "required")
     def test_required_spec317_mustSupportAPendingElementCountUpToLongMaxValue(self) -> None:

@@ -40,7 +40,9 @@ class StressTests(PublisherSettings):
             lambda: len(witness.items) >= count or witness.ended, "3.3", f"{count} elements did not come"
         )
         witness.cancel()
-        if max(depths) - min(depths) > 20 * self.bounded_depth:
+        if len(witness.items) < count and not self.lossy:
+            broken("1.1", f"the stream ended after {len(witness.items)} of {count} elements")
+        if depths and max(depths) - min(depths) > 20 * self.bounded_depth:
             broken("3.3", f"the stack grew from {min(depths)} to {max(depths)} frames")
 
     @rs("3.8", "extra")
@@ -84,12 +86,15 @@ class StressTests(PublisherSettings):
 
     @rs("3.12", "extra")
     def test_extra_spec312_cancelRacesWithRequestsFromEightThreads(self) -> None:
-        """Nothing is raised, nothing hangs, signals are serial, and then there is silence."""
+        """Nothing is raised, nothing hangs, signals are serial, and then there is silence.
+
+        More elements are left than are requested in all, so the stream cannot end by itself; but a lossy one may.
+        """
         chance = self.random()
-        self.needs(_THREADS)
+        self.needs(2 * _THREADS)
         demand = min(self.plenty, self.max_elements) // _THREADS
         for _ in range(self.rounds // 4 + 1):
-            many = chance.randrange(1, min(demand, 50) + 1)
+            many = chance.randrange(1, min(demand, 51))
             witness = self.subscribed(
                 self.publisher(ENDLESS if self.max_elements >= ENDLESS else demand * _THREADS)
             )
@@ -98,7 +103,7 @@ class StressTests(PublisherSettings):
             _together(calls)
             most = len(witness.items)
             witness.request(1)
-            if witness.ended:
+            if witness.ended and not self.lossy:
                 broken("1.8", "a terminal signal followed cancel")
             if most > many * _THREADS:
                 broken("1.1", f"{most} elements came, {many * _THREADS} were requested")

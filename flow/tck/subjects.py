@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from flow.contracts import UNBOUNDED, Publisher
-from flow.tck.settings import Verification
+from flow.tck.settings import ENDLESS, Verification
 from flow.tck.witness import Witness
 
 __all__ = ["PublisherSettings", "request_and_stay", "request_one", "requesting"]
@@ -62,6 +62,13 @@ class PublisherSettings(Verification):
         """Make a publisher, or skip the test if it cannot be so long."""
         self.needs(n)
         return self.make_publisher(n)
+
+    def lasting(self, n: int) -> Publisher[Any]:
+        """Make a publisher of which ``n`` elements can be had, whenever they are asked for.
+
+        A lossy one may lose them all before, and end; so it has to be endless, if it can.
+        """
+        return self.publisher(ENDLESS if self.lossy and self.max_elements >= ENDLESS else n)
 
     def needs(self, n: int) -> None:
         """Skip unless there are so many elements."""

@@ -6,6 +6,11 @@ from flow.tck import PublisherVerification, rules_of, run
 from flow.tck.broken import PUBLISHERS
 from flow.tck.honest import HonestPublisher
 
+STRESS = [
+    "test_extra_spec303_theStackStaysFlatOverManyElements",
+    "test_extra_spec312_cancelRacesWithRequestsFromEightThreads",
+]
+
 
 def suite_of(make):
     class Suite(PublisherVerification):
@@ -37,6 +42,31 @@ def test_an_honest_publisher_passes_everything():
         assert result.outcome != "failed", f"{name}: {result.reason}"
         if result.outcome == "skipped":
             assert result.kind == "untested" or "closedExecutor" in name, f"{name}: {result.reason}"
+
+
+@pytest.mark.parametrize("most", [16, 100, 1_000])
+def test_an_honest_publisher_of_short_streams_passes_the_stress_tests(most):
+    suite = suite_of(HonestPublisher)
+    suite.patience, suite.max_elements = 20.0, most
+    for name, result in run(suite, STRESS).items():
+        assert result.outcome == "passed" or "are needed" in result.reason, f"{name}: {result.reason}"
+
+
+class Vanishing:
+    """Pushes everything when it is subscribed to, and keeps none of it: an honest lossy publisher at its extreme."""
+
+    def __init__(self, count, error=None):
+        self.inner = HonestPublisher(0, error)
+
+    def subscribe(self, subscriber, /):
+        self.inner.subscribe(subscriber)
+
+
+@pytest.mark.parametrize("most", [1_000, 2**31 - 1])
+def test_a_lossy_publisher_may_end_whatever_is_asked_of_it(most):
+    suite = suite_of(Vanishing)
+    suite.patience, suite.max_elements, suite.lossy = 20.0, most, True
+    assert {result.outcome for result in run(suite, STRESS).values()} == {"passed"}
 
 
 @pytest.mark.parametrize("broken", PUBLISHERS.values(), ids=PUBLISHERS)

@@ -200,7 +200,7 @@ class SecondCancelRaises(HonestSubscription):
         super().cancel()
 
 
-@breaks("required_spec306", "required_spec307")
+@breaks("required_spec306", "required_spec307", "extra_spec312_cancelRaces")
 class CancelCompletes(HonestSubscription):
     """Cancel is answered by ``on_complete``."""
 

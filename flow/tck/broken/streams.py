@@ -3,10 +3,19 @@
 import threading
 from typing import Any
 
+from flow.contracts import Subscriber
 from flow.tck.broken.catalogue import breaks
 from flow.tck.honest import HonestPublisher, HonestSubscription
 
 __all__: list[str] = []
+
+
+@breaks("extra_spec303")
+class EndsTooSoon(HonestSubscription):
+    """Completes after a thousand elements, of however many."""
+
+    def __init__(self, subscriber: Subscriber[Any], count: int, error: Exception | None) -> None:
+        super().__init__(subscriber, min(count, 1_000), error)
 
 
 @breaks("required_createPublisher1", "required_createPublisher3", "required_spec105", "required_spec107")
