@@ -15,6 +15,7 @@
     |   |-- LogDropped         the log was dropped from its store               (name)
     |   |-- PublishingOff      the log was opened without publishing            (name)
     |   |-- LogBusy            another process writes to this log               (path, pid)
+    |   |   `-- ConsumerBusy   another process is this consumer of links      (path, pid)
     |   |-- LogReadOnly        this opening of the log cannot write
     |   |-- LogClosed          the log was closed                               (position)  retryable
     |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmissionStopped",
+    "ConsumerBusy",
     "HistoryPruned",
     "InvalidChange",
     "InvalidCriteria",
@@ -182,6 +184,15 @@ class LogBusy(LogError):
     def __init__(self, path: "Path", pid: int | None) -> None:
         owner = f"process {pid}" if pid else "another process"
         super().__init__(f"{path} is being written by {owner}; open it with read_only=True to follow it")
+        self.path = path
+        self.pid = pid
+
+
+class ConsumerBusy(LogBusy):
+    """Another process reads the links of this consumer, and removes them as it goes on."""
+
+    def __init__(self, path: "Path", pid: int | None) -> None:
+        LogError.__init__(self, f"{path} is in use by {f'process {pid}' if pid else 'another process'}")
         self.path = path
         self.pid = pid
 

@@ -41,6 +41,7 @@ class LogOptions:
         retain_age: Age above which old segments may go, or None.
         slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; beyond it the hold is lost.
         slot_keep_age: Longest time for which one hold may keep a closed segment, or None; likewise.
+        held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
@@ -77,6 +78,7 @@ class LogOptions:
     retain_age: float | None = 7 * 86400.0
     slot_keep_bytes: int | None = 4096 * MIB
     slot_keep_age: float | None = None
+    held_max_bytes: int = 4096 * MIB
     producers: int = 10_000
     producer_ttl: float = 30 * 86400.0
     ring_events: int = 131_072
@@ -130,6 +132,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "retain_age": (0.0, 2**40),
     "slot_keep_bytes": (0, 2**62),
     "slot_keep_age": (0.0, 2**40),
+    "held_max_bytes": (0, 2**62),
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
     "dispatch_threads": (1, 256),
