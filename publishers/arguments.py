@@ -142,7 +142,10 @@ def meta_of(
     if expires_at is not None:
         if not isinstance(expires_at, datetime) or expires_at.utcoffset() is None:
             raise InvalidChange("expires_at", expires_at, "a moment with a time zone")
-        stored["expires_at"] = expires_at.astimezone(UTC)
+        try:
+            stored["expires_at"] = expires_at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidChange("expires_at", expires_at, "within the years 1 to 9999 of UTC") from None
     if linked is not None:
         stored["linked"] = linked  # base64, as it need not be UTF-8
     if field is not None:

@@ -208,12 +208,13 @@ class Block:
 
     def error(self, index: int) -> str | None:
         """What of a change cannot be rendered, and why; it is left out of everything else that is told here."""
-        return (self.body(index), self.before(index), self.changed(index), self.noted(index))[-1]
+        return (self.changed(index), self.body(index), self.before(index), self.noted(index))[-1]
 
     def noted(self, index: int) -> str | None:
         """``error`` as far as the parts of the change were asked for."""
         noted: dict[int, str] | None = self.memo.get("errors")
-        return (noted.get(index) if noted else None) or self.attached(index).error
+        flaw = None if self.columns.meta is None else self.attached(index).error
+        return flaw or (noted.get(index) if noted else None)
 
     def size(self, index: int) -> int:
         """Stored bytes of one change, roughly: what a batch bound in bytes counts."""

@@ -1,7 +1,7 @@
 """From the columns of a frame to ``Change`` objects: one at a time for selective readers, in runs for all others."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise, repeat
 from typing import Any, Final
@@ -50,8 +50,13 @@ def _read(stored: bytes) -> Attached:
     try:
         if not stored.isascii():
             str(stored, "utf-8")
-        return _attached.decode(stored)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = _attached.decode(stored)
+        if found.expires_at is None:
+            return found
+        if found.expires_at.tzinfo is None:
+            return Attached(error="meta: expires_at has no time zone")
+        return msgspec.structs.replace(found, expires_at=found.expires_at.astimezone(UTC))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         return Attached(error=f"meta: {error}")
 
 

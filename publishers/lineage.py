@@ -1,5 +1,7 @@
 """Which positions belong to the history of a log."""
 
+from uuid import UUID
+
 from publishers.errors import HistoryPruned, PositionAhead, PositionForeign, PositionForked
 from publishers.position import Position, PositionToken
 from publishers.wal import Follower, Wal
@@ -16,6 +18,11 @@ class Lineage:
 
     def __init__(self, files: Wal | Follower) -> None:
         self._files = files
+
+    @property
+    def log_id(self) -> UUID:
+        """What tells the log from every other one."""
+        return self._files.log_id
 
     def token(self, position: Position) -> PositionToken:
         """A position with the epoch that wrote it, or will."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from publishers.change import Change, Operation, View
+from publishers.decoding import Attached
 from publishers.images import Name, show_field, show_key
 from publishers.paths import Fields
 
 if TYPE_CHECKING:
     from publishers.block import Block
 
-__all__ = ["Row", "seen"]
+__all__ = ["Row", "seen", "seen_error", "seen_linked"]
 
 _UNREADABLE: Final = "something of the change as it is stored cannot be read"
 
@@ -62,7 +63,18 @@ def seen(block: "Block", change: Change, view: View) -> Change:
         before_bytes=shown.before,
         changed=None if shown.changed is None else tuple(msgspec.json.decode(shown.changed)),
         meta_bytes=block.shown_meta(index, view) or None,
-        # What was wrong with the stored text may quote it.
-        error_text=None if change.error_text is None else _UNREADABLE if view.lenses else change.error_text,
+        error_text=seen_error(block, index, view),
         lacking=shown.lacking,
     )
+
+
+def seen_linked(attached: Attached, view: View) -> str | None:
+    """The key of the other half of a key change, as a view shows it."""
+    linked = attached.linked
+    return None if linked is None else show_key(linked.decode("utf-8", "surrogateescape"), view)
+
+
+def seen_error(block: "Block", index: int, view: View) -> str | None:
+    """What of a change cannot be rendered, as far as it was asked for; but not why, which may quote what is masked."""
+    error = block.noted(index)
+    return error if error is None or not view.lenses else _UNREADABLE

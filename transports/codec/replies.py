@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.change import Area, Change, Operation
+from publishers.change import Action, Area, Change, Operation
 from transports.errors import CloseCode, Violation
 
 __all__ = [
@@ -36,6 +36,11 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
 
     cursor: str = ""
 
+    @property
+    def idempotency_key(self) -> str:
+        """``ChangeLog.idempotency_key`` of this change."""
+        return f"{self.cursor.partition(':')[0]}:{self.position}"
+
     def _identity(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
 
@@ -60,6 +65,11 @@ class Event(msgspec.Struct):
     origin: str | None = None
     meta: msgspec.Raw = msgspec.Raw()
     lacking: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    linked: str | None = None
+    field: str | None = None
+    action: Action | None = None
+    error: str | None = None
 
     def change(self) -> RemoteChange:
         """The change, with bytes of its own."""
@@ -80,6 +90,11 @@ class Event(msgspec.Struct):
             self.origin,
             _bytes(self.meta),
             lacking=self.lacking,
+            expires_at=self.expires_at,
+            linked=self.linked,
+            field=self.field,
+            action=self.action,
+            error_text=self.error,
             cursor=self.cursor,
         )
 
@@ -188,13 +203,13 @@ def _with_surrogates(message: Mapping[str, Any]) -> Reply:
         raise ValueError("only events have keys")
     events = []
     for plain in message["events"]:
-        key = plain.pop("key", None)
+        keys = plain.pop("key", None), plain.pop("linked", None)
         for name in ("body", "before", "meta"):
             if name in plain:
                 plain[name] = msgspec.Raw(json.dumps(plain[name]).encode())
         raw = {name: plain.pop(name) for name in ("body", "before", "meta") if name in plain}
         event = msgspec.convert(plain, Event)
-        event.key = key
+        event.key, event.linked = keys
         for name, value in raw.items():
             setattr(event, name, value)
         events.append(event)

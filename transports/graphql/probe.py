@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.change import Area, Content, Operation
+from publishers.change import Action, Area, Content, Operation
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
 __all__ = ["TYPENAME", "Probe", "fields_of"]
@@ -35,7 +35,14 @@ _SAMPLE: Final = ChangeEvent(
     entry_version=Long(7005),
     origin="origin",
     meta=JSON(b'"meta"'),
+    expires_at=DateTime("expires at"),
+    linked="linked",
+    field="field",
+    action=Action.DISCARD,
+    error="error",
 )
+_DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
+_FOUND_OUT: Final = {"changed", "lacking"}  # by comparing bodies
 _BY_VALUE: Final[Mapping[str, str]] = {
     "7001": "version",
     "7002": "index",
@@ -53,6 +60,12 @@ _BY_VALUE: Final[Mapping[str, str]] = {
     "7005": "entry_version",
     "origin": "origin",
     '"meta"': "meta",
+    "['lacking']": "lacking",
+    "expires at": "expires_at",
+    "linked": "linked",
+    "field": "field",
+    "DISCARD": "action",
+    "error": "error",
     "Change": TYPENAME,
 }
 
@@ -73,8 +86,8 @@ class Probe:
 
     @property
     def content(self) -> Content:
-        """BODY exactly if a body or an image was asked for."""
-        return Content.BODY if self.asked & {"body", "before"} else Content.HEADER
+        """BODY exactly if a body or an image was asked for, or what is wrong with them."""
+        return Content.BODY if self.asked & {"body", "before", "error"} else Content.HEADER
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:

@@ -4,14 +4,16 @@ Every field of an event is a leaf that is read off the change, so the payloads o
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
 from graphql import ExecutionResult
 
 from publishers.block import Block
-from publishers.change import Area, Operation, time_of
+from publishers.change import Action, Area, Operation, View, time_of
 from publishers.position import Position
+from publishers.seen import seen_linked
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
 from transports.graphql.types import stamp
@@ -22,8 +24,10 @@ _INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it the error is graphql-cor
 _AREAS: Final = {area.value: b'"%s"' % area.name.encode() for area in Area}
 _OPERATIONS: Final = {operation.value: b'"%s"' % operation.name.encode() for operation in Operation}
 _NULL: Final = b"null"
+_PLAIN: Final = View()
 
-Read = Callable[[Block, int], bytes]
+Read = Callable[[Block, int, View], bytes]
+ReadShown = Callable[[Shown], bytes]
 
 
 def _json(value: bytes | None) -> bytes:
@@ -38,28 +42,34 @@ def _long(value: int | None) -> bytes:
     return _NULL if value is None else b'"%d"' % value
 
 
-def _key(block: Block, index: int) -> bytes:
-    key = block.key(index)
-    return _NULL if key is None else encode_text(key.decode("utf-8", "surrogateescape"))
+def _time(moment: datetime | None) -> bytes:
+    return _NULL if moment is None else b'"%s"' % stamp(moment).encode()
+
+
+def _action(action: Action | None) -> bytes:
+    return _NULL if action is None else b'"%s"' % action.name.encode()
 
 
 _READS: Final[Mapping[str, Read]] = {
-    "version": lambda block, _: b'"%d"' % block.version,
-    "index": lambda _, index: b"%d" % index,
-    "count": lambda block, _: b"%d" % block.transaction_count,
-    "timestamp": lambda block, _: b'"%s"' % stamp(time_of(block.committed_at)).encode(),
-    "area": lambda block, index: _AREAS[block.kind(index) >> 4],
-    "operation": lambda block, index: _OPERATIONS[block.kind(index) & 15],
-    "entity_type": lambda block, index: _text(block.entity_type(index)),
-    "key": _key,
-    "body": lambda block, index: _json(block.body(index)),
-    "before": lambda block, index: _json(block.before(index)),
-    "changed": lambda block, index: _json(block.changed(index)),
-    "schema_version": lambda block, index: _long(block.attached(index).schema_version),
-    "entry_version": lambda block, index: _long(block.attached(index).entry_version),
-    "origin": lambda block, index: _text(block.attached(index).origin),
-    "meta": lambda block, index: bytes(block.attached(index).meta) or _NULL,
-    TYPENAME: lambda _block, _index: b'"Change"',
+    "version": lambda block, _i, _v: b'"%d"' % block.version,
+    "index": lambda _b, index, _v: b"%d" % index,
+    "count": lambda block, _i, _v: b"%d" % block.transaction_count,
+    "timestamp": lambda block, _i, _v: b'"%s"' % stamp(time_of(block.committed_at)).encode(),
+    "area": lambda block, index, _v: _AREAS[block.kind(index) >> 4],
+    "operation": lambda block, index, _v: _OPERATIONS[block.kind(index) & 15],
+    "entity_type": lambda block, index, _v: _text(block.entity_type(index)),
+    "key": lambda block, index, view: _text(block.shown_key(index, view)),
+    "schema_version": lambda block, index, _v: _long(block.attached(index).schema_version),
+    "entry_version": lambda block, index, _v: _long(block.attached(index).entry_version),
+    "origin": lambda block, index, _v: _text(block.attached(index).origin),
+    "meta": lambda block, index, view: block.shown_meta(index, view) or _NULL,
+    TYPENAME: lambda _b, _i, _v: b'"Change"',
+}
+_SHOWN: Final[Mapping[str, ReadShown]] = {
+    "body": lambda shown: _json(shown.body),
+    "before": lambda shown: _json(shown.before),
+    "changed": lambda shown: _json(shown.changed),
+    "lacking": lambda shown: msgspec.json.encode(shown.lacking),
 }
 
 
@@ -70,36 +80,49 @@ class Projection:
         root: Response name of the root field.
         fields: Of each selected field its response name, and what it holds.
         token: Makes the text of a position.
+        view: How the changes are seen.
     """
 
-    __slots__ = ("_steps", "_tail")
+    __slots__ = ("_steps", "_tail", "_view")
 
-    def __init__(self, root: str, fields: list[tuple[str, str]], token: Callable[[Position], object]) -> None:
-        def cursor(block: Block, index: int) -> bytes:
+    def __init__(
+        self, root: str, fields: list[tuple[str, str]], token: Callable[[Position], object], view: View
+    ) -> None:
+        def cursor(block: Block, index: int, _view: View) -> bytes:
             last = index + 1 == block.transaction_count
             after = Position(block.version + 1, 0) if last else Position(block.version, index + 1)
             return b'"%s"' % str(token(after)).encode()
 
         lead = b'{"data":{%s:{' % msgspec.json.encode(root)
-        self._steps: list[tuple[bytes, Read]] = []
+        self._steps: list[tuple[bytes, Read | None, ReadShown | None]] = []
         for name, held in fields:
-            read = cursor if held == "cursor" else _READS[held]
-            self._steps.append((b"%s%s:" % (lead, msgspec.json.encode(name)), read))
+            read = cursor if held == "cursor" else _READS.get(held)
+            shows = _SHOWN[held] if read is None else None
+            self._steps.append((b"%s%s:" % (lead, msgspec.json.encode(name)), read, shows))
             lead = b","
+        self._view = view
         self._tail = b"}}}"
 
     @classmethod
-    def of(cls, trial: ExecutionResult, token: Callable[[Position], object]) -> "Projection | None":
+    def of(
+        cls, trial: ExecutionResult, token: Callable[[Position], object], view: View
+    ) -> "Projection | None":
         """The projection of an operation, read off a trial execution; None if it has none."""
         found = fields_of(trial)
-        return cls(*found, token) if found is not None and found[1] else None
+        return cls(*found, token, view) if found is not None and found[1] else None
 
     def payload(self, block: Block, index: int) -> bytes | None:
         """The payload of one event; None if graphql-core must make it."""
         if block.transaction_count > _INT_MAX:
             return None
         parts: list[bytes] = []
-        for lead, read in self._steps:
-            parts += (lead, read(block, index))
+        view = self._view
+        shown: Shown | None = None
+        for lead, read, shows in self._steps:
+            if read is not None:
+                parts += (lead, read(block, index, view))
+            elif shows is not None:
+                shown = block.shown(index, view) if shown is None else shown
+                parts += (lead, shows(shown))
         parts.append(self._tail)
         return b"".join(parts)

@@ -1,5 +1,6 @@
 """What the schema speaks of: changes, logs, pages of history, and wishes."""
 
+import enum
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,9 +10,10 @@ import msgspec
 import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
-from publishers.change import Area, Change, Operation
+from publishers.change import Action, Area, Change, Operation
 from publishers.criteria import Criterion
 from publishers.errors import InvalidCriteria
+from publishers.lossless import flaw_of
 
 __all__ = [
     "JSON",
@@ -23,6 +25,7 @@ __all__ = [
     "HistoryPage",
     "LogState",
     "Long",
+    "MaskRuleInput",
     "stamp",
 ]
 
@@ -71,8 +74,10 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
     ),
 }
 
+strawberry.enum(Action, name="Action", description="What is done to a field.")
 strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
 strawberry.enum(Operation, name="Operation", description="What happened.")
+strawberry.enum(Images, name="Images", description="Which images of an entity `body` and `before` show.")
 
 
 @strawberry.type(name="Change", description="One event of a change log.")
@@ -101,6 +106,20 @@ class ChangeEvent:
     meta: JSON | None = strawberry.field(
         description="What the application attached: to the transaction (index 0), or to the change."
     )
+    lacking: list[str] = strawberry.field(
+        description="What the images that were asked for need and the log does not hold."
+    )
+    expires_at: DateTime | None = strawberry.field(description="When the entity expires, or expired.")
+    linked: str | None = strawberry.field(
+        description="Of the two halves of a key change, the key of the other."
+    )
+    field: str | None = strawberry.field(
+        description="Path of the one field that a field-level change concerns; null for the entity as a whole."
+    )
+    action: Action | None = strawberry.field(description="What a field-level change does to the field.")
+    error: str | None = strawberry.field(
+        description="What of this change cannot be rendered, and why; it is null in the other fields."
+    )
 
     @classmethod
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
@@ -115,13 +134,18 @@ class ChangeEvent:
             operation=change.operation,
             entity_type=change.entity_type,
             key=change.key,
-            body=_json(change.body_bytes),
-            before=_json(change.before_bytes),
+            body=_image(change.body_bytes),
+            before=_image(change.before_bytes),
             changed=None if change.changed is None else list(change.changed),
             schema_version=_long(change.schema_version),
             entry_version=_long(change.entry_version),
             origin=change.origin,
             meta=_json(change.meta_bytes),
+            expires_at=None if change.expires_at is None else DateTime(stamp(change.expires_at)),
+            linked=change.linked,
+            field=change.field,
+            action=change.action,
+            error=change.error,
         )
 
 
@@ -132,6 +156,11 @@ def stamp(moment: datetime) -> str:
 
 def _json(text: bytes | None) -> JSON | None:
     return None if text is None else JSON(text)
+
+
+def _image(text: bytes | None) -> JSON | None:
+    """An image, unless it is damaged and would spoil the payload; then ``error`` says so."""
+    return None if text is None or flaw_of(text) is not None else JSON(text)
 
 
 def _long(number: int | None) -> Long | None:
@@ -156,6 +185,38 @@ class LogState:
     epoch: int = strawberry.field(description="Rises each time the log is opened for writing.")
     oldest: Cursor = strawberry.field(description="The oldest place that is kept.")
     head: Cursor = strawberry.field(description="The place after the newest visible change.")
+
+
+@strawberry.enum(name="MaskRule", description="What is shown in place of a value.")
+class MaskRule(enum.Enum):
+    """The rules of a mask."""
+
+    REDACT = "REDACT"
+    HASH = "HASH"
+    PARTIAL = "PARTIAL"
+    DROP = "DROP"
+
+
+@strawberry.input(name="MaskRuleInput", description="What is shown in place of the value at a path.")
+class MaskRuleInput:
+    """One rule of a mask as it is given in a document or in variables."""
+
+    path: str = strawberry.field(description="Names separated by dots, `$key`, or `$meta` and what is in it.")
+    rule: MaskRule = strawberry.field(default=MaskRule.REDACT, description="What is shown.")
+    text: str | None = strawberry.field(
+        default=None, description="REDACT: the text that is shown, *** if left out."
+    )
+    key: str | None = strawberry.field(
+        default=None, description="HASH: the key of the HMAC, at least 16 bytes."
+    )
+    last: int | None = strawberry.field(
+        default=None, description="PARTIAL: how many characters are shown, 4 if left out."
+    )
+
+    def plain(self) -> dict[str, str | int]:
+        """The rule as it travels elsewhere."""
+        parts = {"rule": self.rule.value, "text": self.text, "key": self.key, "last": self.last}
+        return {name: value for name, value in parts.items() if value is not None}
 
 
 @strawberry.input(
