@@ -110,7 +110,7 @@ class InvalidCriteria(PenstockError, ValueError):
 
     def at(self, place: str) -> "InvalidCriteria":
         """The same error, seen from where the criterion stands."""
-        return InvalidCriteria(f"{place}.{self.path}", self.value, self.right)
+        return InvalidCriteria(f"{place}.{self.path}" if self.path else place, self.value, self.right)
 
 
 class InvalidChange(PenstockError, ValueError):

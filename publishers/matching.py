@@ -1,97 +1,67 @@
-"""Which changes fulfil which criteria, asked of a whole block at a time.
+"""Which changes of a block fulfil some criteria.
 
-Matching ``Glob`` patterns takes time proportional to key times pattern at worst, and never more (the greedy algorithm
-with one point of return; a later ``*`` makes the earlier ones irrelevant), so a hostile pattern costs little.
+A criterion is compiled into a ``Wish``: what can be told from area, operation and entity type is told for many changes at
+once; keys, patterns, changed fields and values are asked change by change, what is cheap first.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from publishers.block import Block
 from publishers.change import Area, Operation
+from publishers.conditions import ABSENT, Image, Transition, Where, find
 from publishers.criteria import Criteria, Criterion
+from publishers.facts import Facts, facts_of
+from publishers.globs import glob_matcher
+from publishers.patterns import Pattern
 
-__all__ = ["MatchingIndex", "Predicate", "glob_matcher"]
+__all__ = ["TRANSACTION_KIND", "Check", "Predicate", "Wish", "filter_of"]
+
+TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 
 _KINDS: Final = tuple((area, operation, area * 16 + operation) for area in Area for operation in Operation)
-_TRANSACTION: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 
-T = TypeVar("T")
-
-
-def glob_matcher(pattern: str) -> Callable[[bytes], bool]:
-    """Compiles a glob over the bytes of a key: ``*`` for any number of bytes, ``?`` for exactly one."""
-    glob = pattern.encode("utf-8", "surrogateescape")
-    stars = glob.count(b"*")
-    if b"?" not in glob:
-        if not stars:
-            return glob.__eq__
-        if stars == 1:
-            head, tail = glob.split(b"*")
-            if not head:
-                return lambda key: key.endswith(tail)
-            if not tail:
-                return lambda key: key.startswith(head)
-            least = len(head) + len(tail)
-            return lambda key: len(key) >= least and key.startswith(head) and key.endswith(tail)
-    return lambda key: _glob(glob, key)
+Check = Callable[[Facts, int], bool]
 
 
-def _glob(glob: bytes, key: bytes) -> bool:
-    at = 0  # in the key
-    place = 0  # in the pattern
-    star = -1  # the last star, and where in the key it stops matching
-    resume = 0
-    while at < len(key):
-        wanted = glob[place] if place < len(glob) else -1
-        if wanted == 0x2A:
-            star, resume = place, at
-            place += 1
-        elif wanted in (0x3F, key[at]):
-            place += 1
-            at += 1
-        elif star >= 0:
-            resume += 1
-            place, at = star + 1, resume
-        else:
-            return False
-    return glob[place:].count(b"*") == len(glob) - place
+class Wish:
+    """One criterion, compiled.
 
+    Attributes:
+        criterion: What it was compiled from.
+        kinds: Areas and operations that it takes, as blocks store them.
+        keys: Keys that it takes, if it names any.
+        globs: Whether a key matches one of its globs, if it has any.
+        patterns: Whether a key matches one of its regular expressions, if it has any.
+        changed: Whether a change touched one of its fields, if it names any.
+        values: Whether the images fulfil its conditions, if it has any.
+    """
 
-class _Wish:
-    """One criterion, compiled."""
-
-    __slots__ = ("globs", "keys", "kinds", "types")
+    __slots__ = ("changed", "criterion", "globs", "keys", "kinds", "patterns", "values")
 
     def __init__(self, criterion: Criterion) -> None:
-        self.kinds = frozenset(
-            kind
-            for area, operation, kind in _KINDS
-            if (not criterion.areas or area in criterion.areas)
-            and (not criterion.operations or operation in criterion.operations)
-        )
-        self.types = criterion.entity_types
+        self.criterion = criterion
+        self.kinds = _kinds(criterion.areas, criterion.operations)
         self.keys = frozenset(key.encode("utf-8", "surrogateescape") for key in criterion.keys)
-        self.globs = tuple(glob_matcher(glob) for glob in sorted(criterion.key_globs))
-
-    @property
-    def sited(self) -> bool:
-        return bool(self.types or self.keys or self.globs)
+        self.globs = _any_of([glob_matcher(glob) for glob in sorted(criterion.key_globs)])
+        self.patterns = _any_of([Pattern(pattern).matches for pattern in sorted(criterion.key_patterns)])
+        self.changed = _changed_check(criterion.changed) if criterion.changed else None
+        self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
 
     def leads(self, block: Block) -> bool:
         """Whether the TRANSACTION event of the block is wished for."""
-        return block.leads and not self.sited and _TRANSACTION in self.kinds
+        return block.leads and TRANSACTION_KIND in self.kinds and not self.criterion.sited
 
     def rows(self, block: Block) -> Collection[int] | None:
         """The stored rows that are wished for; None for all of them."""
         columns = block.columns
         types = range(len(columns.entity_types))
-        if self.types:
-            types_wanted = frozenset(n for n in types if columns.entity_types[n] in self.types)
+        types_wanted = frozenset(types)
+        if self.criterion.entity_types:
+            names = self.criterion.entity_types
+            types_wanted = frozenset(n for n in types if columns.entity_types[n] in names)
             if not types_wanted:
                 return ()
-        else:
-            types_wanted = frozenset(types)
         rows: Collection[int] | None = None
         present = block.selection("kinds", lambda b: sorted(frozenset(b.columns.kinds)))
         if not self.kinds.issuperset(present):
@@ -101,42 +71,57 @@ class _Wish:
             rows = [row for row in range(block.count) if kinds[row] in self.kinds]
         if len(types_wanted) < len(types) and columns.type_ids is not None:
             ids = columns.type_ids
-            rows = [row for row in (range(block.count) if rows is None else rows) if ids[row] in types_wanted]
-        if self.keys or self.globs:
-            rows = self._keyed(block, range(block.count) if rows is None else rows)
+            rows = [row for row in _all(rows, block) if ids[row] in types_wanted]
+        keys = columns.key
+        for holds in (self.keys.__contains__ if self.keys else None, self.globs, self.patterns):
+            if holds is not None:
+                rows = [row for row in _all(rows, block) if holds(keys[row])]  # type: ignore[arg-type]  # keys are never null
+        for check in (self.changed, self.values):
+            if check is not None and (rows is None or rows):
+                facts, first = facts_of(block), block.first_index
+                rows = [row for row in _all(rows, block) if check(facts, row + first)]
         return rows
 
-    def _keyed(self, block: Block, rows: Collection[int]) -> list[int]:
-        keys = block.columns.key
-        if self.keys:
-            wanted = self.keys
-            rows = [row for row in rows if keys[row] in wanted]
-        if len(self.globs) == 1:
-            matches = self.globs[0]
-            return [row for row in rows if matches(keys[row])]  # type: ignore[arg-type]  # keys are never null
-        if self.globs:
-            return [row for row in rows if any(glob(keys[row]) for glob in self.globs)]  # type: ignore[arg-type]  # as above
-        return list(rows)
+
+def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> Check:
+    """Compiles conditions, all of which must hold, and what a change must do to the filter that they are."""
+    after = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.AFTER]
+    before = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.BEFORE]
+
+    def holds(tests: Sequence[tuple[tuple[str, ...], Callable[[object], bool]]], image: object) -> bool:
+        if image is ABSENT:
+            return False
+        return all(test(find(image, path)) for path, test in tests)
+
+    if not transitions:
+        if not before:
+            return lambda facts, index: holds(after, facts.after(index))
+        if not after:
+            return lambda facts, index: holds(before, facts.before(index))
+        return lambda facts, index: holds(after, facts.after(index)) and holds(before, facts.before(index))
+    # By whether the filter held before and holds after.
+    moves = {
+        (False, True): Transition.ENTERED in transitions,
+        (True, False): Transition.LEFT in transitions,
+        (True, True): Transition.STAYED in transitions,
+        (False, False): False,
+    }
+    return lambda facts, index: moves[holds(after, facts.before(index)), holds(after, facts.after(index))]
 
 
 class Predicate:
-    """Criteria, compiled: which changes of a block match."""
+    """Criteria, compiled: which changes of a block match.
 
-    __slots__ = ("_wishes", "criteria", "types")
+    Attributes:
+        criteria: What it was compiled from.
+        wishes: Its criterions, compiled.
+    """
+
+    __slots__ = ("criteria", "wishes")
 
     def __init__(self, criteria: Criteria) -> None:
         self.criteria = criteria
-        self._wishes = tuple(_Wish(criterion) for criterion in criteria.criterions)
-        # The entity types without which nothing can match, or None if there is no such bound.
-        bounded = all(wish.types for wish in self._wishes)
-        self.types = frozenset[str]().union(*(w.types for w in self._wishes)) if bounded else None
-
-    @property
-    def keys(self) -> frozenset[bytes] | None:
-        """The keys without which nothing can match, or None if there is no such bound."""
-        if all(wish.keys for wish in self._wishes):
-            return frozenset[bytes]().union(*(wish.keys for wish in self._wishes))
-        return None
+        self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
 
     def select(self, block: Block) -> Sequence[int]:
         """The indices of the matching changes, ascending; found once per block."""
@@ -145,7 +130,7 @@ class Predicate:
     def _select(self, block: Block) -> Sequence[int]:
         rows: Collection[int] | None = ()
         leads = False
-        for wish in self._wishes:
+        for wish in self.wishes:
             leads = leads or wish.leads(block)
             if rows is not None:
                 found = wish.rows(block)
@@ -158,52 +143,27 @@ class Predicate:
         return head + [row + first for row in found]
 
 
-class MatchingIndex(Generic[T]):
-    """Finds those of many predicates that a block concerns, without asking the others.
+def _kinds(areas: Collection[Area], operations: Collection[Operation]) -> frozenset[int]:
+    return frozenset(
+        kind
+        for area, operation, kind in _KINDS
+        if (not areas or area in areas) and (not operations or operation in operations)
+    )
 
-    Predicates that can only match certain keys stand in a dictionary by key, those that can only match certain entity
-    types in one by type; only the rest is asked of every block. Immutable once built.
-    """
 
-    __slots__ = ("_always", "_by_key", "_by_type", "evaluations")
+def _all(rows: Collection[int] | None, block: Block) -> Collection[int]:
+    return range(block.count) if rows is None else rows
 
-    def __init__(self, entries: Iterable[tuple[Predicate, T]]) -> None:
-        self._by_key: dict[bytes, list[tuple[Predicate, T]]] = {}
-        self._by_type: dict[str, list[tuple[Predicate, T]]] = {}
-        self._always: list[tuple[Predicate, T]] = []
-        self.evaluations = 0
-        for entry in entries:
-            predicate = entry[0]
-            if predicate.keys is not None:
-                for key in predicate.keys:
-                    self._by_key.setdefault(key, []).append(entry)
-            elif predicate.types is not None:
-                for name in predicate.types:
-                    self._by_type.setdefault(name, []).append(entry)
-            else:
-                self._always.append(entry)
 
-    def __bool__(self) -> bool:
-        return bool(self._always or self._by_type or self._by_key)
+def _any_of(matchers: list[Callable[[bytes], bool]]) -> Callable[[bytes], bool] | None:
+    if len(matchers) < 2:
+        return matchers[0] if matchers else None
+    return lambda key: any(matches(key) for matches in matchers)
 
-    def match(self, block: Block) -> Iterator[tuple[T, Sequence[int]]]:
-        """The entries that the block concerns, each once, with the matching indices."""
-        for predicate, entry in self._concerned(block):
-            self.evaluations += 1
-            indices = predicate.select(block)
-            if indices:
-                yield entry, indices
 
-    def _concerned(self, block: Block) -> Iterable[tuple[Predicate, T]]:
-        if not self._by_key and not self._by_type:
-            return self._always
-        found: dict[int, tuple[Predicate, T]] = {}
-        for name in block.columns.entity_types if self._by_type else ():
-            for entry in self._by_type.get(name, ()):
-                found[id(entry)] = entry
-        if self._by_key:
-            keys, by_key = block.columns.key, self._by_key
-            for row in range(block.count):
-                for entry in by_key.get(keys[row], ()):  # type: ignore[arg-type]  # keys are never null
-                    found[id(entry)] = entry
-        return [*self._always, *found.values()]
+def _changed_check(names: frozenset[str]) -> Check:
+    return lambda facts, index: not names.isdisjoint(facts.changed(index))
+
+
+def _text(condition: Where) -> str:
+    return condition.text

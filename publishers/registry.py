@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from publishers.criteria import Criteria
-from publishers.matching import MatchingIndex
+from publishers.matching_index import MatchingIndex
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.shared import SharedPublisher
+from publishers.watermark import Watermark
 
 if TYPE_CHECKING:
     from publishers.subscription import ChangeSubscription
@@ -22,17 +23,23 @@ class Registry:
     Looking up or making a publisher and adding a subscription is one step under one lock; so is removing the last
     subscription and the publisher with it.
 
+    The matching index follows what was added and removed: at once while nothing is being matched, else before the next
+    commit is. So it costs whoever subscribes, and hardly ever a commit, and neither cares how many others there are.
+
     Args:
         matched_through: The newest version that needs no matching any more.
         options: Bounds of the rings.
+        watermark: What has been matched and published.
     """
 
-    def __init__(self, matched_through: int, options: LogOptions) -> None:
+    def __init__(self, matched_through: int, options: LogOptions, watermark: Watermark) -> None:
         self._lock = threading.Lock()
         self._options = options
         self._publishers: dict[Criteria, SharedPublisher] = {}
         self._by_id: dict[int, ChangeSubscription] = {}
-        self._index: MatchingIndex[SharedPublisher] | None = None
+        self._index: MatchingIndex[SharedPublisher] = MatchingIndex()
+        self._stale: dict[Criteria, None] = {}  # of which the index does not know yet whether they are wanted
+        self._watermark = watermark
         self._matched_through = matched_through
 
     def add(
@@ -47,8 +54,9 @@ class Registry:
             shared.subscriptions[subscription] = None
             self._by_id[subscription.id] = subscription
             if known is None:
+                self._stale[criteria] = None
                 self._publishers[criteria] = shared
-                self._index = None
+                self._refresh_if_idle()
             return subscription
 
     def remove(self, subscription: "ChangeSubscription") -> bool:
@@ -60,8 +68,9 @@ class Registry:
             del shared.subscriptions[subscription]
             self._by_id.pop(subscription.id, None)
             if not shared.subscriptions:
+                self._stale[shared.criteria] = None
                 del self._publishers[shared.criteria]
-                self._index = None
+                self._refresh_if_idle()
             return True
 
     def find(self, subscription_id: int) -> "ChangeSubscription | None":
@@ -79,10 +88,7 @@ class Registry:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
         with self._lock:
             self._matched_through = matched_through
-            if self._index is None:
-                self._index = MatchingIndex(
-                    (shared.predicate, shared) for shared in self._publishers.values()
-                )
+            self._refresh()
             return self._index
 
     def publishers(self) -> list[SharedPublisher]:
@@ -96,3 +102,19 @@ class Registry:
             return [
                 subscription for shared in self._publishers.values() for subscription in shared.subscriptions
             ]
+
+    def _refresh_if_idle(self) -> None:
+        # Whoever matches has taken a snapshot up to a version that is not visible before it has finished.
+        if self._watermark.visible >= self._matched_through:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Brings the index up to date. Whoever is interrupted here leaves what is stale to be done again."""
+        while self._stale:
+            criteria = next(iter(self._stale))
+            shared = self._publishers.get(criteria)
+            if shared is None:
+                self._index.remove(criteria)
+            else:
+                self._index.add(shared.predicate, shared)
+            del self._stale[criteria]

@@ -41,7 +41,7 @@ class Service:
     ) -> None:
         self.options = options
         self.watermark = Watermark(visible)
-        self.registry = Registry(visible, options)
+        self.registry = Registry(visible, options, self.watermark)
         self.frames = FrameCache(reader, options.replay_bytes)
         self.replayer = Replayer(options.replay_threads, name)
         self.admission = Admission(visible, clock, self._gating)

@@ -1,6 +1,7 @@
 """What a log tells of itself."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from publishers.position import Position
 from publishers.publication import Publication
@@ -37,7 +38,7 @@ class SubscriptionStatistics:
 class PublisherStatistics:
     """One shared publisher: its criteria as they travel, its ring, its subscriptions."""
 
-    criteria: tuple[dict[str, list[str]], ...]
+    criteria: tuple[dict[str, list[Any]], ...]
     ring: RingStatistics
     subscriptions: tuple[SubscriptionStatistics, ...]
 
@@ -52,7 +53,7 @@ class LogStatistics:
         oldest: The oldest kept position.
         head: The position after the watermark.
         publishers: Its shared publishers.
-        evaluations: How often a predicate was asked about a frame.
+        evaluations: How often a predicate matched a frame, or was asked about one and did not.
         frames_read: Frames read from the WAL for subscribers, followers and history.
         bytes_read: Likewise in bytes.
         replay_bytes: Bytes of frames that are kept for those who lag.

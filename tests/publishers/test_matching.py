@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, Operation
 from publishers.block import Block
-from publishers.matching import MatchingIndex, Predicate, glob_matcher
+from publishers.globs import glob_matcher
+from publishers.matching import Predicate
+from publishers.matching_index import MatchingIndex
 from publishers.mutation import Mutation, columns_of
 
 TYPES = ["order", "item", "person"]
