@@ -55,7 +55,7 @@ class ChangeFeed:
         self._service = service
         self._check = check
         self.kind = kind
-        self._closed = False
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
 
@@ -115,7 +115,7 @@ class ChangeFeed:
             )
 
         try:
-            if self._closed:
+            if self._closed.is_set():
                 raise LogClosed
             self._check()
             if isinstance(self.since, Position) and self.since > (head := self._service.head):
@@ -135,7 +135,7 @@ class ChangeFeed:
         # Whoever closed the log or this feed meanwhile may have missed it.
         if self._service.closed:
             subscription.wake()
-        if self._closed:
+        if self._closed.is_set():
             subscription.close()
 
     def _start(self) -> Position:
@@ -148,7 +148,7 @@ class ChangeFeed:
 
         They are completed if they have everything that is visible, else they end with ``LogClosed``.
         """
-        self._closed = True
+        self._closed.set()
         with self._lock:
             ending = list(self._subscriptions)
         for subscription in ending:

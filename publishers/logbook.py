@@ -1,0 +1,253 @@
+"""What the system log of a store tells, and what follows from it in this process: logs open, close, change names."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from flow.clock import Clock
+from flow.contracts import UNBOUNDED
+from flow.executors import INLINE
+from publishers.change import Area, Content
+from publishers.changelog import ChangeLog
+from publishers.criteria import Criterion
+from publishers.errors import InvalidOption, LogClosed, LogDropped, NoSuchLog, NotALog, PenstockError
+from publishers.mutation import Mutation
+from publishers.options import LogOptions
+from publishers.roster import LogEntry, Roster, Step
+from publishers.shelf import Shelf
+from publishers.system import SystemLog
+from publishers.wal import FileSystem
+
+if TYPE_CHECKING:
+    from publishers.change import Change
+    from publishers.position import Position
+
+__all__ = ["Logbook", "options_with"]
+
+_log = logging.getLogger("penstock.store")
+_PAGE: Final = 1000
+
+
+class Logbook:
+    """The logs of one opened store.
+
+    Attributes:
+        system: The system log.
+        roster: What it has told so far.
+        shelf: The directory.
+        lock: Held for everything but what may reach user code.
+        eager: Whether logs are opened as they appear.
+        closed: Whether the store was closed.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        system: SystemLog,
+        options: LogOptions,
+        *,
+        read_only: bool,
+        filesystem: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self.system = system
+        self.roster = Roster()
+        self.shelf = shelf
+        self.lock = threading.RLock()
+        self.eager = False
+        self.closed = False
+        self._options = options
+        self._read_only = read_only
+        self._filesystem = filesystem
+        self._clock = clock
+        self._told: Position | None = None
+        self._handles: dict[str, ChangeLog] = {}  # by directory, which a log keeps for ever
+
+    # The caller holds the lock.
+
+    def check_open(self) -> None:
+        """Refuses what comes after the end.
+
+        Raises:
+            LogClosed: If the store is closed.
+        """
+        if self.closed:
+            raise LogClosed
+
+    def handle(self, entry: LogEntry) -> ChangeLog | None:
+        """The log, if it is open here."""
+        handle = self._handles.get(entry.directory)
+        return None if handle is None or handle.closed else handle
+
+    def forget(self, entry: LogEntry) -> ChangeLog | None:
+        """Takes a log from the list; the caller closes it."""
+        return self._handles.pop(entry.directory, None)
+
+    def handles(self) -> list[ChangeLog]:
+        """All logs that were opened."""
+        return list(self._handles.values())
+
+    def open(self, entry: LogEntry) -> ChangeLog:
+        """Opens a log, and tells if that cannot be."""
+        known = {
+            name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
+        }
+        try:
+            log = ChangeLog.open(
+                self.shelf.path / entry.directory,
+                read_only=self._read_only,
+                options=options_with(self._options, known),
+                filesystem=self._filesystem,
+                clock=self._clock,
+            )
+            if entry.log_id and log.log_id.hex != entry.log_id:
+                log.close()
+                raise NotALog(log.path, f"it is another log than the one that was made as {entry.name!r}")
+        except (PenstockError, OSError) as error:
+            if self._read_only and not self.shelf.has_head(entry.directory):
+                raise NoSuchLog(entry.name, set(self.roster) - {entry.name}) from error
+            self.system.board.tell(
+                entry.name, "FAILED", {"error": type(error).__name__, "message": str(error)}
+            )
+            raise
+        log.name = entry.name
+        log.attend(
+            lambda what, body: self.system.board.tell(log.name, what, body),
+            lambda error: error if self.shelf.has_head(entry.directory) else LogDropped(log.name),
+        )
+        self._handles[entry.directory] = log
+        return log
+
+    def record(self, mutation: Mutation) -> list[Step]:
+        """Commits to the system log, and takes what it tells then."""
+        self.system.record(mutation)
+        return self.catch_up()
+
+    def catch_up(self) -> list[Step]:
+        """Takes what the system log tells; the caller carries out what follows, after it has let go of the lock."""
+        steps = []
+        while self._told is None or self._told < self.system.head:
+            page = self.system.history(
+                Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
+            )
+            for change in page.changes:
+                step = self.roster.apply(change)
+                if step is not None:
+                    steps.append(step)
+            self._told = page.next
+        return steps
+
+    # What a dead process left, and what cannot be done just now: the next opening does it.
+
+    def decide(self) -> None:
+        """Ends every doubt as the system log has it."""
+        known = self.roster.directories()
+        for directory in self.shelf.doubts():
+            if directory in known:
+                self.settle(directory)
+            else:
+                self.remove(directory)
+
+    def settle(self, directory: str) -> None:
+        """Ends a doubt; the directory stays."""
+        try:
+            self.shelf.settle(directory)
+        except OSError:
+            _log.exception("the doubt about %s is left to the next opening of the store", directory)
+
+    def remove(self, directory: str) -> None:
+        """Ends a doubt; the directory goes."""
+        try:
+            self.shelf.remove(directory)
+        except OSError:
+            _log.exception("%s is left to be removed by the next opening of the store", directory)
+
+    # The caller does not hold the lock.
+
+    def log(self, name: str) -> ChangeLog:
+        """The log of a name, opened if it is not."""
+        with self.lock:
+            self.check_open()
+            entry = self.roster.find(name)
+            handle = self.handle(entry)
+            if handle is not None:
+                return handle
+            opened = self.open(entry)
+        self.tell_opened(opened)
+        return opened
+
+    def refresh(self) -> None:
+        """Takes what the system log tells."""
+        with self.lock:
+            if self.closed:
+                return
+            steps = self.catch_up()
+        self.carry_out(steps)
+
+    def follow(self) -> None:
+        """Refreshes whenever there is something new."""
+        feed = self.system.changes(Criterion(areas={Area.ENGINE}), since=self.system.head)
+        feed.subscribe(_Watcher(self), executor=INLINE, name="store")
+        self.refresh()
+
+    def tell_opened(self, log: ChangeLog) -> None:
+        """Puts up that a log is open now."""
+        body = {
+            "epoch": log.epoch,
+            "oldest": str(log.oldest),
+            "head": str(log.head),
+            "readOnly": log.read_only,
+        }
+        self.system.board.tell(log.name, "OPENED", body)
+
+    def carry_out(self, steps: list[Step]) -> None:
+        """What follows from what the system log told; may reach user code."""
+        for before, after in steps:
+            with self.lock:
+                if self.closed:
+                    return
+                known = None if before is None else self._handles.get(before.directory)
+                if after is None and before is not None:
+                    self._handles.pop(before.directory, None)
+                elif after is not None and known is not None:
+                    known.name = after.name
+            if before is not None and after is None and known is not None:
+                known.close(LogDropped(before.name))
+            if before is None and after is not None and self.eager:
+                with contextlib.suppress(PenstockError, OSError):  # it was told of, or is gone again
+                    self.log(after.name)
+
+
+class _Watcher:
+    """Lets a read-only store follow its system log."""
+
+    def __init__(self, book: Logbook) -> None:
+        self._book = book
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, _change: "Change", /) -> None:
+        self._book.refresh()
+
+    def on_error(self, error: Exception, /) -> None:
+        _log.error("the store %s is followed no longer: %s", self._book.shelf.path, error)
+
+    def on_complete(self) -> None:
+        """The store is closed."""
+
+
+def options_with(options: LogOptions, changed: Mapping[str, Any]) -> LogOptions:
+    """Options with some of them changed.
+
+    Raises:
+        InvalidOption: If one is unknown or out of its bounds.
+    """
+    known = [field.name for field in fields(LogOptions)]
+    for name, value in changed.items():
+        if name not in known:
+            raise InvalidOption(name, value, "one of " + ", ".join(known))
+    return replace(options, **changed)
