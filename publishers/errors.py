@@ -142,7 +142,7 @@ class NotAStore(LogError):
         self.path = path
 
 
-class NoSuchLog(LogError):
+class NoSuchLog(LogError, KeyError):
     """The store has no log of that name (any more)."""
 
     def __init__(self, name: object, known: "Iterable[str]") -> None:
@@ -150,6 +150,8 @@ class NoSuchLog(LogError):
         self.known = sorted(known)
         shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
         super().__init__(f"there is no log {name!r:.120} in the store; it has {shown or 'none yet'}")
+
+    __str__ = Exception.__str__  # that of KeyError would put it in quotes
 
 
 class LogExists(LogError):
