@@ -1,9 +1,10 @@
 """Reading a log that another process writes: no lock, no write, never beyond what its owner shows."""
 
+import contextlib
 from pathlib import Path
 from uuid import UUID
 
-from publishers.errors import NotALog, WalCorrupted
+from publishers.errors import InvalidOption, NotALog, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, Limit
 from publishers.wal.control import Epoch, Tables, decode_control
@@ -11,6 +12,7 @@ from publishers.wal.directory import check_names
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.links import HeldReader, HeldSegments
 from publishers.wal.reader import BLOCK_BYTES, Reader
 from publishers.wal.segment import DATA_START
 from publishers.wal.tail import Tail
@@ -29,7 +31,14 @@ class Follower:
         reader: Reads up to ``visible``.
     """
 
-    def __init__(self, directory: Path, filesystem: FileSystem, head_file: File, head: HeadState) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        filesystem: FileSystem,
+        head_file: File,
+        head: HeadState,
+        held: HeldSegments | None = None,
+    ) -> None:
         """Not to be called; see `open`."""
         self.directory = directory
         self.log_id: UUID = head.log_id
@@ -38,10 +47,17 @@ class Follower:
         self._filesystem = filesystem
         self._head_file = head_file
         self._tail: Tail | None = None
-        self._catalog = Catalog(filesystem, directory, head.log_id)
+        self._held = held
+        self._catalog = self._originals = Catalog(filesystem, directory, head.log_id)
+        if held:
+            self._catalog = Catalog(filesystem, held.directory, head.log_id)
         self._limit = Limit(0, 0, 0)
         self._epochs: tuple[int, tuple[Epoch, ...]] = (-1, ())
-        self.reader = Reader(self._catalog, lambda: self._limit, refresh=True)
+        self.reader: Reader = (
+            HeldReader(held, self._catalog, lambda: self._limit)
+            if held
+            else Reader(self._catalog, lambda: self._limit, refresh=True)
+        )
 
     @classmethod
     def open(
@@ -50,10 +66,19 @@ class Follower:
         options: LogOptions | None = None,
         *,
         filesystem: FileSystem | None = None,
+        consumer: str | None = None,
     ) -> "Follower":
         """Opens a log to be read, whether or not anybody has it open for writing.
 
+        Args:
+            directory: Of the log.
+            options: Not needed at present.
+            filesystem: The real one by default.
+            consumer: Read through the hard links of that name, which are removed by `release` only.
+
         Raises:
+            ConsumerBusy: If another process is that consumer.
+            InvalidOption: If there are no links for it.
             NotALog: If the directory holds no log.
             WalCorrupted: If HEAD or a segment header is damaged.
         """
@@ -65,15 +90,18 @@ class Follower:
             head_file = filesystem.open(path / HEAD_NAME, "read")
         except OSError:
             raise NotALog(path, "there is no HEAD in it") from None
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(head_file.close)
             state = _read_head(head_file)
             if state.offset == 0:
                 raise NotALog(path, "its creation was never finished")
-            follower = cls(path, filesystem, head_file, state)
+            held = None
+            if consumer is not None:
+                held = HeldSegments(filesystem, path, consumer, state.log_id)
+                stack.callback(held.close)
+            follower = cls(path, filesystem, head_file, state, held)
             follower.refresh()
-        except BaseException:
-            head_file.close()
-            raise
+            stack.pop_all()
         return follower
 
     def refresh(self) -> int:
@@ -106,8 +134,23 @@ class Follower:
             self._catalog.refresh()
         except OSError as error:
             raise WalCorrupted(segment, 0, f"the directory cannot be read ({error})") from error
+        if self._held is not None:
+            if not self._catalog.entries:
+                raise self._held.missing(0, self._catalog)
+            return  # whoever reads so far finds that it is missing
         if not self._catalog.entries or self._catalog.entries[-1].number < segment:
             raise WalCorrupted(segment, 0, "the segment is missing")
+
+    def release(self, version: int) -> int:
+        """Removes this consumer's links of segments that end before a version; answers how many. Any thread may.
+
+        Raises:
+            InvalidOption: If it reads through no links of its own.
+            OSError: What the file system raises.
+        """
+        if self._held is None:
+            raise InvalidOption("consumer", None, "the name of the links through which the log is read")
+        return self._held.release(self._catalog, version)
 
     @property
     def oldest(self) -> int:
@@ -133,12 +176,12 @@ class Follower:
         try:
             while offset < limit.offset:
                 if offset + HEADER_BYTES > base + len(block):
-                    block, base = self._catalog.pread(limit.segment, BLOCK_BYTES, offset), offset
+                    block, base = self._originals.pread(limit.segment, BLOCK_BYTES, offset), offset
                 header = FrameHeader.unpack(block.ljust(HEADER_BYTES, b"\0"), offset - base)
                 if not header.length:
                     raise WalCorrupted(limit.segment, offset, "there is no frame where one must be")
                 if header.flags & CONTROL:
-                    payload = self._catalog.pread(limit.segment, header.length, offset + HEADER_BYTES)
+                    payload = self._originals.pread(limit.segment, header.length, offset + HEADER_BYTES)
                     if not header.verify(payload):
                         raise WalCorrupted(limit.segment, offset, "the crc of the frame is wrong")
                     decode_control(payload, tables)
@@ -150,7 +193,10 @@ class Follower:
     def close(self) -> None:
         """Closes the files; nothing is written."""
         self._catalog.close()
+        self._originals.close()
         self._head_file.close()
+        if self._held is not None:
+            self._held.close()
         if self._tail is not None:
             self._tail.close()
 

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
 from publishers.wal.frame import CONTROL, NO_PRODUCER, Chain, seal
+from publishers.wal.links import link_segment
 from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer, segment_name
 
 __all__ = ["FIRST_FILL", "Closed", "LiveSegment", "Spare", "control_frame", "create_segment", "write_zeros"]
@@ -223,7 +224,7 @@ def create_segment(
     *,
     spare: Spare,
 ) -> LiveSegment:
-    """Makes a spare file the next segment: header and CHECKPOINT, sync, rename, sync of the directory.
+    """Makes a spare file the next segment: header and CHECKPOINT, sync, rename, sync of the directory, hard links.
 
     Args:
         filesystem: Where.
@@ -246,6 +247,7 @@ def create_segment(
         raise
     try:
         sync_names(filesystem, directory)
+        link_segment(filesystem, directory, header.number)
     except BaseException:
         spare.file.close()
         raise

@@ -1,9 +1,12 @@
-"""What the owner of a log has to do with other processes: the lock, the fence behind it, TAIL, and the bell."""
+"""What the owner of a log has to do with other processes: the lock, the fence behind it, TAIL, the bell, hard links."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from publishers.wal.catalog import SegmentEntry
 from publishers.wal.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.filesystem import FencedError, FileSystem
+from publishers.wal.links import Links
 from publishers.wal.tail import Tail
 
 __all__ = ["Neighbours"]
@@ -35,6 +38,17 @@ class Neighbours:
         self._tail.claim()
         self._bell = filesystem.bell(directory)
         self._unheard = False
+        self._links: Links | None = None
+
+    def link(self, entries: Callable[[], Sequence[SegmentEntry]], max_bytes: int) -> None:
+        """Begins to link segments for those who hold them; see `Links`."""
+        self._links = Links(self._filesystem, self._directory, entries, max_bytes)
+
+    @property
+    def links(self) -> Links:
+        """Hard links for consumers; only once the log is open."""
+        assert self._links is not None
+        return self._links
 
     def sign(self, epoch: int) -> None:
         """Tells in LOCK who holds it."""
@@ -58,16 +72,17 @@ class Neighbours:
             self._bell.ring()
 
     def tend(self) -> bool:
-        """One step of housekeeping; there is never more to do.
+        """One step of housekeeping; answers whether there may be more to do.
 
         Raises:
             FencedError: If LOCK is no longer what this owner has locked.
+            SyncError: If a directory of links cannot be synced.
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
             raise FencedError
         self._bell.look()
         self.ring()
-        return False
+        return self._links is not None and self._links.tend()
 
     def close(self) -> None:
         """Frees the lock."""
