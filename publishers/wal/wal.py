@@ -12,6 +12,7 @@ from publishers.wal.control import Epoch, ProducerState
 from publishers.wal.directory import check_names
 from publishers.wal.filesystem import FencedError, FileSystem, RealFileSystem, means_full
 from publishers.wal.head import CLEAN
+from publishers.wal.links import Links
 from publishers.wal.neighbours import Neighbours
 from publishers.wal.reader import Reader
 from publishers.wal.recovery import Recovered, recover
@@ -114,6 +115,7 @@ class Wal:
                 writer = Writer(filesystem, path, options, clock, catalog, head, epoch, live, chain, tables)
                 writer.open_epoch()
                 neighbours.sign(epoch)
+                neighbours.link(lambda: catalog.entries, options.held_max_bytes)
             except OSError as error:
                 if means_full(error):
                     free = None
@@ -165,6 +167,11 @@ class Wal:
         What survived of an epoch ends before the ``first_version`` of the first *greater* epoch here.
         """
         return self._writer.tables.epochs
+
+    @property
+    def links(self) -> Links:
+        """Hard links for consumers that must not depend on retention."""
+        return self._neighbours.links
 
     @property
     def failed(self) -> str | None:
