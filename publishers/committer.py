@@ -9,11 +9,14 @@ The publish gate is taken before leadership is passed on, which keeps publicatio
 
 import threading
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
-from publishers.errors import LogClosed, LogError, LogFailed, LogFull
+from publishers.errors import AlreadyVisible, LogClosed, LogError, LogFailed, LogFull, NoSuchVersion
 from publishers.options import LogOptions
-from publishers.pending import Commit, Pending, Repeated, to_publish
+from publishers.pending import Commit, Pending, sift, to_publish
 from publishers.publication import Publication, Published, wake
+from publishers.visibility import Withheld
 from publishers.wal import Appended, Transaction, Wal
 
 __all__ = ["Commit", "Committer"]
@@ -43,15 +46,19 @@ class Committer:
         self._leader: Pending | None = None
         self._unsynced: list[Published] = []
         self._unsynced_bytes = 0
+        self._owing = False  # something that is withheld was not synced
+        self._withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
+        self._deferring = wal.withholding  # whether anything of this concerns the next commit
         self._failed: str | None = None
         self._closed = False
 
-    def commit(self, transaction: Transaction, *, durable: bool = False) -> Commit:
+    def commit(self, transaction: Transaction, *, durable: bool = False, visible: bool = True) -> Commit:
         """Commits a transaction, alone or in a group with what other threads commit at the same time.
 
         Args:
             transaction: What to commit; its spool, if any, is discarded in every case.
             durable: Whether to sync before returning, whatever the policy.
+            visible: Whether subscribers get it, unless something before it is withheld; False withholds it.
 
         Raises:
             LogClosed: If the log was closed; nothing was written.
@@ -59,12 +66,35 @@ class Committer:
             LogFailed: If the disk failed.
         """
         try:
-            pending = Pending(transaction, durable=durable)
+            pending = Pending(transaction, durable=durable, hidden=not visible)
             self._run(pending)
         finally:
             transaction.discard()
         assert pending.commit is not None
         return pending.commit
+
+    def publish(self, version: int) -> None:
+        """Shows everything up to a version, and the ordinary commits behind it up to the next withheld one.
+
+        Raises:
+            NoSuchVersion: If there is no such version.
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFailed: If the disk failed.
+        """
+        self._alone(partial(self._show, version))
+
+    def forget_after(self, version: int) -> None:
+        """Removes what is withheld above a version.
+
+        Raises:
+            AlreadyVisible: If more than that is visible; nothing has changed.
+            NoSuchVersion: If there is no such version.
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFailed: If the disk failed.
+        """
+        self._alone(partial(self._forget, version))
 
     def sync(self) -> None:
         """Syncs what the ``interval`` policy has left, and publishes it.
@@ -72,7 +102,7 @@ class Committer:
         Raises:
             LogFailed: If the disk failed.
         """
-        if self._unsynced and self._failed is None:
+        if (self._unsynced or self._owing) and self._failed is None:
             self._run(Pending(None, durable=True))
 
     def close(self) -> None:
@@ -87,6 +117,10 @@ class Committer:
     def waiting(self) -> tuple[int, int]:
         """Commits that wait for their turn, and their bytes."""
         return len(self._queue), self._queued_bytes
+
+    def _alone(self, task: Callable[[], list[Published]]) -> None:
+        # As large as a whole group, so that it gets one of its own.
+        self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1))
 
     def _run(self, pending: Pending) -> None:
         try:
@@ -105,7 +139,7 @@ class Committer:
     def _enter(self, pending: Pending) -> None:
         size, bound = pending.size, self._options.queue_bytes
         with self._lock:
-            while pending.transaction is not None:
+            while pending.transaction is not None or pending.task is not None:
                 if self._closed:
                     raise LogClosed
                 if self._failed is not None:
@@ -113,6 +147,8 @@ class Committer:
                 if not self._queue or self._queued_bytes + size <= bound:
                     break
                 self._room.wait()
+            if pending.hidden:
+                self._deferring = True
             self._queue.append(pending)
             self._queued_bytes += size
             if self._leader is None:
@@ -132,8 +168,8 @@ class Committer:
             with self._publication.gate:
                 self._pass_on(pending)
                 if published:
-                    pending.woken.extend(self._publication.publish(published))
                     self._wal.publish_tail(published[-1].version)
+                    pending.woken.extend(self._publication.publish(published))
         pending.decided = True
         for member in group:
             member.finish(pending.verdict)
@@ -160,7 +196,13 @@ class Committer:
         """Writes and syncs a group as the policy wants; answers what may be published now."""
         if self._failed is not None:
             raise LogFailed("refused", self._failed)
-        repeated, fresh = self._sift(group)
+        task = group[0].task
+        if task is not None:
+            return task()
+        repeated, fresh = sift(group, self._wal.producer)
+        deferring = self._deferring
+        if deferring:
+            self._defer(fresh)
         appended = self._append(fresh)
         self.groups += 1
         for member, done in zip(fresh, appended, strict=True):
@@ -172,6 +214,8 @@ class Committer:
             )
             self._unsynced.append(to_publish(transaction, done))
             self._unsynced_bytes += member.size
+        if deferring:
+            self._hold_back(fresh)
         for member, ahead, version in repeated:
             if ahead is not None and ahead.commit is None:
                 member.error = ahead.error  # what it repeats, or came too late for, was not written after all
@@ -182,8 +226,90 @@ class Committer:
             self._wal.sync()
         elif self._options.sync == "interval":
             return []
+        return self._release()
+
+    def _release(self) -> list[Published]:
+        """Gives away what was not synced, and is now."""
         published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        self._owing = False
         return published
+
+    # What is withheld.
+
+    @property
+    def withheld(self) -> range | None:
+        """The versions that are withheld, or None."""
+        first = self._withheld.first
+        return None if first is None else range(first, self._wal.appended + 1)
+
+    @property
+    def withheld_bytes(self) -> int:
+        """Bytes of withheld transactions that are kept in memory."""
+        return self._withheld.nbytes
+
+    def _defer(self, fresh: list[Pending]) -> None:
+        """Lets HEAD tell of the first withheld version before it is written, and no longer than there is one."""
+        if self._withheld.first is None:
+            place = next((place for place, member in enumerate(fresh) if member.hidden), None)
+            self._wal.show(None if place is None else self._wal.appended + place)
+
+    def _hold_back(self, fresh: list[Pending]) -> None:
+        """Takes what may not be shown from the way to the publish gate."""
+        withheld = self._withheld
+        first = len(self._unsynced) - len(fresh)
+        shown = 0
+        for member, transaction in zip(fresh, self._unsynced[first:], strict=True):
+            if member.hidden:
+                withheld.hide(transaction.version)
+            if withheld.first is None:
+                shown += 1
+            else:
+                withheld.keep(transaction, member.size)
+                self._owing = True
+        del self._unsynced[first + shown :]
+        self._settle()
+
+    def _settle(self) -> None:
+        """Looks whether there is still something to withhold, here, in HEAD or in the queue."""
+        with self._lock:
+            self._deferring = (
+                self._withheld.first is not None
+                or self._wal.withholding
+                or any(member.hidden for member in self._queue)
+            )
+
+    def _show(self, version: int) -> list[Published]:
+        wal, withheld = self._wal, self._withheld
+        if version > wal.appended:
+            raise NoSuchVersion(version, wal.appended)
+        if wal.durable < wal.appended:
+            wal.sync()
+        shown: list[Published] = []
+        if withheld.first is not None and version >= withheld.first:
+            reach = withheld.reach(version, wal.appended)
+            wal.show(None if reach == wal.appended else reach)
+            shown = withheld.take(reach)
+            self._settle()
+        return self._release() + shown
+
+    def _forget(self, version: int) -> list[Published]:
+        wal, withheld = self._wal, self._withheld
+        if wal.durable < wal.appended:
+            wal.sync()
+        newest = wal.appended
+        visible = newest if withheld.first is None else withheld.first - 1
+        if version > newest:
+            raise NoSuchVersion(version, newest)
+        if version < visible:
+            raise AlreadyVisible(version, visible)
+        if version < newest:
+            with self._publication.gate:
+                wal.forget_after(version)
+            withheld.forget_after(version)
+            self._settle()
+        return self._release()
+
+    # Groups.
 
     def _syncs(self, group: list[Pending]) -> bool:
         """Whether a group is synced before its members return."""
@@ -205,32 +331,6 @@ class Committer:
                     member.error = error
                 del fresh[len(appended) :]
         return appended
-
-    def _sift(self, group: list[Pending]) -> tuple[list[Repeated], list[Pending]]:
-        """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
-        repeated: list[Repeated] = []
-        fresh: list[Pending] = []
-        newest: dict[bytes, tuple[Pending, int]] = {}
-        for member in group:
-            transaction = member.transaction
-            if transaction is None:
-                member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
-                continue
-            producer, sequence = transaction.producer_id, transaction.sequence
-            if producer is not None:
-                ahead = newest.get(transaction.producer)
-                known = self._wal.producer(producer) if ahead is None else None
-                if ahead is not None and sequence <= ahead[1]:
-                    repeated.append(Repeated(member, ahead[0], None if sequence == ahead[1] else 0))
-                    continue
-                if known is not None and sequence <= known.sequence:
-                    repeated.append(
-                        Repeated(member, None, known.version if sequence == known.sequence else 0)
-                    )
-                    continue
-                newest[transaction.producer] = (member, sequence)
-            fresh.append(member)
-        return repeated, fresh
 
     def _pass_on(self, pending: Pending) -> None:
         """Hands leadership to the first who waits; does nothing if it was passed on before."""

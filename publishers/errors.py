@@ -20,6 +20,8 @@
     |   |-- LogClosed          the log was closed                               (position)  retryable
     |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
+    |   |-- AlreadyVisible     what was shown cannot be forgotten               (version, visible)
+    |   |-- NoSuchVersion      it was never committed, or was forgotten         (version, newest)
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmissionStopped",
+    "AlreadyVisible",
     "ConsumerBusy",
     "HistoryPruned",
     "InvalidChange",
@@ -61,6 +64,7 @@ __all__ = [
     "LogFull",
     "LogReadOnly",
     "NoSuchLog",
+    "NoSuchVersion",
     "NotALog",
     "NotAStore",
     "PenstockError",
@@ -243,6 +247,26 @@ class LogFailed(LogError):
             f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
         )
         self.outcome = outcome
+
+
+class AlreadyVisible(LogError):
+    """Somebody may have been shown what is to be forgotten."""
+
+    def __init__(self, version: int, visible: int) -> None:
+        super().__init__(
+            f"what is above version {version} cannot be forgotten: everything up to version {visible} is visible"
+        )
+        self.version = version
+        self.visible = visible
+
+
+class NoSuchVersion(LogError):
+    """A version that was never committed, or was forgotten."""
+
+    def __init__(self, version: int, newest: int) -> None:
+        super().__init__(f"there is no version {version}; the newest one is {newest}")
+        self.version = version
+        self.newest = newest
 
 
 class TransactionTooLarge(LogError):

@@ -35,6 +35,8 @@ class LogOptions:
         group_transactions: Most transactions in one group commit.
         group_wait: How long a leader waits for more transactions before it writes.
         queue_bytes: Bytes of commits that may wait for their turn; then callers wait.
+        deferred_bytes: Most bytes of withheld transactions that are kept in memory; beyond it, subscribers read them from
+            the log when they are shown.
         head_sync: Longest time after a commit until HEAD tells of it.
         compress: Whether payloads from 4 KiB are compressed.
         retain_bytes: Size above which old segments may go, or None.
@@ -72,6 +74,7 @@ class LogOptions:
     group_transactions: int = 1024
     group_wait: float = 0.0
     queue_bytes: int = 64 * MIB
+    deferred_bytes: int = 32 * MIB
     head_sync: float = 1.0
     compress: bool = False
     retain_bytes: int | None = 1024 * MIB
@@ -125,6 +128,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "max_change_bytes": (KIB, 1024 * MIB),
     "max_transaction_bytes": (KIB, 4 * 1024 * MIB - 1),
     "max_transaction_changes": (1, 2**31 - 1),
+    "deferred_bytes": (0, 2**62),
     "fill_step": (0, 1024 * MIB),
     "group_wait": (0.0, 0.002),
     "head_sync": (0.0, 3600.0),

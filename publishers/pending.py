@@ -2,17 +2,19 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 from publishers.block import Block
 from publishers.errors import LogError
 from publishers.publication import Published
 from publishers.subscription import ChangeSubscription
-from publishers.wal import Appended, Transaction, decode_payload
+from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.frame import COMPRESSED
 from publishers.wal.transaction import inflate
 
-__all__ = ["Commit", "Pending", "Repeated", "to_publish"]
+__all__ = ["Commit", "Pending", "Repeated", "sift", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -34,9 +36,14 @@ class Commit(NamedTuple):
 class Pending:
     """A transaction in the queue, and the place where its thread waits; without one it only asks for a sync.
 
+    A task in its place is done by whoever leads, in a group of its own, and answers what is to be published.
+
     Attributes:
         transaction: What to commit.
         durable: Whether to sync, whatever the policy.
+        hidden: Whether it was committed with ``visible=False``.
+        task: What to do in its place.
+        size: Bytes that it keeps in memory; for a task, what fills a group.
         commit: What became of it.
         error: Or why nothing did.
         leads: Whether its thread leads.
@@ -56,16 +63,30 @@ class Pending:
         "durable",
         "error",
         "group",
+        "hidden",
         "leads",
+        "size",
         "taken",
+        "task",
         "transaction",
         "verdict",
         "woken",
     )
 
-    def __init__(self, transaction: Transaction | None, *, durable: bool) -> None:
+    def __init__(
+        self,
+        transaction: Transaction | None,
+        *,
+        durable: bool,
+        hidden: bool = False,
+        task: Callable[[], list[Published]] | None = None,
+        size: int = 0,
+    ) -> None:
         self.transaction = transaction
         self.durable = durable
+        self.hidden = hidden
+        self.task = task
+        self.size = size if transaction is None or transaction.spooled else transaction.size
         self.commit: Commit | None = None
         self.error: LogError | None = None
         self.leads = False
@@ -78,11 +99,6 @@ class Pending:
         self.decided = False
         self.verdict: LogError | None = None
         self.woken: deque[ChangeSubscription] = deque()
-
-    @property
-    def size(self) -> int:
-        """Bytes that it keeps in memory."""
-        return 0 if self.transaction is None or self.transaction.spooled else self.transaction.size
 
     def wait(self) -> None:
         """Sleeps until its thread is to lead or may return. If that is interrupted, it can be done again."""
@@ -121,6 +137,33 @@ class Repeated(NamedTuple):
     member: Pending
     ahead: Pending | None
     version: int | None
+
+
+def sift(
+    group: list[Pending], producer_state: Callable[[UUID], ProducerState | None]
+) -> tuple[list[Repeated], list[Pending]]:
+    """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
+    repeated: list[Repeated] = []
+    fresh: list[Pending] = []
+    newest: dict[bytes, tuple[Pending, int]] = {}
+    for member in group:
+        transaction = member.transaction
+        if transaction is None:
+            member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
+            continue
+        producer, sequence = transaction.producer_id, transaction.sequence
+        if producer is not None:
+            ahead = newest.get(transaction.producer)
+            known = producer_state(producer) if ahead is None else None
+            if ahead is not None and sequence <= ahead[1]:
+                repeated.append(Repeated(member, ahead[0], None if sequence == ahead[1] else 0))
+                continue
+            if known is not None and sequence <= known.sequence:
+                repeated.append(Repeated(member, None, known.version if sequence == known.sequence else 0))
+                continue
+            newest[transaction.producer] = (member, sequence)
+        fresh.append(member)
+    return repeated, fresh
 
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:

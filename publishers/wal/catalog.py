@@ -99,6 +99,17 @@ class Catalog:
             for number in [number for number in self._handles if number < below]:
                 self._retire(self._handles.pop(number))
 
+    def cut(self, number: int, index: SparseIndex) -> None:
+        """Forgets the segments with a higher number, which are gone; ``number`` is being written again."""
+        with self._lock:
+            self.entries = tuple(entry for entry in self.entries if entry.number <= number)
+            for numbers in (self._indexes, self._ends):
+                for later in [later for later in numbers if later >= number]:
+                    del numbers[later]
+            for later in [later for later in self._handles if later > number]:
+                self._retire(self._handles.pop(later))
+            self._keep_index(number, index)
+
     def refresh(self) -> None:
         """Compares with the directory, for a follower that shares it with a writer.
 

@@ -11,13 +11,15 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.filesystem import FencedError, File, FileSystem, sync_file, sync_names, write_all
 
-__all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "Head", "HeadState", "read_head"]
+__all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "KEEP", "Head", "HeadState", "read_head"]
 
 CLEAN: Final = 1
 CUT: Final = 2
 DEFERRED: Final = 4
+KEEP: Final = -1
+"""In the place of a visible version: as it was."""
 HEAD_NAME: Final = "HEAD"
 HEAD_BYTES: Final = 8192
 
@@ -39,7 +41,7 @@ class HeadState(NamedTuple):
         offset: Likewise.
         oldest: Oldest segment that is kept.
         flags: CLEAN, CUT, DEFERRED.
-        visible: Newest visible version; meaningful with DEFERRED.
+        visible: Newest version that may be shown, synced or not; meaningful with DEFERRED.
     """
 
     log_id: UUID
@@ -70,7 +72,7 @@ class HeadState(NamedTuple):
     @property
     def newest_visible(self) -> int:
         """The newest version that may be shown to anybody."""
-        return self.visible if self.flags & DEFERRED else self.durable
+        return min(self.visible, self.durable) if self.flags & DEFERRED else self.durable
 
 
 def read_head(file: File) -> HeadState | None:
@@ -85,7 +87,7 @@ def read_head(file: File) -> HeadState | None:
 
 
 class Head:
-    """The writer's HEAD. Thread-safe; writes never move it back."""
+    """The writer's HEAD. Thread-safe; writes never move it back, but for a cut."""
 
     def __init__(self, file: File, state: HeadState) -> None:
         self._file = file
@@ -123,19 +125,35 @@ class Head:
         offset: int,
         *,
         oldest: int | None = None,
-        flags: int | None = None,
+        flags: int = 0,
+        visible: int | None = KEEP,
     ) -> None:
         """Writes and syncs the next slot. ``durable`` and its place must have been synced before.
 
-        Without ``flags``, DEFERRED and its visible version stay as they are and everything else is cleared.
+        Args:
+            epoch: Of the writer.
+            durable: Newest synced version; with CUT the newest one to keep.
+            segment: Where the synced data end, or the place of the cut.
+            offset: Likewise.
+            oldest: Oldest segment that is kept; None for the one before.
+            flags: CLEAN, CUT, or none of them.
+            visible: Sets DEFERRED with this version; None clears it, ``KEEP`` leaves it as it is.
 
         Raises:
+            FencedError: If somebody else has written HEAD since.
             OSError: What the file raises. The slot that counted before still counts.
         """
         with self._lock:
             before = self.state
-            if (segment, offset) < (before.segment, before.offset) and not before.flags & CUT:
+            found = read_head(self._file)
+            if found is not None and found.counter > before.counter:
+                raise FencedError
+            cutting = (flags | before.flags) & CUT
+            if (segment, offset) < (before.segment, before.offset) and not cutting:
                 durable, segment, offset = before.durable, before.segment, before.offset
+            deferred = before.flags & DEFERRED
+            if visible != KEEP:
+                deferred = 0 if visible is None else DEFERRED
             state = HeadState(
                 before.log_id,
                 before.counter + 1,
@@ -144,8 +162,8 @@ class Head:
                 segment,
                 offset,
                 before.oldest if oldest is None else max(oldest, before.oldest),
-                (before.flags & DEFERRED) | (flags or 0),
-                before.visible,
+                deferred | flags,
+                before.visible if visible is None or visible == KEEP else visible,
             )
             write_all(self._file, state.pack(), _SLOTS[state.counter % 2])
             sync_file(self._file)

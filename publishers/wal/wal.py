@@ -17,8 +17,8 @@ from publishers.wal.neighbours import Neighbours
 from publishers.wal.reader import Reader
 from publishers.wal.recovery import Recovered, recover
 from publishers.wal.retention import Retention
-from publishers.wal.segment import write_index
 from publishers.wal.transaction import Appended, Transaction
+from publishers.wal.upkeep import Upkeep
 from publishers.wal.withholding import Withholding
 from publishers.wal.writer import Writer
 
@@ -56,17 +56,16 @@ class Wal:
         self.log_id: UUID = recovered.catalog.log_id
         self.torn_bytes = recovered.torn
         self.space_low = False
-        self._options = options
-        self._filesystem = filesystem
-        self._clock = clock
         self._neighbours = neighbours
         self._writer = writer
         self._catalog = recovered.catalog
         self._head = recovered.head
-        self._head_at = clock()
         self._closed = False
         self._withholding = Withholding(writer, recovered.head, recovered.catalog, filesystem, directory)
         self.reader = Reader(self._catalog, self._withholding.readable)
+        self._upkeep = Upkeep(
+            writer, self._head, self._write_head, self._catalog, options, filesystem, directory, clock
+        )
         self.retention = Retention(
             self._catalog, lambda: writer.live, self._write_head, options, filesystem, directory, clock
         )
@@ -234,20 +233,11 @@ class Wal:
             raise LogFailed("unknown", str(FencedError()))
         neighbours.publish(self.epoch, visible, place.segment, place.offset, self.durable)
 
-    def withhold(self, visible: int) -> None:
-        """Makes known, durably, that nothing above a version may be shown; to be called before that is appended.
+    def show(self, visible: int | None) -> None:
+        """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.
 
         Args:
-            visible: The newest version that may be shown; it may be yet to come.
-
-        Raises:
-            LogFull: If the disk has no room; nothing has changed.
-            LogFailed: If the disk fails.
-        """
-        self._withholding.withhold(visible)
-
-    def show(self, visible: int | None) -> None:
-        """Makes known, durably, that more may be shown; to be called before it is. None if nothing is withheld any more.
+            visible: The newest version that may be shown, which may be yet to come; None if nothing is withheld.
 
         Raises:
             LogFull: If the disk has no room; nothing has changed.
@@ -303,7 +293,6 @@ class Wal:
         with self._withholding.head:
             evidence = self._writer.evidence()
             self._head.write(self.epoch, *evidence, oldest=oldest, flags=flags)
-        self._head_at = self._clock()
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
 
@@ -324,10 +313,7 @@ class Wal:
         with self._withholding.housekeeping:
             for step in (
                 self._neighbours.tend,
-                self._fill,
-                self._make_spare,
-                self._write_index,
-                self._refresh_head,
+                *self._upkeep.steps,
                 lambda: self._retain(floor),
             ):
                 full, done = self._attempt(step, full, done)
@@ -345,44 +331,6 @@ class Wal:
                 return True, done
             health.fail(error)
             return full, done
-
-    def _fill(self) -> bool:
-        """Writes zeros when less than half a step of them is left."""
-        live = self._writer.live
-        step = self._options.fill_step
-        if live.filled - live.offset >= step // 2:
-            return False
-        return live.fill(min(live.offset + step, self._options.segment_bytes))
-
-    def _make_spare(self) -> bool:
-        """Makes the spare segment once the live one is half full."""
-        writer = self._writer
-        options = self._options
-        if not writer.spares.wanted or 2 * writer.live.offset < options.segment_bytes:
-            return False
-        writer.spares.make()
-        return True
-
-    def _write_index(self) -> bool:
-        closed = self._writer.closed
-        if not closed:
-            return False
-        live, trailer = closed[0]
-        if live.number >= self._catalog.entries[0].number:
-            data = live.index.pack(self.log_id, live.number, trailer)
-            write_index(self._filesystem, self.directory, live.number, data)
-        closed.popleft()
-        return True
-
-    def _refresh_head(self) -> bool:
-        state = self._head.state
-        _, segment, offset = self._writer.evidence()
-        if (segment, offset) <= (state.segment, state.offset):
-            return False
-        if self._clock() - self._head_at < self._options.head_sync * 1e6:
-            return False
-        self._write_head()
-        return True
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.

@@ -4,7 +4,7 @@
 writes of HEAD belong to the housekeeping thread, which may be at work meanwhile; what the two share is
 
 * the zeros behind the end of the live segment, and the swap at a roll: `LiveSegment.lock`;
-* the spare segment, taken and given in one step: ``_spare_lock``;
+* the spare segment: the lock of `Spares`;
 * HEAD: its own lock;
 * the catalog: its own lock.
 
@@ -15,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from publishers.errors import LogFailed, LogFull
@@ -28,8 +27,9 @@ from publishers.wal.filesystem import FileSystem, means_full
 from publishers.wal.frame import NO_PRODUCER, Chain, FrameHeader
 from publishers.wal.head import Head
 from publishers.wal.health import Health
-from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, Spare, control_frame, create_segment
+from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, control_frame, create_segment
 from publishers.wal.segment import SegmentHeader, Trailer
+from publishers.wal.spares import Spares
 from publishers.wal.transaction import Appended, Transaction
 
 __all__ = ["Writer"]
@@ -51,6 +51,7 @@ class Writer:
         synced_end: Where the synced data end: segment and offset.
         closed: Segments that wait for their index.
         ends: Where the last versions end, for a visible version below the durable one.
+        spares: The segment that the next roll takes.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Writer:
         self.ends: deque[Appended] = deque()
         self.tables = tables
         self.epoch = epoch
+        self.spares = Spares(filesystem, directory, options)
         self._filesystem = filesystem
         self._directory = directory
         self._options = options
@@ -86,8 +88,6 @@ class Writer:
         self._os_durable = options.sync == "os"
         self._segment_bytes = options.segment_bytes
         self._segment_age = None if options.segment_age is None else options.segment_age * 1e6
-        self._spare: Spare | None = None
-        self._spare_lock = Lock()
 
     def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
         """See `Wal.append`."""
@@ -326,7 +326,7 @@ class Writer:
                     self._directory,
                     header,
                     frame,
-                    spare=self._take_spare() or self._new_spare(),
+                    spare=self.spares.take(),
                 )
                 old.close()
         except OSError as error:
@@ -347,30 +347,29 @@ class Writer:
             if not means_full(error):
                 raise
 
-    def _new_spare(self) -> Spare:
-        return Spare(
-            self._filesystem,
-            self._directory,
-            min(self._options.fill_step, FIRST_FILL, self._options.segment_bytes),
-        )
+    def restart(self, epoch: int, live: LiveSegment, chain: Chain, tables: Tables) -> None:
+        """Goes on behind a cut, in a new epoch; `open_epoch` is to follow.
 
-    def _take_spare(self) -> Spare | None:
-        with self._spare_lock:
-            spare, self._spare = self._spare, None
-        return spare
-
-    @property
-    def wants_spare(self) -> bool:
-        """Whether there is no spare segment."""
-        return self._spare is None
-
-    def give_spare(self, spare: Spare) -> None:
-        """Offers a spare segment for the next roll; one too many is discarded."""
-        with self._spare_lock:
-            if self._spare is None:
-                self._spare = spare
-                return
-        spare.discard()
+        Args:
+            epoch: The new one.
+            live: The segment that was cut.
+            chain: What is left.
+            tables: As they were then.
+        """
+        gone, self.live = self.live, live
+        gone.close()
+        tables.forgotten += self.tables.forgotten
+        self.tables = tables
+        self.epoch = epoch
+        self.appended = self.synced = chain.version
+        self.synced_end = (live.number, live.offset)
+        self.limit = Limit(chain.version, *self.synced_end)
+        self._crc = chain.crc
+        self._committed_at = chain.committed_at
+        while self.closed and self.closed[-1].live.number >= live.number:
+            self.closed.pop()
+        while self.ends and self.ends[-1].version > chain.version:
+            self.ends.pop()
 
     def open_epoch(self) -> None:
         """Writes and syncs the EPOCH frame, after which the log may be read and written.
@@ -388,7 +387,5 @@ class Writer:
 
     def close(self) -> None:
         """Closes the files; nothing is written."""
-        spare = self._take_spare()
-        if spare is not None:
-            spare.discard()
+        self.spares.close()
         self.live.close()

@@ -14,13 +14,15 @@ from publishers import (
     LogFailed,
     Position,
     committer,
+    pending,
     publication,
     registry,
     ring,
     service,
+    visibility,
     watermark,
 )
-from publishers.wal import writer
+from publishers.wal import wal, withholding, writer
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
 
 
@@ -32,7 +34,6 @@ STEPS = [
     ("committer", "_lead"),
     ("committer", "_gather"),
     ("committer", "_write"),
-    ("committer", "_sift"),
     ("committer", "_pass_on"),
     ("wal", "append"),
     ("wal", "sync"),
@@ -156,7 +157,7 @@ ENTRIES = ("__enter__", "acquire")
 
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
-    for module in (committer, publication, registry, ring, service, watermark, writer)
+    for module in (committer, pending, publication, registry, ring, service, visibility, watermark, writer)
 }
 
 
@@ -214,10 +215,10 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         threads[0].start()
         assert held.inside.wait(20)
         queue = log._committer
-        waits = committer._Pending.wait
+        waits = committer.Pending.wait
         victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
         monkeypatch.setattr(
-            committer._Pending,
+            committer.Pending,
             "wait",
             lambda self: _raise() if threading.current_thread() is victim else waits(self),
         )

@@ -7,7 +7,7 @@ import pytest
 
 from publishers.errors import LogFailed, LogFull
 from publishers.wal import Wal
-from publishers.wal.live import LiveSegment, Spare
+from publishers.wal.live import LiveSegment
 from publishers.wal.segment import segment_name
 from tests.publishers.wal.logs import OPTIONS, commit, contents, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
@@ -195,7 +195,7 @@ def test_a_second_spare_segment_is_discarded():
     system = SimulatedFileSystem()
     log = opened(system)
     for _ in range(2):
-        log._writer.give_spare(Spare(system, LOG, 100))
+        log._writer.spares.make()
     assert len([name for name in system.listing(LOG) if name.startswith("spare")]) == 1
     log.close()
     assert not [name for name in system.listing(LOG) if name.startswith("spare")]

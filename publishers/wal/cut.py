@@ -1,0 +1,82 @@
+"""Cutting the end of a log off: what was withheld, and is to be forgotten.
+
+The order is what makes it safe. HEAD tells of the cut, with its place, and is synced; then the later segments go, the
+newest first, the segment of the cut is truncated, file and directory are synced; then HEAD tells of it no more. A crash
+anywhere in between leads back to the first of these steps, because recovery finishes a cut before it looks at anything.
+
+The place is where the first forgotten transaction *begins*, behind the control frames that are before it, so that it is
+never before a place that anybody has been told of.
+"""
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from publishers.errors import WalCorrupted
+from publishers.wal.catalog import Catalog, Limit, Location
+from publishers.wal.filesystem import FileSystem, sync_file, sync_names
+from publishers.wal.head import Head
+from publishers.wal.reader import Reader
+from publishers.wal.segment import index_name, segment_name
+
+__all__ = ["carry_out", "finish_cut", "place_of"]
+
+
+def place_of(catalog: Catalog, limit: Limit, version: int) -> Location:
+    """Where a transaction begins, or the end of the log if it is not there yet; leaves nothing in any cache.
+
+    Raises:
+        HistoryPruned: If it is older than what is kept.
+        WalCorrupted: If a frame on the way is damaged.
+    """
+    return Reader(catalog, lambda: limit).locate(version)
+
+
+def carry_out(
+    filesystem: FileSystem, directory: Path, segment: int, offset: int, numbers: Iterable[int]
+) -> None:
+    """Removes what lies behind a place, durably; may be done again.
+
+    Args:
+        filesystem: Where.
+        directory: Of the log.
+        segment: The segment that becomes the last one.
+        offset: Where it ends.
+        numbers: The segments that may be there.
+
+    Raises:
+        OSError: What the file system raises; FileNotFoundError if ``segment`` is missing.
+    """
+    for number in sorted(numbers, reverse=True):
+        if number > segment:
+            for name in (segment_name(number), index_name(number)):
+                with contextlib.suppress(FileNotFoundError):
+                    filesystem.unlink(directory / name)
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.unlink(directory / index_name(segment))
+    file = filesystem.open(directory / segment_name(segment), "write")
+    try:
+        if file.size() > offset:
+            file.truncate(offset)
+        sync_file(file)
+    finally:
+        file.close()
+    sync_names(filesystem, directory)
+
+
+def finish_cut(filesystem: FileSystem, directory: Path, head: Head, numbers: list[int]) -> list[int]:
+    """Finishes a cut that HEAD tells of; returns the segments that are left.
+
+    Raises:
+        WalCorrupted: If the segment of the cut is missing.
+        OSError: What the file system raises.
+    """
+    state = head.state
+    try:
+        carry_out(filesystem, directory, state.segment, state.offset, numbers)
+    except FileNotFoundError:
+        raise WalCorrupted(
+            state.segment, 0, "HEAD tells of a cut in this segment, which is missing"
+        ) from None
+    head.write(state.epoch, state.durable, state.segment, state.offset)
+    return [number for number in numbers if number <= state.segment]

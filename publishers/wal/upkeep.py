@@ -1,0 +1,94 @@
+"""The steps of housekeeping that make later commits fast: zeros ahead, a spare segment, indexes, a recent HEAD."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from publishers.options import LogOptions
+from publishers.wal.catalog import Catalog
+from publishers.wal.clock import Clock
+from publishers.wal.filesystem import FileSystem
+from publishers.wal.head import Head
+from publishers.wal.segment import write_index
+from publishers.wal.writer import Writer
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep:
+    """Each step answers whether it has done something, so that another one may find more to do.
+
+    Args:
+        writer: Of the log.
+        head: Its HEAD.
+        write_head: Makes HEAD tell what is synced.
+        catalog: Its segments.
+        options: Bounds and times.
+        filesystem: Where the files are.
+        directory: Of the log.
+        clock: Unix microseconds.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        head: Head,
+        write_head: Callable[[], None],
+        catalog: Catalog,
+        options: LogOptions,
+        filesystem: FileSystem,
+        directory: Path,
+        clock: Clock,
+    ) -> None:
+        self._writer = writer
+        self._head = head
+        self._write_head = write_head
+        self._catalog = catalog
+        self._options = options
+        self._filesystem = filesystem
+        self._directory = directory
+        self._clock = clock
+        self._head_at = clock()
+
+    @property
+    def steps(self) -> tuple[Callable[[], bool], ...]:
+        """Every step, each of which may raise `OSError`."""
+        return self._fill, self._make_spare, self._write_index, self._refresh_head
+
+    def _fill(self) -> bool:
+        """Writes zeros when less than half a step of them is left."""
+        live = self._writer.live
+        step = self._options.fill_step
+        if live.filled - live.offset >= step // 2:
+            return False
+        return live.fill(min(live.offset + step, self._options.segment_bytes))
+
+    def _make_spare(self) -> bool:
+        """Makes the spare segment once the live one is half full."""
+        writer = self._writer
+        if not writer.spares.wanted or 2 * writer.live.offset < self._options.segment_bytes:
+            return False
+        writer.spares.make()
+        return True
+
+    def _write_index(self) -> bool:
+        closed = self._writer.closed
+        if not closed:
+            return False
+        live, trailer = closed[0]
+        if live.number >= self._catalog.entries[0].number:
+            data = live.index.pack(self._catalog.log_id, live.number, trailer)
+            write_index(self._filesystem, self._directory, live.number, data)
+        closed.popleft()
+        return True
+
+    def _refresh_head(self) -> bool:
+        """Writes HEAD, ``head_sync`` after the last time that it was found to be behind."""
+        state = self._head.state
+        _, segment, offset = self._writer.evidence()
+        if (segment, offset) <= (state.segment, state.offset):
+            return False
+        if self._clock() - self._head_at < self._options.head_sync * 1e6:
+            return False
+        self._write_head()
+        self._head_at = self._clock()
+        return True
