@@ -1,7 +1,7 @@
 """Change logs and their shared publishers: what a change is, how it is kept, and how it is fanned out."""
 
 from publishers.batch import Batch
-from publishers.change import Area, Change, Content, Images, Operation, View
+from publishers.change import Action, Area, Change, Content, Images, Operation, View
 from publishers.changelog import ChangeLog, Produced
 from publishers.committer import Commit
 from publishers.criteria import Criteria, Criterion
@@ -33,15 +33,31 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.feed import ChangeFeed
+from publishers.fields import (
+    FieldChange,
+    add,
+    apply_field,
+    changed_fields,
+    discard,
+    field_changes,
+    field_value,
+    push,
+    remove_field,
+    set_field,
+)
 from publishers.history import History
-from publishers.mutation import Mutation, remove, upsert
+from publishers.masking import Drop, Hash, Mask, Partial, Redact
+from publishers.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
-from publishers.position import Position, PositionToken
+from publishers.position import Position, PositionToken, Start
+from publishers.projection import Projection
+from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics
 from publishers.store import ChangeStore, StoreStatistics
 from publishers.subscription import ChangeSubscription, Checkpoint, State
 
 __all__ = [
+    "Action",
     "Area",
     "Batch",
     "Change",
@@ -54,6 +70,9 @@ __all__ = [
     "Content",
     "Criteria",
     "Criterion",
+    "Drop",
+    "FieldChange",
+    "Hash",
     "History",
     "HistoryPruned",
     "Images",
@@ -71,11 +90,13 @@ __all__ = [
     "LogOptions",
     "LogReadOnly",
     "LogStatistics",
+    "Mask",
     "Mutation",
     "NoSuchLog",
     "NotALog",
     "NotAStore",
     "Operation",
+    "Partial",
     "PenstockError",
     "Position",
     "PositionAhead",
@@ -85,12 +106,29 @@ __all__ = [
     "PositionMalformed",
     "PositionToken",
     "Produced",
+    "Projection",
     "PublishingOff",
+    "Redact",
+    "SchemaVersion",
+    "Start",
     "State",
     "StoreStatistics",
     "TransactionTooLarge",
     "View",
     "WalCorrupted",
+    "add",
+    "apply_field",
+    "changed_fields",
+    "discard",
+    "expire",
+    "field_changes",
+    "field_value",
+    "push",
+    "rekey",
     "remove",
+    "remove_field",
+    "schema",
+    "set_field",
+    "truncate",
     "upsert",
 ]

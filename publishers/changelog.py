@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +11,9 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.change import Area, Change, Content
 from publishers.committer import Commit, Committer
+from publishers.criteria import Criterion
 from publishers.errors import (
     InvalidOption,
     LogFull,
@@ -20,13 +22,24 @@ from publishers.errors import (
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.lineage import Lineage
-from publishers.mutation import Mutation, columns_of, payload_of
+from publishers.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.options import LogOptions
+from publishers.position import Position
 from publishers.publication import Publication, wake
 from publishers.reading import ReadableLog
+from publishers.schemas import Schemas, SchemaVersion, Telling
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
-from publishers.wal import Columns, FileSystem, Follower, RealFileSystem, Wal, seal_change, seal_transaction
+from publishers.wal import (
+    Columns,
+    FileSystem,
+    Follower,
+    RealFileSystem,
+    Transaction,
+    Wal,
+    seal_change,
+    seal_transaction,
+)
 from publishers.wal.filesystem import means_full
 from publishers.writing import Label, Producer, TransactionBuilder, producer_id
 
@@ -84,6 +97,7 @@ class ChangeLog(ReadableLog):
         self._committer: Committer | None = None
         self._following: Following | None = None
         self._oldest = self._service.oldest
+        self._schemas = Schemas(storage, path, self._told_since, owned=isinstance(files, Wal))
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (
@@ -148,6 +162,7 @@ class ChangeLog(ReadableLog):
         producer: Producer | None = None,
         *,
         durable: bool = False,
+        visible: bool = True,
     ) -> TransactionBuilder:
         """A transaction to fill in a ``with`` block, which commits on leaving, and nothing on an exception."""
         self._writer()
@@ -160,6 +175,7 @@ class ChangeLog(ReadableLog):
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
         durable: bool = False,
+        visible: bool = True,
     ) -> Commit:
         """Commits changes as one transaction, and returns when the sync policy says so.
 
@@ -175,7 +191,7 @@ class ChangeLog(ReadableLog):
             LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
         """
         rows = mutations if isinstance(mutations, Sequence) else list(mutations)
-        if len(rows) != 1:
+        if len(rows) != 1 or not self._is_plain(rows[0]):
             return self.commit_columns([columns_of(rows)], meta=meta, producer=producer, durable=durable)
         committer, _ = self._writer()
         label = Label.of(meta, producer)
@@ -190,6 +206,7 @@ class ChangeLog(ReadableLog):
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
         durable: bool = False,
+        visible: bool = True,
     ) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
         rows = list(mutations)
@@ -203,25 +220,59 @@ class ChangeLog(ReadableLog):
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
         durable: bool = False,
+        visible: bool = True,
     ) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
         committer, wal = self._writer()
         label = Label.of(meta, producer)
+        with Telling(self._schemas, lambda: wal.appended) as telling:
+            sealed = self._sealed(telling.through(batches), label, wal.directory)
+            commit = committer.commit(sealed, durable=durable or telling.tells)
+            if not commit.duplicate:
+                telling.done(commit.version)
+        return commit
+
+    def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
+        """A schema that was told, by its version, or the newest; None if there is none. It may read the disk.
+
+        It answers for every version that was ever told, whatever became of the change that told it: a subscriber that
+        begins behind it, or does not hear changes of the area SCHEMA, asks here.
+        """
+        self._check_open()
+        return self._schemas.find(entity_type, version)
+
+    def _is_plain(self, row: Mutation) -> bool:
+        """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
+        return isinstance(row, Mutation) and not (
+            row.follows or row.area != DATA or self._schemas.versions(row.entity_type)
+        )
+
+    def _told_since(self, since: Position) -> Iterator[Change]:
+        """The changes that told schemas, from a position on."""
+        while True:
+            page = self.history(
+                Criterion(areas={Area.SCHEMA}), max(since, self.oldest), limit=1000, content=Content.BODY
+            )
+            yield from page.changes
+            if page.next >= self.head:
+                return
+            since = page.next
+
+    def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
         try:
-            sealed = seal_transaction(
+            return seal_transaction(
                 batches,
                 label.annotations,
                 producer=label.producer,
                 sequence=label.sequence,
                 options=self.options,
                 filesystem=self._storage,
-                directory=wal.directory,
+                directory=directory,
             )
         except OSError as error:
             if means_full(error):  # of the spool: the log itself has not been touched
                 raise LogFull(None, self.options.spool_bytes) from error
             raise
-        return committer.commit(sealed, durable=durable)
 
     def produced(self, producer: str | UUID) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""

@@ -10,7 +10,7 @@ import msgspec
 
 from publishers.committer import Commit
 from publishers.errors import InvalidChange
-from publishers.mutation import Mutation, encode_json, remove, upsert
+from publishers.mutation import Mutation, encode_json, expire, rekey, remove, schema, truncate, upsert
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -114,6 +114,31 @@ class TransactionBuilder:
     def remove(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
         """Adds the removal of an entity; arguments and errors are those of ``publishers.remove``."""
         self._mutations.append(remove(entity_type, key, **extras))
+
+    def expire(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
+        """Adds the end of an entity whose time was over; arguments and errors are those of ``publishers.expire``."""
+        self._mutations.append(expire(entity_type, key, **extras))
+
+    def truncate(self, entity_type: str, **extras: Any) -> None:
+        """Adds the end of all entities of a type; arguments and errors are those of ``publishers.truncate``."""
+        self._mutations.append(truncate(entity_type, **extras))
+
+    def rekey(
+        self,
+        entity_type: str,
+        old: str | bytes,
+        new: str | bytes,
+        body: Mapping[str, Any] | bytes,
+        **extras: Any,
+    ) -> None:
+        """Adds the change of an entity's key, which is two changes; as ``publishers.rekey``."""
+        self._mutations.append(rekey(entity_type, old, new, body, **extras))
+
+    def schema(
+        self, entity_type: str, body: Mapping[str, Any] | bytes, version: int | None = None, **extras: Any
+    ) -> None:
+        """Tells the schema of an entity type, ahead of the changes that need it; as ``publishers.schema``."""
+        self._mutations.append(schema(entity_type, body, version, **extras))
 
     def extend(self, mutations: Iterable[Mutation]) -> None:
         """Adds changes that were made elsewhere."""
