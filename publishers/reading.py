@@ -1,24 +1,28 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from publishers.change import Content, Images, View
+from publishers.change import Change, Content, Images, View
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogClosed, PublishingOff
 from publishers.feed import ChangeFeed
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
+from publishers.masking import Mask, Rule
 from publishers.matching import Predicate
 from publishers.places import Places, Since
 from publishers.position import Position, PositionToken, Start
+from publishers.projection import Projection
 from publishers.service import Service
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
+Fields = Projection | Collection[str] | None
+Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
 
 
 class ReadableLog:
@@ -43,6 +47,9 @@ class ReadableLog:
         until: int | None = None,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
+        fields: Fields = None,
+        mask: Masking = None,
+        view: View | None = None,
         whole: bool = False,
     ) -> ChangeFeed:
         """The changes that fulfil any of the wishes, as a publisher.
@@ -55,11 +62,14 @@ class ReadableLog:
             until: The last version to deliver, after which subscribers are completed; None for ever.
             content: Whether bodies are wanted.
             images: Which images are wanted with them.
+            fields: Paths that are shown of an entity, such as ``customer.name``; None for all.
+            mask: Of each path what is shown in place of its value: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
+            view: All of the last four at once, in place of them.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
 
         Raises:
             InvalidCriteria: If a wish is not one.
-            InvalidOption: If ``until`` is no version, or ``since`` no place.
+            InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
         """
         if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
@@ -67,7 +77,7 @@ class ReadableLog:
         start = self._places.find(since)
         if whole and isinstance(start, Position):
             start = Position(start.version)
-        view = View(Content(content), Images(images))
+        view = View.of(content, images, fields=fields, mask=mask) if view is None else view
         return ChangeFeed(
             self._service,
             Criteria.of(*wishes),
@@ -113,6 +123,9 @@ class ReadableLog:
         *,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
+        fields: Fields = None,
+        mask: Masking = None,
+        view: View | None = None,
         reverse: bool = False,
     ) -> History:
         """Past changes as a bounded list; reads the disk on the calling thread.
@@ -123,6 +136,9 @@ class ReadableLog:
             limit: Most changes to return, from 1 to 1,000,000.
             content: Whether bodies are wanted.
             images: Which images are wanted with them.
+            fields: As for ``changes``.
+            mask: As for ``changes``.
+            view: As for ``changes``.
             reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
                 the last to the first.
 
@@ -132,7 +148,7 @@ class ReadableLog:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
         self._check_open()
-        view = View(Content(content), Images(images))
+        view = View.of(content, images, fields=fields, mask=mask) if view is None else view
         predicate = Predicate(Criteria.of(wishes))
         start = self._places.find(since)
         if reverse:
@@ -161,6 +177,10 @@ class ReadableLog:
     def token(self, position: Position) -> PositionToken:
         """A position with the history it belongs to; its text is what clients keep."""
         return self._lineage.token(position)
+
+    def idempotency_key(self, change: Change) -> str:
+        """A text that this change has in every replay and over every transport, and no other change of any log has."""
+        return f"{self._lineage.log_id.hex}:{change.position}"
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.

@@ -10,10 +10,12 @@ from transports.errors import (
     CloseCode,
     ConnectionLost,
     ExtraMissing,
+    Forbidden,
     RemoteError,
     ServerFailed,
 )
 from transports.limits import Limits
+from transports.policy import Caller, Policy
 from transports.server import Server, serve
 from transports.websocket.backoff import Backoff
 from transports.websocket.client import RemoteLog, connect
@@ -21,10 +23,13 @@ from transports.websocket.client import RemoteLog, connect
 __all__ = [
     "Application",
     "Backoff",
+    "Caller",
     "CloseCode",
     "ConnectionLost",
     "ExtraMissing",
+    "Forbidden",
     "Limits",
+    "Policy",
     "RemoteChange",
     "RemoteError",
     "RemoteLog",

@@ -17,6 +17,7 @@ import msgspec
 from transports.board import Page, find_page
 from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits
+from transports.policy import Policy
 from transports.statistics import statistics
 from transports.version import version
 from transports.websocket.binding import Authenticator
@@ -62,6 +63,8 @@ class Application:
         origins: Values of the ``Origin`` header that may connect, beside pages served from this machine. Clients that
             are no browsers send none, and may connect.
         authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
+        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
+            less. None lets them see everything.
     """
 
     def __init__(
@@ -71,11 +74,13 @@ class Application:
         limits: Limits | None = None,
         origins: Collection[str] = (),
         authenticate: Authenticator | None = None,
+        view: Policy | None = None,
     ) -> None:
         self._logs: Mapping[str, ChangeLog] = logs if isinstance(logs, Mapping) else {logs.name: logs}
         self._limits = limits or Limits()
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
         self._authenticate = authenticate
+        self._policy = view
         self._connections: set[_Connected] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -167,6 +172,7 @@ class Application:
                 loop=asyncio.get_running_loop(),
                 server=_SERVER,
                 authenticate=self._authenticate,
+                policy=self._policy,
                 token=_bearer(headers),
                 on_lost=self._lost,
             )
@@ -183,7 +189,9 @@ class Application:
         """What serves ``/graphql``, made when it is first asked for; None if it is not installed."""
         if self._graphql is None:
             with contextlib.suppress(ExtraMissing):
-                made = await asyncio.to_thread(_graphql, self._logs, self._limits, self._authenticate)
+                made = await asyncio.to_thread(
+                    _graphql, self._logs, self._limits, self._authenticate, self._policy
+                )
                 self._graphql = self._graphql or made  # others may have asked meanwhile
         return self._graphql
 
@@ -278,7 +286,10 @@ _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
 
 def _graphql(
-    logs: "Mapping[str, ChangeLog]", limits: Limits, authenticate: Authenticator | None
+    logs: "Mapping[str, ChangeLog]",
+    limits: Limits,
+    authenticate: Authenticator | None,
+    policy: Policy | None,
 ) -> "GraphQLEndpoint":
     """Imports it, which takes a while.
 
@@ -289,7 +300,7 @@ def _graphql(
         from transports.graphql import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise _NO_GRAPHQL from None
-    return GraphQLEndpoint(logs, limits, authenticate)
+    return GraphQLEndpoint(logs, limits, authenticate, policy)
 
 
 def _bearer(headers: Mapping[bytes, bytes]) -> str | None:

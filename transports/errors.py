@@ -6,6 +6,7 @@
     |-- WireError            an error of one subscription: code, retryable, data       (code, data)
     |   |-- InvalidRequest   a field of a subscribe message has a wrong value          (path)
     |   |-- InvalidDemand    credits that are no count of events, rule 3.9             (value)
+    |   |-- Forbidden        what is asked for may not be seen                           (path)
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
     |   `-- GoingAway        the server is stopping
@@ -45,6 +46,7 @@ __all__ = [
     "CloseCode",
     "ConnectionLost",
     "ExtraMissing",
+    "Forbidden",
     "GoingAway",
     "InvalidDemand",
     "InvalidInput",
@@ -160,6 +162,16 @@ class InvalidDemand(WireError):
     def __init__(self, name: str, value: int, low: int, high: int) -> None:
         super().__init__(f"{name} is {_short(value)}, but must be between {low} and {high} (rule 3.9)")
         self.value = value
+
+
+class Forbidden(WireError):
+    """The client asks about what it may not see. The text does not repeat what was asked."""
+
+    code = "FORBIDDEN"
+
+    def __init__(self, path: str, right: str) -> None:
+        super().__init__(f"{path} must be {right}", path=path)
+        self.path = path
 
 
 class LogNotFound(WireError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from publishers.changelog import ChangeLog
+    from transports.policy import Policy
     from transports.websocket.binding import Authenticator
 
 __all__ = ["Server", "serve"]
@@ -150,6 +151,7 @@ def serve(
     limits: Limits | None = None,
     origins: Collection[str] = (),
     authenticate: "Authenticator | None" = None,
+    view: "Policy | None" = None,
 ) -> Server:
     """Serves a log, or several by name, from inside this program.
 
@@ -160,6 +162,8 @@ def serve(
         limits: Bounds of each connection.
         origins: Web pages that may connect, beside those served from this machine; ``"*"`` for all.
         authenticate: Judges the token of a client; None lets everybody in.
+        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
+            less. None lets them see everything.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
@@ -169,7 +173,7 @@ def serve(
         ServerFailed: If the address cannot be listened on.
     """
     limits = limits or Limits()
-    application = Application(log, limits=limits, origins=origins, authenticate=authenticate)
+    application = Application(log, limits=limits, origins=origins, authenticate=authenticate, view=view)
     return Server(application, host=host, port=port, limits=limits).start()
 
 

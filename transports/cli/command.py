@@ -13,6 +13,7 @@ from typing import Final
 
 from flow.errors import FlowError
 from publishers.errors import InvalidChange, InvalidCriteria, InvalidOption, PenstockError, PositionMalformed
+from transports.cli.viewing import add_lens, add_view
 from transports.errors import ExtraMissing, InvalidInput
 from transports.version import version
 
@@ -127,6 +128,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--origin", action="append", default=[], metavar="URL", help="web page that may connect; repeatable"
     )
+    add_lens(parser)
     parser.set_defaults(command=_serve)
 
 
@@ -154,9 +156,7 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
         "--until", type=_number(1, 2**53 - 1), metavar="VERSION", help="end after this version"
     )
     parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
-    parser.add_argument(
-        "--content", type=str.upper, choices=["HEADER", "BODY"], default="BODY", help="(default: %(default)s)"
-    )
+    add_view(parser)
     parser.add_argument("--log", metavar="NAME", help="which log of a server that has several")
     parser.set_defaults(command=_tail)
 

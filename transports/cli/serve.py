@@ -6,6 +6,7 @@ import threading
 from types import FrameType
 
 from publishers.changelog import ChangeLog
+from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for
 from transports.server import serve as start
 
@@ -15,13 +16,16 @@ __all__ = ["serve"]
 def serve(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     finished = threading.Event()
+    view = view_of(chosen)
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         finished.set()
 
     with (
         ChangeLog.open(chosen.directory, read_only=not chosen.own) as log,
-        start(log, chosen.host, chosen.port, origins=chosen.origin) as server,
+        start(
+            log, chosen.host, chosen.port, origins=chosen.origin, view=view if view.lenses else None
+        ) as server,
     ):
         before = signal.signal(signal.SIGTERM, finish)
         try:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from publishers.batch import Batch
-from publishers.change import Change, Content, View
+from publishers.change import Change, Content, Images
 from publishers.changelog import ChangeLog
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import Position, PositionToken
+from transports.cli.viewing import mask_of, view_of
 from transports.cli.waiting import wait_for
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
@@ -95,20 +96,18 @@ class _Printer:
 
 def _local(chosen: argparse.Namespace) -> None:
     criteria = _criteria(chosen)
-    view = View(Content(chosen.content))
+    view = view_of(chosen)
     with ChangeLog.open(chosen.source, read_only=True) as log:
         encoder = EventEncoder(log.token)
         finished = threading.Event()
 
         def encode(changes: Sequence[Change]) -> list[bytes]:
             if isinstance(changes, Batch):
-                return encoder.events(changes.slices, view)
+                return encoder.events(changes.slices, changes.view)
             return [encode_change(change, encoder.cursor(change.after)) for change in changes]
 
         printer = _Printer(chosen.limit, finished.set, encode)
-        feed = log.changes(
-            criteria, since=_since(log, chosen.since), until=chosen.until, content=view.content
-        )
+        feed = log.changes(criteria, since=_since(log, chosen.since), until=chosen.until, view=view)
         feed.subscribe(printer)
         wait_for(finished)
         if printer.error is not None:
@@ -165,6 +164,9 @@ async def _remote(chosen: argparse.Namespace) -> None:
             start=None if isinstance(where, PositionToken) else where,  # type: ignore[arg-type]  # checked in _where
             until=chosen.until,
             content=Content(chosen.content),
+            images=Images(chosen.images),
+            fields=chosen.field or None,
+            mask=mask_of(chosen.mask),
             log=chosen.log,
         )
         feed.subscribe(printer)

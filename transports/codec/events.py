@@ -1,7 +1,7 @@
 """Events as JSON: encoded once per event and view, and spliced from what the log stores.
 
-Bodies, images, metadata and lists of changed fields lie in the log as JSON already; they are copied into the event and
-never parsed. What is made is kept in the memo of the block, so that all subscribers of a block with the same view share
+Bodies, images, metadata and lists of changed fields lie in the log as JSON already; they are copied into the event, and
+parsed only for a view that shows parts of them. What is made is kept in the memo of the block, so that all subscribers of a block with the same view share
 it, and it goes with the block.
 """
 
@@ -14,8 +14,11 @@ import msgspec
 
 from publishers.batch import Batch
 from publishers.block import Block, Slice
-from publishers.change import Area, Change, Content, Operation, View, time_of
+from publishers.change import Area, Change, Operation, View, time_of
+from publishers.images import show_field
 from publishers.position import Position
+from publishers.seen import seen_error, seen_linked
+from publishers.shelves import Shelf
 
 __all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]
 
@@ -54,6 +57,12 @@ def encode_change(change: Change, cursor: str) -> bytes:
         "entry_version": change.entry_version,
         "origin": change.origin,
         "meta": _raw(change.meta_bytes),
+        "expires_at": None if change.expires_at is None else _stamp(change.expires_at),
+        "linked": None if change.linked is None else msgspec.Raw(encode_text(change.linked)),
+        "field": change.field,
+        "action": None if change.action is None else change.action.value,
+        "error": change.error_text,
+        "lacking": change.lacking or None,
     }
     return msgspec.json.encode({name: value for name, value in plain.items() if value is not None})
 
@@ -72,12 +81,13 @@ def next_head(subscription: str) -> bytes:
     return b'{"type":"next","id":%s,"events":[' % encode_text(subscription)
 
 
-class _Shelf:
+class _Shelf(Shelf):
     """What was encoded of one block for one view."""
 
     __slots__ = ("head", "made", "middle", "types")
 
     def __init__(self, block: Block, prefix: str) -> None:
+        super().__init__()
         stamp = _stamp(time_of(block.committed_at))
         self.head = b'{"cursor":"%s' % prefix.encode()
         self.middle = b',"count":%d,"timestamp":"%s"' % (block.transaction_count, stamp.encode())
@@ -112,7 +122,7 @@ class EventEncoder:
                 event = made.get(index)
                 if event is None:
                     event = made[index] = self._encode(block, index, view, shelf)
-                    block.memo_bytes += len(event) + _EVENT_BYTES
+                    block.weigh(shelf, len(event) + _EVENT_BYTES)
                 encoded.append(event)
         return encoded
 
@@ -123,13 +133,10 @@ class EventEncoder:
         return b'%s%s],"cursor":"%s","boundary":%s}' % (head, events, self.cursor(batch.end).encode(), flag)
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
-        key = (_FORMAT, view)
-        shelf: _Shelf | None = block.memo.get(key)
-        if shelf is None:
-            prefix = self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":"
-            # Two threads may both get here; setdefault lets one of their shelves win.
-            shelf = block.memo.setdefault(key, _Shelf(block, prefix))
-        return shelf
+        def make() -> _Shelf:
+            return _Shelf(block, self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":")
+
+        return block.shelf((_FORMAT, view), make)
 
     def _encode(self, block: Block, index: int, view: View, shelf: _Shelf) -> bytes:
         version = block.version
@@ -149,24 +156,28 @@ class EventEncoder:
             if named is None:
                 named = shelf.types[entity_type] = b',"entity_type":' + encode_text(entity_type)
             parts.append(named)
-        key = block.key(index)
+        key = block.shown_key(index, view)
         if key is not None:
-            parts += (b',"key":', encode_text(key.decode("utf-8", "surrogateescape")))
-        whole = view.content is Content.BODY
+            parts += (b',"key":', encode_text(key))
+        shown = block.shown(index, view)
         for name, value in (
-            (b',"body":', block.body(index) if whole else None),
-            (b',"before":', block.before(index) if whole else None),
-            (b',"changed":', block.changed(index)),
+            (b',"body":', shown.body),
+            (b',"before":', shown.before),
+            (b',"changed":', shown.changed),
         ):
             if value is not None:
                 parts += (name, value)
         if not index or block.columns.meta is not None:
-            parts += self._attached(block, index)
+            parts += self._attached(block, index, view)
+        if (error := seen_error(block, index, view)) is not None:
+            parts += (b',"error":', encode_text(error))
+        if shown.lacking:
+            parts += (b',"lacking":', msgspec.json.encode(shown.lacking))
         parts.append(b"}")
         return b"".join(parts)
 
     @staticmethod
-    def _attached(block: Block, index: int) -> list[bytes]:
+    def _attached(block: Block, index: int, view: View) -> list[bytes]:
         attached = block.attached(index)
         parts = []
         if attached.schema_version is not None:
@@ -175,6 +186,15 @@ class EventEncoder:
             parts.append(b',"entry_version":%d' % attached.entry_version)
         if attached.origin is not None:
             parts.append(b',"origin":' + encode_text(attached.origin))
-        if meta := bytes(attached.meta):
+        if meta := block.shown_meta(index, view):
             parts.append(b',"meta":' + meta)
+        if attached.expires_at is not None:
+            parts.append(b',"expires_at":"%s"' % _stamp(attached.expires_at).encode())
+        for name, text in (
+            (b',"linked":', seen_linked(attached, view)),
+            (b',"field":', None if attached.field is None else show_field(attached.field, view)),
+            (b',"action":', None if attached.action is None else attached.action.value),
+        ):
+            if text is not None:
+                parts += (name, encode_text(text))
         return parts

@@ -18,7 +18,7 @@ from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
-__all__ = ["Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse"]
+__all__ = ["Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse", "view_json"]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _VERSION_MAX: Final = 2**53 - 1
@@ -66,6 +66,15 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return _encoder.encode(message)
 
 
+def view_json(view: View) -> dict[str, Any]:
+    """A view as ``subscribe`` asks for it; it has at most one lens."""
+    wish: dict[str, Any] = {"content": view.content.value, "images": view.images.value}
+    for lens in view.lenses:
+        wish["fields"] = None if lens.fields is None else lens.fields.to_json()
+        wish["mask"] = None if lens.mask is None else lens.mask.to_json()
+    return wish
+
+
 def parse(text: bytes | str) -> Message:
     """Reads one message.
 
@@ -111,7 +120,7 @@ class Wish(msgspec.Struct, frozen=True):
         """Checks the payload of a ``subscribe`` message.
 
         Raises:
-            InvalidRequest: If a field has a value that it does not take.
+            InvalidRequest, InvalidOption: If a field has a value that it does not take.
             InvalidCriteria: If a criterion has, or has an unknown field.
             InvalidDemand: If ``credits`` is out of its range.
         """
@@ -127,9 +136,11 @@ class Wish(msgspec.Struct, frozen=True):
         return cls(
             log=_text(payload, "log"),
             criteria=Criteria.from_json(payload["criteria"]),
-            view=View(
-                content=Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
-                images=Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),
+            view=View.of(
+                Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
+                Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),
+                fields=_listed(payload, "fields"),
+                mask=_object(payload, "mask") or None,
             ),
             since=since,
             start=_start(payload.get("start")),
@@ -182,6 +193,13 @@ def _text(payload: Mapping[str, Any], name: str) -> str | None:
     value = payload.get(name)
     if value is not None and not isinstance(value, str):
         raise InvalidRequest(name, value, "text")
+    return value
+
+
+def _listed(payload: Mapping[str, Any], name: str) -> list[Any] | None:
+    value = payload.get(name)
+    if value is not None and not isinstance(value, list):
+        raise InvalidRequest(name, value, "a list")
     return value
 
 

@@ -88,7 +88,9 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
 
     def _open(self, entry: Call, request: Request) -> None:
         try:
-            operation = self._engine.prepare(request.query, request.operation_name, request.variables)
+            operation = self._engine.prepare(
+                request.query, request.operation_name, request.variables, token=self._token
+            )
             if operation.kind == "subscription":
                 self._subscribe(entry, operation)
             else:
@@ -109,7 +111,7 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
     def _subscribe(self, entry: Call, operation: Operation) -> None:
         source = operation.open()
         feed = source.log.changes(
-            source.criteria, since=source.since, until=source.until, content=operation.content
+            source.criteria, since=source.since, until=source.until, view=operation.view
         )
         outlet = self._outlets[entry] = OperationOutlet(self, entry, operation)
         feed.subscribe(

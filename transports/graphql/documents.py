@@ -28,7 +28,7 @@ _KEPT: Final = 256
 _KEPT_CHARACTERS: Final = 16 * 1024
 _ERRORS: Final = 20
 _ALIASES: Final = 32
-_TRANSPORT_ONLY: Final = frozenset({"since", "until"})
+_TRANSPORT_ONLY: Final = frozenset({"since", "until", "images", "fields", "mask"})
 
 
 class _AliasLimit(ASTValidationRule):
@@ -52,7 +52,7 @@ class Document:
         node: Its syntax tree.
         printed: Its text in one normal form: part of the key under which payloads are shared.
         transport_only: Variables that say only where the stream begins or ends, and so do not change what an event
-            looks like.
+            looks like; or how events are seen, which the view says that is part of the key too.
     """
 
     __slots__ = ("node", "printed", "transport_only")
@@ -78,7 +78,7 @@ class _Uses(Visitor):
         return self.SKIP
 
     def enter_argument(self, node: ArgumentNode, *_: Any) -> Any:
-        """The value of ``since`` and ``until`` is where a stream begins and ends."""
+        """A variable that is the whole value of such an argument."""
         if node.name.value in _TRANSPORT_ONLY and isinstance(node.value, VariableNode):
             self.transport_only.add(node.value.name.value)
             return self.SKIP

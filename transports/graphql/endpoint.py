@@ -8,6 +8,7 @@ from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine
 from transports.graphql.http import HttpEndpoint
 from transports.limits import Limits
+from transports.policy import Policy
 from transports.websocket.binding import Authenticator
 from transports.websocket.link import Offer
 
@@ -31,14 +32,19 @@ class GraphQLEndpoint:
         logs: The logs of the server, by name.
         limits: Bounds of each connection.
         authenticate: Judges the tokens of clients; None lets everybody in.
+        policy: What callers may see; None for everything.
     """
 
     subprotocol: Final = SUBPROTOCOL
 
     def __init__(
-        self, logs: "Mapping[str, ChangeLog]", limits: Limits, authenticate: Authenticator | None = None
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        limits: Limits,
+        authenticate: Authenticator | None = None,
+        policy: Policy | None = None,
     ) -> None:
-        self.engine = Engine(logs, limits)
+        self.engine = Engine(logs, limits, policy)
         self.http = HttpEndpoint(self.engine, limits, authenticate)
         self._limits = limits
         self._authenticate = authenticate

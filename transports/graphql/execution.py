@@ -22,7 +22,8 @@ from graphql import (
 from graphql.execution import Executor
 
 from publishers.block import Block, Slice
-from publishers.change import Change, Content, View
+from publishers.change import Change, View
+from publishers.shelves import Shelf
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted
 from transports.graphql.probe import Probe
@@ -33,6 +34,7 @@ from transports.graphql.types import ChangeEvent
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
     from transports.limits import Limits
+    from transports.policy import Policy
 
 __all__ = ["Engine", "Operation", "encode_response"]
 
@@ -51,9 +53,13 @@ class Engine:
     Args:
         logs: The logs of the server, by name.
         limits: Bounds of documents and pages.
+        policy: What callers may see; None for everything.
     """
 
-    def __init__(self, logs: "Mapping[str, ChangeLog]", limits: "Limits") -> None:
+    def __init__(
+        self, logs: "Mapping[str, ChangeLog]", limits: "Limits", policy: "Policy | None" = None
+    ) -> None:
+        self._policy = policy
         self.encodings = 0
         self.executions = 0
         self._logs = logs
@@ -63,9 +69,14 @@ class Engine:
         self._id = next(_ids)
 
     def prepare(
-        self, query: str, operation_name: str | None = None, variables: Mapping[str, Any] | None = None
+        self,
+        query: str,
+        operation_name: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        token: str | None = None,
     ) -> "Operation":
-        """The operation of a request, ready to be executed.
+        """The operation of a request of a caller with this token, ready to be executed.
 
         Raises:
             RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it.
@@ -74,17 +85,17 @@ class Engine:
         executor = Executor.build(
             self._schema,
             document.node,
-            context_value=self.context(),
+            context_value=self.context(token),
             raw_variable_values=dict(variables or {}),
             operation_name=operation_name,
         )
         if isinstance(executor, list):
             raise RequestRefused(executor)
-        return Operation(self, self._schema, document, executor, operation_name, dict(variables or {}))
+        return Operation(self, self._schema, document, executor, operation_name, dict(variables or {}), token)
 
-    def context(self) -> Context:
+    def context(self, token: str | None) -> Context:
         """What resolvers work with."""
-        return Context(self._logs, self._history_events)
+        return Context(self._logs, self._history_events, self._policy, token)
 
     def key(
         self, document: Document, operation_name: str | None, coerced: Mapping[str, Any]
@@ -95,14 +106,24 @@ class Engine:
         return ("graphql", self._id, document.printed, operation_name, text)
 
 
+class _Payloads(Shelf):
+    """What was made of one block for one operation."""
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[int, bytes] = {}
+
+
 class Operation:
     """One operation of a request.
 
     Attributes:
         kind: ``query`` or ``subscription``.
-        key: Under what the payloads of its events are shared.
+        key: Under what the payloads of its events are shared; with the view, once ``open`` was called.
         source: Where its events come from, once ``open`` was called.
-        content: BODY exactly if the selection holds a body or an image; known once ``open`` was called.
+        view: How its events are seen, BODY exactly if the selection takes bodies; known once ``open`` was called.
     """
 
     __slots__ = (
@@ -112,11 +133,12 @@ class Operation:
         "_name",
         "_projection",
         "_schema",
+        "_token",
         "_variables",
-        "content",
         "key",
         "kind",
         "source",
+        "view",
     )
 
     def __init__(
@@ -127,6 +149,7 @@ class Operation:
         executor: Executor[Any],
         name: str | None,
         variables: dict[str, Any],
+        token: str | None,
     ) -> None:
         self._engine = engine
         self._schema = schema
@@ -134,21 +157,21 @@ class Operation:
         self._executor: Executor[Any] | None = executor
         self._name = name
         self._variables = variables
+        self._token = token
         self._projection: Projection | None = None
         self.kind: str = executor.operation.operation.value
         self.key = engine.key(document, name, executor.variable_values.coerced)
         self.source: Source
-        self.content = Content.HEADER
+        self.view = View()
 
     # Queries.
 
     def run(self) -> ExecutionResult:
         """Executes a query; may read the disk on the calling thread."""
-        context = self._engine.context()
-        context.probe = Probe()
+        context = self._engine.context(self._token)
+        context.probe, context.probing = Probe(), True
         self._execute(None, context)
-        context.content = context.probe.content
-        context.probe = None
+        context.probing = False
         return self._execute(None, context)
 
     # Subscriptions.
@@ -168,15 +191,12 @@ class Operation:
         if not isinstance(source, Source):
             raise TypeError(f"the source of a subscription is {source!r}")
         probe = Probe()
-        self._projection = Projection.of(self._execute(probe, None), source.log.token)
-        self.content = probe.content
+        trial = self._execute(probe, None)
+        self.view = probe.view(source.view)
+        self.key = (*self.key, self.view)
+        self._projection = Projection.of(trial, source.log.token, self.view)
         self.source = source
         return source
-
-    @property
-    def view(self) -> View:
-        """How its events are read."""
-        return View(self.content)
 
     def payloads(self, parts: Iterable[Slice]) -> list[bytes]:
         """The payloads of some events, each made at most once for all subscribers with the same key."""
@@ -184,12 +204,13 @@ class Operation:
         view = self.view
         for part in parts:
             block = part.block
-            shelf: dict[int, bytes] = block.memo.get(self.key) or block.memo.setdefault(self.key, {})
+            shelf = block.shelf(self.key, _Payloads)
+            made = shelf.made
             for index in part.indices:
-                payload = shelf.get(index)
+                payload = made.get(index)
                 if payload is None:
-                    payload = shelf[index] = self._make(block, index, view)
-                    block.memo_bytes += len(payload) + _PAYLOAD_BYTES
+                    payload = made[index] = self._make(block, index, view)
+                    block.weigh(shelf, len(payload) + _PAYLOAD_BYTES)
                 found.append(payload)
         return found
 

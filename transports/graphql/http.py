@@ -110,7 +110,7 @@ class HttpEndpoint:
             return await asyncio.to_thread(_page)
         if media_type is None or media_type == "text/html":
             raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
-        self._judge(headers.get("authorization", ""))
+        token = self._judge(headers.get("authorization", ""))
         if method == "GET":
             request = _from_query(dict(pairs))
         elif method == "POST":
@@ -119,15 +119,16 @@ class HttpEndpoint:
             raise _Refused(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
             )
-        return await self._execute(request, media_type, queries_only=method == "GET")
+        return await self._execute(request, media_type, token, queries_only=method == "GET")
 
-    def _judge(self, authorization: str) -> None:
+    def _judge(self, authorization: str) -> str | None:
         scheme, _, token = authorization.partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else None
         if self._authenticate is not None and not self._authenticate(given):
             raise _Refused(
                 HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", (b"www-authenticate", b"Bearer")
             )
+        return given
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
         kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
@@ -146,10 +147,12 @@ class HttpEndpoint:
             if not message.get("more_body"):
                 return bytes(body)
 
-    async def _execute(self, request: _Request, media_type: str, *, queries_only: bool) -> _Answer:
+    async def _execute(
+        self, request: _Request, media_type: str, token: str | None, *, queries_only: bool
+    ) -> _Answer:
         strict = media_type == _RESPONSE
         try:
-            operation = self._engine.prepare(*request)
+            operation = self._engine.prepare(*request, token=token)
         except RequestRefused as refused:
             status = HTTPStatus.BAD_REQUEST if strict else HTTPStatus.OK
             return _Answer(status, msgspec.json.encode({"errors": refused.errors}), media_type)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.change import Action, Area, Content, Operation
+from publishers.change import Action, Area, Content, Images, Operation, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
 __all__ = ["TYPENAME", "Probe", "fields_of"]
@@ -40,9 +40,11 @@ _SAMPLE: Final = ChangeEvent(
     field="field",
     action=Action.DISCARD,
     error="error",
+    lacking=["lacking"],
 )
 _DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
-_FOUND_OUT: Final = {"changed", "lacking"}  # by comparing bodies
+_BODIES: Final = frozenset({"body", "before", "error", "lacking"})
+_FOUND_OUT: Final = frozenset({"changed"})  # by comparing bodies
 _BY_VALUE: Final[Mapping[str, str]] = {
     "7001": "version",
     "7002": "index",
@@ -84,10 +86,11 @@ class Probe:
         self.asked.add(name)
         return getattr(_SAMPLE, name)
 
-    @property
-    def content(self) -> Content:
-        """BODY exactly if a body or an image was asked for, or what is wrong with them."""
-        return Content.BODY if self.asked & {"body", "before", "error"} else Content.HEADER
+    def view(self, widest: View) -> View:
+        """The view that shows what was asked for: BODY exactly if that takes bodies."""
+        asked = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
+        content = widest.content if self.asked & asked else Content.HEADER
+        return View(content, widest.images, widest.lenses)
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:

@@ -12,8 +12,9 @@ from graphql import ExecutionResult
 
 from publishers.block import Block
 from publishers.change import Action, Area, Operation, View, time_of
+from publishers.images import Shown, show_field
 from publishers.position import Position
-from publishers.seen import seen_linked
+from publishers.seen import seen_error, seen_linked
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
 from transports.graphql.types import stamp
@@ -24,7 +25,6 @@ _INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it the error is graphql-cor
 _AREAS: Final = {area.value: b'"%s"' % area.name.encode() for area in Area}
 _OPERATIONS: Final = {operation.value: b'"%s"' % operation.name.encode() for operation in Operation}
 _NULL: Final = b"null"
-_PLAIN: Final = View()
 
 Read = Callable[[Block, int, View], bytes]
 ReadShown = Callable[[Shown], bytes]
@@ -50,6 +50,15 @@ def _action(action: Action | None) -> bytes:
     return _NULL if action is None else b'"%s"' % action.name.encode()
 
 
+def _field(field: str | None, view: View) -> bytes:
+    return _NULL if field is None else _text(show_field(field, view))
+
+
+def _error(block: Block, index: int, view: View) -> bytes:
+    block.error(index)  # looks at every part, as only what was looked at is noted
+    return _text(seen_error(block, index, view))
+
+
 _READS: Final[Mapping[str, Read]] = {
     "version": lambda block, _i, _v: b'"%d"' % block.version,
     "index": lambda _b, index, _v: b"%d" % index,
@@ -63,7 +72,18 @@ _READS: Final[Mapping[str, Read]] = {
     "entry_version": lambda block, index, _v: _long(block.attached(index).entry_version),
     "origin": lambda block, index, _v: _text(block.attached(index).origin),
     "meta": lambda block, index, view: block.shown_meta(index, view) or _NULL,
+    "expires_at": lambda block, index, _v: _time(block.attached(index).expires_at),
+    "linked": lambda block, index, view: _text(seen_linked(block.attached(index), view)),
+    "field": lambda block, index, view: _field(block.attached(index).field, view),
+    "action": lambda block, index, _v: _action(block.attached(index).action),
+    "error": _error,
     TYPENAME: lambda _b, _i, _v: b'"Change"',
+}
+_STORED: Final[Mapping[str, Read]] = {
+    "body": lambda block, index, _v: _json(block.body(index)),
+    "before": lambda block, index, _v: _json(block.before(index)),
+    "changed": lambda block, index, _v: _json(block.changed(index)),
+    "lacking": lambda _b, _i, _v: b"[]",
 }
 _SHOWN: Final[Mapping[str, ReadShown]] = {
     "body": lambda shown: _json(shown.body),
@@ -97,6 +117,8 @@ class Projection:
         self._steps: list[tuple[bytes, Read | None, ReadShown | None]] = []
         for name, held in fields:
             read = cursor if held == "cursor" else _READS.get(held)
+            if view.plain and read is None:
+                read = _STORED[held]
             shows = _SHOWN[held] if read is None else None
             self._steps.append((b"%s%s:" % (lead, msgspec.json.encode(name)), read, shows))
             lead = b","

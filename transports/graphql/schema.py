@@ -2,20 +2,31 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import strawberry
 from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers.change import Content
+from publishers.change import Content, Images, View
 from publishers.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.position import Position
 from transports.errors import InvalidRequest, LogNotFound
 from transports.graphql.errors import told
-from transports.graphql.types import SCALARS, ChangeEvent, CriterionInput, Cursor, HistoryPage, LogState, Long
+from transports.graphql.probe import Probe
+from transports.graphql.types import (
+    SCALARS,
+    ChangeEvent,
+    CriterionInput,
+    Cursor,
+    HistoryPage,
+    LogState,
+    Long,
+    MaskRuleInput,
+)
+from transports.policy import Caller, Policy, narrow
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -29,6 +40,19 @@ Criterions = Annotated[
 LogName = Annotated[
     str | None, strawberry.argument(description="Name of the log; may be left out if the server has one.")
 ]
+ImagesName = Annotated[
+    Images, strawberry.argument(description="Which images of an entity `body` and `before` show.")
+]
+Paths = Annotated[
+    list[str] | None,
+    strawberry.argument(
+        description="Only these fields of an entity, such as `customer.name`; all if left out."
+    ),
+]
+MaskRules = Annotated[
+    list[MaskRuleInput] | None,
+    strawberry.argument(description="What is shown in place of values that are not to be seen."),
+]
 
 
 @dataclass(slots=True)
@@ -38,14 +62,18 @@ class Context:
     Attributes:
         logs: The logs of the server, by name.
         history_events: Most changes in a page.
-        content: What pages of history are read with.
-        probe: Stands for the changes of a page while it is found out which of their fields are selected.
+        policy: What callers may see; None for everything.
+        token: What the caller gave as its token.
+        probe: Stands for the changes of a page until it is known which of their fields are selected.
+        probing: Whether that is being found out.
     """
 
     logs: "Mapping[str, ChangeLog]"
     history_events: int
-    content: Content = Content.HEADER
-    probe: Any = None
+    policy: Policy | None = None
+    token: str | None = None
+    probe: Probe | None = None
+    probing: bool = False
 
     def find(self, name: str | None) -> "ChangeLog":
         """The log of a name.
@@ -60,6 +88,25 @@ class Context:
             raise LogNotFound(name, list(self.logs))
         return log
 
+    def view(
+        self,
+        log: "ChangeLog",
+        criteria: Criteria,
+        images: Images,
+        fields: list[str] | None,
+        mask: list[MaskRuleInput] | None,
+    ) -> View:
+        """The widest view of an operation, if its selection takes bodies.
+
+        Raises:
+            Forbidden: If the criteria ask about what the caller may not see.
+            InvalidOption: If something is no path or no rule.
+        """
+        name = next(name for name, each in self.logs.items() if each is log)
+        rules = None if mask is None else {each.path: each.plain() for each in mask}
+        wanted = View.of(Content.BODY, images, fields=fields, mask=rules)
+        return narrow(self.policy, Caller(name, self.token), wanted, criteria)
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -73,10 +120,11 @@ class Source:
     criteria: Criteria
     since: Position | None
     until: int | None
+    view: View = View(Content.BODY)
 
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         log = self.log
-        feed = log.changes(self.criteria, since=self.since, until=self.until, content=Content.BODY)
+        feed = log.changes(self.criteria, since=self.since, until=self.until, view=self.view)
         async with iterate(feed) as changes:
             async for change in changes:
                 yield ChangeEvent.of(change, str(log.token(change.after)))
@@ -115,6 +163,9 @@ def _history(
         Cursor | None, strawberry.argument(description="Where to begin; the oldest place if left out.")
     ] = None,
     limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
+    images: ImagesName = Images.WRITTEN,
+    fields: Paths = None,
+    mask: MaskRules = None,
     log: LogName = None,
 ) -> HistoryPage:
     """A page of changes; reads the disk on the calling thread."""
@@ -125,9 +176,12 @@ def _history(
         if not 1 <= limit <= context.history_events:
             raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
         wishes, start = _criteria(criteria), _since(found, since)
+        view = context.view(found, wishes, images, fields, mask)
         if context.probe is not None:
-            return HistoryPage(changes=[context.probe], next=Cursor(""))
-        page = found.history(wishes, start, limit, content=context.content)
+            if context.probing:
+                return HistoryPage(changes=[cast("ChangeEvent", context.probe)], next=Cursor(""))
+            view = context.probe.view(view)
+        page = found.history(wishes, start, limit, view=view)
     except PenstockError as error:
         raise told(error, found) from None
     token = found.token
@@ -149,13 +203,18 @@ def _on_change(
     until: Annotated[
         Long | None, strawberry.argument(description="The last version, after which the operation completes.")
     ] = None,
+    images: ImagesName = Images.WRITTEN,
+    fields: Paths = None,
+    mask: MaskRules = None,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
     """The source of the events; subscribes to nothing yet."""
     found: ChangeLog | None = None
     try:
         found = info.context.find(log)
-        source = Source(found, _criteria(criteria), _since(found, since), until)
+        wishes, start = _criteria(criteria), _since(found, since)
+        view = info.context.view(found, wishes, images, fields, mask)
+        source = Source(found, wishes, start, until, view)
     except PenstockError as error:
         raise told(error, found) from None
     # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.

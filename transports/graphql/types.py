@@ -10,7 +10,7 @@ import msgspec
 import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
-from publishers.change import Action, Area, Change, Operation
+from publishers.change import Action, Area, Change, Images, Operation
 from publishers.criteria import Criterion
 from publishers.errors import InvalidCriteria
 from publishers.lossless import flaw_of
@@ -146,6 +146,7 @@ class ChangeEvent:
             field=change.field,
             action=change.action,
             error=change.error,
+            lacking=list(change.lacking),
         )
 
 

@@ -218,6 +218,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
     def _judge(self, token: object) -> None:
         given = token if isinstance(token, str) else self._token
         if self._authenticate is None or self._authenticate(given):
+            self._token = given
             self._perform(self._session.acknowledge())
         else:
             self._perform(self._session.refuse("the token is missing or wrong"))

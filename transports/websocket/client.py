@@ -5,17 +5,18 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from flow.executors import loop_executor
-from publishers.change import Content, Images
+from publishers.change import Content, Images, View
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
+from publishers.masking import Rule
 from publishers.position import PositionToken
-from transports.codec.messages import encode
+from transports.codec.messages import encode, view_json
 from transports.codec.replies import Ack, Checkpoint, Done, Failure, Next, Ping, Reply, Subscribed, read
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, RemoteError, Violation
 from transports.limits import CREDITS_MAX
@@ -35,10 +36,7 @@ _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_C
 
 
 class RemoteLog:
-    """A connection to a server, for use on one event loop; made by ``connect``.
-
-    Use it as an asynchronous context manager: entering connects, leaving ends every subscription.
-    """
+    """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all."""
 
     def __init__(
         self,
@@ -83,6 +81,8 @@ class RemoteLog:
         until: int | None = None,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
+        fields: Collection[str] | None = None,
+        mask: Mapping[str, Rule | str] | None = None,
         log: str | None = None,
         window: int = 256,
         batch_events: int | None = None,
@@ -99,6 +99,8 @@ class RemoteLog:
             until: Last version, after which the subscriber is completed.
             content: HEADER or BODY.
             images: Which images there are with BODY.
+            fields: Paths that are shown; None for all.
+            mask: Of each path what is shown in place of its value.
             log: Name of the log; may be left out if the server has one.
             window: Most events under way or buffered for one subscriber.
             batch_events: Most events in one message.
@@ -107,7 +109,7 @@ class RemoteLog:
             heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
 
         Raises:
-            InvalidOption: If ``window`` is out of its range. Everything else is for the server to judge.
+            InvalidOption: If ``window`` is out of its range, or ``fields`` or ``mask`` has no paths. The server judges the rest.
         """
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= CREDITS_MAX:
             raise InvalidOption("window", window, f"a whole number from 1 to {CREDITS_MAX}")
@@ -115,8 +117,7 @@ class RemoteLog:
         payload: dict[str, Any] = {
             "log": log,
             "criteria": Criteria.of(*criteria).to_json(),
-            "content": content.value,
-            "images": images.value,
+            **view_json(View.of(content, images, fields=fields, mask=mask)),
             "since": None if since is None else str(since),
             "start": {"version": start} if isinstance(start, int) else start,
             "until": until,
@@ -124,9 +125,8 @@ class RemoteLog:
             "onLag": on_lag,
             "heartbeatMs": heartbeat_ms,
         }
-        return RemoteFeed(
-            self, {name: value for name, value in payload.items() if value is not None}, window=window
-        )
+        wish = {name: value for name, value in payload.items() if value is not None}
+        return RemoteFeed(self, wish, window=window)
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.

@@ -13,6 +13,7 @@ from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
 from transports.errors import LogNotFound, Problem, describe
 from transports.limits import Limits
+from transports.policy import Caller, Policy, narrow
 from transports.session import (
     Effect,
     Open,
@@ -42,6 +43,7 @@ class Connection(Binding[ServerSession, WireOutlet]):
         loop: The event loop, whose clock is the connection's.
         server: Name and version, told to the client.
         authenticate: Judges the client's token; None lets everybody in.
+        policy: What clients may see; None for everything.
         token: The token that came with the upgrade.
         on_lost: Called once when the connection is gone.
     """
@@ -55,10 +57,12 @@ class Connection(Binding[ServerSession, WireOutlet]):
         loop: asyncio.AbstractEventLoop,
         server: str,
         authenticate: Authenticator | None = None,
+        policy: Policy | None = None,
         token: str | None = None,
         on_lost: "Callable[[Connection], None]" = lambda _: None,
     ) -> None:
         self._logs = logs
+        self._policy = policy
         self._encoders: dict[ChangeLog, EventEncoder] = {}
         super().__init__(
             ServerSession(limits, server=server, now=loop.time()),
@@ -100,13 +104,8 @@ class Connection(Binding[ServerSession, WireOutlet]):
             name, log = self._find(wish.log)
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
-            feed = log.changes(
-                wish.criteria,
-                since=_since(log, wish),
-                until=wish.until,
-                content=wish.view.content,
-                images=wish.view.images,
-            )
+            view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
+            feed = log.changes(wish.criteria, since=_since(log, wish), until=wish.until, view=view)
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
             outlet = self._outlets[entry] = WireOutlet(
                 self, entry, wish, name=name, log=log, encoder=encoder, lane=lane

@@ -66,7 +66,7 @@ def test_a_batch_may_not_be_asked_larger_than_the_window_allows():
         ({"content": "body"}, "content"),
         ({"content": 7}, "content"),
         ({"content": ["BODY"]}, "content"),
-        ({"images": "AFTER"}, "images"),
+        ({"images": "NEITHER"}, "images"),
         ({"log": 7}, "log"),
         ({"since": 7}, "since"),
         ({"since": "x", "start": "latest"}, "start"),

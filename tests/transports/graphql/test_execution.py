@@ -165,7 +165,7 @@ def test_bodies_are_read_exactly_if_they_are_selected(engine, selection, variabl
         f"subscription {head} {{ onChange {{ {selection} }} }}{fragment}", None, variables
     )
     operation.open()
-    assert operation.content.name == content
+    assert operation.view.content.name == content
 
 
 async def test_the_record_of_a_body_is_not_touched_for_a_selection_without_it(
@@ -192,7 +192,7 @@ def test_history_reads_bodies_exactly_if_they_are_selected(engine, log, fill, mo
     monkeypatch.setattr(
         type(log),
         "history",
-        lambda *arguments, content: contents.append(content) or real(*arguments, content=content),
+        lambda *arguments, view: contents.append(view.content) or real(*arguments, view=view),
     )
     engine.prepare("{ history { changes { key } } }").run()
     engine.prepare("{ history { changes { key ...F } } } fragment F on Change { b: body }").run()

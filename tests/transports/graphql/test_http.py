@@ -242,7 +242,7 @@ def test_nothing_else_needs_the_extra():
         "for name in ('strawberry', 'graphql'): sys.modules[name] = None\n"
         "import transports, transports.cli\n"
         "import transports.application as application\n"
-        "try: application._graphql({}, transports.Limits(), None)\n"
+        "try: application._graphql({}, transports.Limits(), None, None)\n"
         "except transports.ExtraMissing as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

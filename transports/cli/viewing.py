@@ -1,0 +1,72 @@
+"""What ``--content``, ``--images``, ``--field`` and ``--mask`` say."""
+
+import argparse
+from collections.abc import Sequence
+
+from publishers.change import Content, Images, View
+from publishers.masking import Drop, Hash, Partial, Redact, Rule
+
+__all__ = ["add_lens", "add_view", "mask_of", "view_of"]
+
+
+def add_view(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of a view."""
+    parser.add_argument(
+        "--content", type=str.upper, choices=["HEADER", "BODY"], default="BODY", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--images",
+        type=str.upper,
+        choices=[images.value for images in Images],
+        default="WRITTEN",
+        help="which images of an entity (default: %(default)s)",
+    )
+    add_lens(parser)
+
+
+def add_lens(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of a projection and a mask."""
+    parser.add_argument(
+        "--field", action="append", default=[], metavar="PATH", help="only this field; repeatable"
+    )
+    parser.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="PATH[=RULE]",
+        help="hide this field: =DROP, =PARTIAL, =HASH:KEY or a text for its place; repeatable",
+    )
+
+
+def view_of(chosen: argparse.Namespace) -> View:
+    """The view that was asked for.
+
+    Raises:
+        InvalidOption: If something is no path or no rule.
+    """
+    return View.of(
+        Content(getattr(chosen, "content", "BODY")),
+        Images(getattr(chosen, "images", "WRITTEN")),
+        fields=chosen.field or None,
+        mask=mask_of(chosen.mask),
+    )
+
+
+def mask_of(given: Sequence[str]) -> dict[str, Rule] | None:
+    """The rules of ``--mask``: ``PATH``, ``PATH=DROP``, ``PATH=PARTIAL``, ``PATH=HASH:KEY`` or ``PATH=TEXT``."""
+    rules: dict[str, Rule] = {}
+    for each in given:
+        path, _, how = each.partition("=")
+        word, _, key = how.partition(":")
+        match word:
+            case "":
+                rules[path] = Redact()
+            case "DROP":
+                rules[path] = Drop()
+            case "PARTIAL":
+                rules[path] = Partial()
+            case "HASH":
+                rules[path] = Hash(key)
+            case _:
+                rules[path] = Redact(how)
+    return rules or None
