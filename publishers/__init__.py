@@ -6,6 +6,7 @@ from publishers.changelog import ChangeLog, Produced
 from publishers.committer import Commit
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import (
+    AlreadyVisible,
     HistoryPruned,
     InvalidChange,
     InvalidCriteria,
@@ -20,6 +21,7 @@ from publishers.errors import (
     LogFull,
     LogReadOnly,
     NoSuchLog,
+    NoSuchVersion,
     NotALog,
     NotAStore,
     PenstockError,
@@ -58,6 +60,7 @@ from publishers.subscription import ChangeSubscription, Checkpoint, State
 
 __all__ = [
     "Action",
+    "AlreadyVisible",
     "Area",
     "Batch",
     "Change",
@@ -93,6 +96,7 @@ __all__ = [
     "Mask",
     "Mutation",
     "NoSuchLog",
+    "NoSuchVersion",
     "NotALog",
     "NotAStore",
     "Operation",

@@ -14,6 +14,7 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.change import Area, Change, Content
 from publishers.committer import Commit, Committer
 from publishers.criteria import Criterion
+from publishers.deferral import DeferringLog
 from publishers.errors import (
     InvalidOption,
     LogFull,
@@ -26,7 +27,6 @@ from publishers.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.publication import Publication, wake
-from publishers.reading import ReadableLog
 from publishers.schemas import Schemas, SchemaVersion, Telling
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
@@ -61,7 +61,7 @@ class Produced:
     version: int
 
 
-class ChangeLog(ReadableLog):
+class ChangeLog(DeferringLog):
     """A directory of changes that is written by one process and read by any number.
 
     Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
@@ -83,7 +83,6 @@ class ChangeLog(ReadableLog):
         self.log_id: UUID = files.log_id
         self.options = options
         self.read_only = isinstance(files, Follower)
-        self._files = files
         self._closing = threading.Lock()
         service = Service(
             visible=files.visible,
@@ -92,9 +91,8 @@ class ChangeLog(ReadableLog):
             clock=clock,
             name=f"penstock-{self.name}",
         )
-        super().__init__(service, Lineage(files))
+        super().__init__(service, Lineage(files), files)
         self._publication = Publication(self._service)
-        self._committer: Committer | None = None
         self._following: Following | None = None
         self._oldest = self._service.oldest
         self._schemas = Schemas(storage, path, self._told_since, owned=isinstance(files, Wal))
@@ -166,7 +164,7 @@ class ChangeLog(ReadableLog):
     ) -> TransactionBuilder:
         """A transaction to fill in a ``with`` block, which commits on leaving, and nothing on an exception."""
         self._writer()
-        return TransactionBuilder(self, meta, producer, durable=durable)
+        return TransactionBuilder(self, meta, producer, durable=durable, visible=visible)
 
     def commit(
         self,
@@ -184,6 +182,7 @@ class ChangeLog(ReadableLog):
             meta: Annotations of the transaction.
             producer: Name and sequence; a sequence that is not above the producer's last writes nothing.
             durable: Whether to sync before returning, whatever the policy.
+            visible: False withholds the transaction, and with it every later one, until ``publish``.
 
         Raises:
             InvalidChange: If something cannot be stored.
@@ -192,12 +191,14 @@ class ChangeLog(ReadableLog):
         """
         rows = mutations if isinstance(mutations, Sequence) else list(mutations)
         if len(rows) != 1 or not self._is_plain(rows[0]):
-            return self.commit_columns([columns_of(rows)], meta=meta, producer=producer, durable=durable)
+            return self.commit_columns(
+                [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
+            )
         committer, _ = self._writer()
         label = Label.of(meta, producer)
         payload = payload_of(rows[0], label.annotations)
         sealed = seal_change(payload, producer=label.producer, sequence=label.sequence, options=self.options)
-        return committer.commit(sealed, durable=durable)
+        return committer.commit(sealed, durable=durable, visible=visible)
 
     async def commit_async(
         self,
@@ -210,7 +211,9 @@ class ChangeLog(ReadableLog):
     ) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
         rows = list(mutations)
-        work = asyncio.to_thread(self.commit, rows, meta=meta, producer=producer, durable=durable)
+        work = asyncio.to_thread(
+            self.commit, rows, meta=meta, producer=producer, durable=durable, visible=visible
+        )
         return await asyncio.shield(work)
 
     def commit_columns(
@@ -227,7 +230,7 @@ class ChangeLog(ReadableLog):
         label = Label.of(meta, producer)
         with Telling(self._schemas, lambda: wal.appended) as telling:
             sealed = self._sealed(telling.through(batches), label, wal.directory)
-            commit = committer.commit(sealed, durable=durable or telling.tells)
+            commit = committer.commit(sealed, durable=durable or telling.tells, visible=visible)
             if not commit.duplicate:
                 telling.done(commit.version)
         return commit
@@ -349,6 +352,8 @@ class ChangeLog(ReadableLog):
         if self._committer is not None and isinstance(self._files, Wal):
             self._committer.sync()
             self._files.maintain()
+            with contextlib.suppress(LogFull):  # the next step tries again
+                self._committer.roll()
         oldest = self._service.oldest
         if oldest != self._oldest:
             self._oldest = oldest

@@ -85,12 +85,19 @@ class TransactionBuilder:
     """
 
     def __init__(
-        self, log: "ChangeLog", meta: Mapping[str, Any] | None, producer: Producer | None, *, durable: bool
+        self,
+        log: "ChangeLog",
+        meta: Mapping[str, Any] | None,
+        producer: Producer | None,
+        *,
+        durable: bool,
+        visible: bool,
     ) -> None:
         self._log = log
         self._meta = meta
         self._producer = producer
         self._durable = durable
+        self._visible = visible
         self._mutations: list[Mutation] = []
         self._commit: Commit | None = None
 
@@ -155,5 +162,9 @@ class TransactionBuilder:
     ) -> None:
         if kind is None:
             self._commit = self._log.commit(
-                self._mutations, meta=self._meta, producer=self._producer, durable=self._durable
+                self._mutations,
+                meta=self._meta,
+                producer=self._producer,
+                durable=self._durable,
+                visible=self._visible,
             )
