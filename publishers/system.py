@@ -1,13 +1,14 @@
 """The system log of a store: what becomes of its logs, and what happens to them in this process."""
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, TypeGuard
 
 from flow.clock import SYSTEM_CLOCK
 from publishers.change import Area
 from publishers.changelog import ChangeLog
-from publishers.committer import Commit
+from publishers.committer import Commit, Committer
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import LogReadOnly
 from publishers.feed import ChangeFeed
@@ -17,6 +18,7 @@ from publishers.matching import Predicate
 from publishers.mutation import Mutation
 from publishers.reading import Wishes
 from publishers.roster import SYSTEM
+from publishers.wal import Wal
 
 __all__ = ["SystemLog"]
 
@@ -40,6 +42,7 @@ class SystemLog(ChangeLog):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.name = SYSTEM
+        self._pen = threading.local()  # held by the thread that records something for the store
         self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
     def changes(self, *wishes: Wishes, **named: Any) -> ChangeFeed:
@@ -58,27 +61,23 @@ class SystemLog(ChangeLog):
         listed = tuple(wishes) if _several(wishes) else wishes
         return super().history(_NOTHING if listed == () else listed, *args, **named)
 
-    # Nobody writes but the store.
-
     def record(self, mutation: Mutation) -> Commit:
         """Commits the one change of a transaction; for the store."""
-        return super().commit([mutation], durable=True)
+        self._pen.held = True
+        try:
+            return self.commit([mutation], durable=True)
+        finally:
+            self._pen.held = False
 
-    def commit(self, *_args: Any, **_named: Any) -> NoReturn:
-        """Refuses.
+    def _writer(self) -> tuple[Committer, Wal]:
+        """What every way of writing asks for.
 
         Raises:
-            LogReadOnly: Always: create, drop, rename and retype logs of the store instead.
+            LogReadOnly: Unless it is the store that writes.
         """
-        raise LogReadOnly(self.path, "is the system log, which its store writes,")
-
-    def commit_columns(self, *_args: Any, **_named: Any) -> NoReturn:
-        """Refuses, like ``commit``."""
-        self.commit()
-
-    def transaction(self, *_args: Any, **_named: Any) -> NoReturn:
-        """Refuses, like ``commit``."""
-        self.commit()
+        if not getattr(self._pen, "held", False):
+            raise LogReadOnly(self.path, "is the system log, which its store writes,")
+        return super()._writer()
 
 
 def _several(wish: Wishes) -> TypeGuard[Iterable[Criterion]]:
