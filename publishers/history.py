@@ -6,19 +6,20 @@ TRANSACTION event is still first, and then the changes follow from the last to t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.change import Change, View
-from publishers.cursor import Cursor
 from publishers.errors import HistoryPruned
 from publishers.matching import Predicate
 from publishers.position import Position
-from publishers.ring import Ring
 from publishers.service import Service
 
 __all__ = ["History", "read_back", "read_history"]
 
-_BEYOND = 2**32
+_LAST: Final = 2**32
+
+_Found = Iterator[tuple[Block, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class History:
         since: Where the page begins, resolved.
         next: Where to go on: the next change that matches. Where there is none it is the position after the watermark, and
             of a reversed history the one before the oldest.
-        more: Whether ``next`` is a change that matches; looked up by going on to it.
+        more: Whether ``next`` is a change that matches; found out by going on to it.
         reverse: Whether the page was read from the newest change to the oldest.
     """
 
@@ -44,46 +45,17 @@ class History:
 def read_history(service: Service, predicate: Predicate, since: Position, limit: int, view: View) -> History:
     """Reads at most ``limit`` matching changes from ``since`` up to the watermark; blocks on the disk.
 
+    A page never splits a record, that is a change of an entity with the field-level changes that belong to it; one that
+    is larger than a page makes a page of its own.
+
     Raises:
         HistoryPruned: If ``since`` is no longer kept.
         WalCorrupted: If the log is damaged there.
     """
-    cursor = Cursor(
-        since,
-        ring=Ring(since, max_events=1, max_bytes=1),
-        predicate=predicate,
-        watermark=service.watermark,
-        until=None,
-        owner=None,
-    )
-    upto = cursor.upto
-    taken: list[Slice] = []
-    left = limit
-    location = service.frames.locate(*since) if since.version <= upto else None
-    while location is not None and cursor.next.version <= upto:
-        found = service.frames.read(location)
-        if found is None or found[0].version > upto:
-            cursor.next = Position(upto + 1, 0)
-            break
-        block, after = found
-        if left == 0:
-            ahead = predicate.select(block) if block.end > cursor.next else ()
-            coming = next((index for index in ahead if (block.version, index) >= cursor.next), None)
-            if coming is not None:
-                return _page(taken, since, Position(block.version, coming), view, more=True)
-            cursor.next = max(cursor.next, block.end)
-        else:
-            for piece in cursor.take(block, left, 2**62):
-                taken.append(piece)
-                left -= len(piece)
-        if cursor.next >= block.end:
-            location = after
-    return _page(taken, since, cursor.next, view, more=False)
-
-
-def _page(taken: list[Slice], since: Position, after: Position, view: View, *, more: bool) -> History:
-    changes = tuple(part.block.change(index, view) for part in taken for index in part.indices)
-    return History(changes, since, after, more)
+    upto = service.watermark.visible
+    changes, coming = _page(_forward(service, predicate, since, upto), limit, view, reverse=False)
+    end = max(since, Position(upto + 1, 0))
+    return History(tuple(changes), since, coming or end, more=coming is not None)
 
 
 def read_back(
@@ -95,7 +67,7 @@ def read_back(
         service: The log's watermark and frames.
         predicate: What matches.
         since: The first change to return; None for the newest. A place beyond the watermark is the newest.
-        limit: Most changes to return.
+        limit: Most changes to return; a page never splits a record, as forward.
         view: How changes are seen.
 
     Raises:
@@ -107,26 +79,61 @@ def read_back(
         since = Position(visible)
     if 0 < since.version < oldest.version <= visible:
         raise HistoryPruned(oldest)
-    changes: list[Change] = []
-    for block, index in _back(service, predicate, since):
-        if len(changes) == limit:
-            return History(tuple(changes), since, Position(block.version, index), more=True, reverse=True)
-        changes.append(block.change(index, view))
+    changes, coming = _page(_back(service, predicate, since), limit, view, reverse=True)
     end = Position(max(service.oldest.version - 1, 0))
-    return History(tuple(changes), since, end, more=False, reverse=True)
+    return History(tuple(changes), since, coming or end, more=coming is not None, reverse=True)
 
 
-def _back(service: Service, predicate: Predicate, since: Position) -> Iterator[tuple[Block, int]]:
+def _page(found: _Found, limit: int, view: View, *, reverse: bool) -> tuple[list[Change], Position | None]:
+    """The changes of a page, and the one with which the next page begins."""
+    changes: list[Change] = []
+    record = 0  # where the last record in the page begins
+    for block, index in found:
+        change = block.change(index, view)
+        if not changes or not _together(changes[-1], change, reverse=reverse):
+            if len(changes) >= limit:
+                return changes, change.position
+            record = len(changes)
+        elif len(changes) >= limit and record:
+            return changes[:record], changes[record].position
+        changes.append(change)
+    return changes, None
+
+
+def _together(one: Change, other: Change, *, reverse: bool) -> bool:
+    """Whether a change and the one that follows it are of one record: an entity and its fields."""
+    part = one if reverse else other
+    return (
+        part.field is not None
+        and one.version == other.version
+        and (one.entity_type, one.key) == (other.entity_type, other.key)
+    )
+
+
+def _forward(service: Service, predicate: Predicate, since: Position, upto: int) -> _Found:
+    """Every change that matches, from ``since`` on."""
+    if since.version > upto:
+        return
+    frames = service.frames
+    found = frames.read(frames.locate(*since))
+    while found is not None and found[0].version <= upto:
+        block, after = found
+        for index in predicate.select(block):
+            if (block.version, index) >= since:
+                yield block, index
+        found = frames.read(after)
+
+
+def _back(service: Service, predicate: Predicate, since: Position) -> _Found:
     """Every change that matches, in reversed order, from ``since`` on."""
     frames = service.frames
     version, index = since
-    last = index or _BEYOND  # index 0 comes first, and all others after it
+    last = index or _LAST  # index 0 comes first, and all others after it
     for frame in frames.backward(version, last) if version else ():
         block = Block.of(frame.header, frame.columns, frame.annotations)
-        begins = block.ends and (block.version < version or not index)
-        if begins:
+        if block.ends and (block.version < version or not index):
             try:
-                found = frames.read(frames.locate(block.version, 0)) if not block.leads else (block, None)
+                found = (block, None) if block.leads else frames.read(frames.locate(block.version, 0))
             except HistoryPruned:
                 return
             if found is not None and 0 in predicate.select(found[0]):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, Criterion, HistoryPruned, InvalidOption, LogClosed, Position
+from publishers import Content, Criterion, HistoryPruned, InvalidOption, LogClosed, Position, upsert
+from publishers.fields import set_field
 from tests.publishers.support import everything, fill, opened, order
 
 
@@ -88,3 +89,191 @@ def test_a_page_inside_a_transaction_of_many_frames_goes_on_exactly():
             since = page.next
         assert found == everything(log)
         assert len(found) == 301
+
+
+# Reversed.
+
+
+def backwards(positions):
+    """E52: versions descending, the TRANSACTION event first in each, then from the last to the first."""
+    return sorted(positions, key=lambda one: (-one.version, one.index != 0, -one.index))
+
+
+def paged(log, wishes, limits, *, reverse, since=None):
+    found, turn = [], 0
+    while True:
+        limit = limits[turn % len(limits)]
+        page = log.history(wishes, since, limit, reverse=reverse)
+        assert page.reverse is reverse
+        assert len(page.changes) <= limit
+        assert page.since == (since or Position(log.head.version - 1) if reverse else since or log.oldest)
+        found += [change.position for change in page.changes]
+        if not page.more:
+            return found, page.next
+        assert len(page.changes) == limit, "a page is full, if there is another one"
+        since, turn = page.next, turn + 1
+
+
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=8),
+    st.lists(st.integers(1, 7), min_size=1),
+    st.sampled_from([None, "order", "item", "nothing", "boundaries"]),
+    st.booleans(),
+)
+def test_both_directions_agree_in_pages_of_any_size(sizes, limits, kind, large):
+    """E52: forward and reversed, with transactions of many frames; "has next" is looked up."""
+    wishes = {
+        None: None,
+        "order": Criterion(entity_types={"order"}),
+        "item": Criterion(entity_types={"item"}),
+        "nothing": Criterion(entity_types={"nothing"}),
+        "boundaries": Criterion(areas={"INFRASTRUCTURE"}),
+    }[kind]
+    with opened(frame_bytes=1024, segment_bytes=65_536, retain_bytes=None, retain_age=None) as log:
+        for size in sizes:
+            pad = "p" * (400 if large else 1)
+            log.commit(
+                [order(f"{pad}{n}", "order" if n % 2 else "item") for n in range(size * (20 if large else 1))]
+            )
+        forward = [change.position for change in log.history(wishes, limit=100_000).changes]
+        assert paged(log, wishes, limits, reverse=False) == (forward, log.head)
+        assert paged(log, wishes, limits, reverse=True) == (backwards(forward), Position(0))
+        assert log.history(wishes, Position(0), reverse=True).changes == ()
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.data())
+def test_a_reversed_history_begins_anywhere(sizes, data):
+    """E52: the start is inclusive, and echoed; beyond the end is the newest version."""
+    with opened(frame_bytes=1024) as log:
+        for size in sizes:
+            log.commit([order("z" * 100 + str(n)) for n in range(size)])
+        whole = backwards(everything(log))
+        place = data.draw(st.integers(0, len(whole) - 1))
+        page = log.history(None, whole[place], 10_000, reverse=True)
+        assert page.since == whole[place]
+        assert [change.position for change in page.changes] == whole[place:]
+        for since in (None, "latest", log.head, Position(99, 7)):
+            page = log.history(None, since, 10_000, reverse=True)
+            assert page.since == Position(len(sizes))
+            assert [change.position for change in page.changes] == whole
+        assert [
+            change.position for change in log.history(None, "earliest", reverse=True).changes
+        ] == backwards([position for position in whole if position.version == 1])[:100]
+
+
+def test_a_log_without_changes_has_no_history_in_either_direction(log):
+    """E52."""
+    for reverse in (False, True):
+        page = log.history(reverse=reverse)
+        assert (page.changes, page.more) == ((), False)
+
+
+def test_bodies_come_in_either_direction(log):
+    """E52, F8."""
+    log.commit([order(7), order(8)])
+    page = log.history(content=Content.BODY, reverse=True)
+    assert [change.body for change in page.changes[1:]] == [{"n": "8"}, {"n": "7"}]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_page_costs_what_it_holds_and_not_the_log(reverse):
+    """E52: counted reads, from the beginning, the middle and the end of a log of many segments."""
+    with opened(segment_bytes=262_144, retain_bytes=None, retain_age=None) as log:
+        for _ in range(4000):
+            log.commit([order("c" * 300)])
+        reader = log._files.reader
+        assert len(reader._catalog.entries) > 4
+        for version in (1, 17, 2000, 3999, 4000):
+            before = reader.statistics.frames
+            page = log.history(None, Position(version), 10, reverse=reverse)
+            assert page.changes[0].position == Position(version)
+            assert reader.statistics.frames - before < 2 * 65_536 // 400
+        before = reader.statistics.frames
+        since, count = None, 0
+        while True:
+            page = log.history(None, since, 1000, reverse=reverse)
+            count += len(page.changes)
+            if not page.more:
+                break
+            since = page.next
+        assert count == 8000
+        assert (
+            reader.statistics.frames - before < 2 * 4000
+        )  # every frame once, and what a page begins with twice
+
+
+def test_a_rare_match_is_looked_for_once():
+    """E52: the look-ahead of a page is where the next one begins."""
+    with opened(retain_bytes=None) as log:
+        for number in range(600):
+            log.commit([order("rare" if number % 200 == 100 else "common")])
+        for reverse in (False, True):
+            log._service.frames.clear()
+            before = log._files.reader.statistics.frames
+            wishes, since, found = Criterion(keys={"rare"}), None, []
+            while True:
+                page = log.history(wishes, since, 1, reverse=reverse)
+                found += [change.version for change in page.changes]
+                if not page.more:
+                    break
+                since = page.next
+            assert found == sorted([101, 301, 501], reverse=reverse)
+            assert log._files.reader.statistics.frames - before < 2 * 600
+
+
+def test_a_reversed_history_ends_where_retention_has_been():
+    """E37, E52: what is gone is not there; to ask for it is told."""
+    with opened(segment_bytes=65_536, retain_bytes=65_536, retain_age=None) as log:
+        while log.oldest == Position(1):
+            fill(log, 20, 20)
+            log._housekeeping.poke()
+        log._housekeeping.close()
+        found, end = paged(log, None, [500], reverse=True)
+        assert found == backwards(everything(log))
+        assert found[-1].version == log.oldest.version
+        assert end == Position(log.oldest.version - 1)
+        with pytest.raises(HistoryPruned):
+            log.history(since=end, reverse=True)
+        with pytest.raises(HistoryPruned):
+            log.history(
+                since=str(log.token(log.oldest)).replace(f":{log.oldest.version}:", ":1:"), reverse=True
+            )
+
+
+def records(changes):
+    """Changes of an entity with the field-level changes that follow them."""
+    found = []
+    for change in changes:
+        if change.field is None or not found:
+            found.append([])
+        found[-1].append(change.position)
+    return found
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=5), st.integers(1, 7))
+def test_a_page_never_splits_a_record(versions, limit):
+    """E52, F33: a change of an entity stays with its field-level changes, in either direction."""
+    with opened() as log:
+        for sizes in versions:
+            log.commit(
+                [
+                    upsert("order", str(key), {}, changes=[set_field(f"f{n}", n) for n in range(fields)])
+                    for key, fields in enumerate(sizes)
+                ]
+            )
+        whole = records(log.history(limit=10_000).changes)
+        kept = {tuple(record) for record in whole}
+        for reverse in (False, True):
+            since, found = None, []
+            while True:
+                page = log.history(None, since, limit, reverse=reverse)
+                positions = [change.position for change in page.changes]
+                found += positions
+                parts = kept & {tuple(record) for record in whole if set(record) & set(positions)}
+                assert sum(map(len, parts)) == len(positions), "a record was split"
+                assert len(positions) <= limit or len(parts) == 1
+                if not page.more:
+                    break
+                since = page.next
+            forward = [position for record in whole for position in record]
+            assert found == (backwards(forward) if reverse else forward)
