@@ -105,6 +105,21 @@ class Committer:
         if (self._unsynced or self._owing) and self._failed is None:
             self._run(Pending(None, durable=True))
 
+    def roll(self) -> None:
+        """Closes the live segment if it is above ``segment_age``, although nobody commits.
+
+        Raises:
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room for a segment; it is tried again.
+            LogFailed: If the disk failed.
+        """
+        if self._failed is None and self._wal.overdue:
+            self._alone(self._roll)
+
+    def _roll(self) -> list[Published]:
+        self._wal.roll()
+        return []
+
     def close(self) -> None:
         """Refuses later commits, lets those in progress finish, and syncs what is left."""
         with self._lock:

@@ -224,6 +224,31 @@ class Wal:
             raise LogClosed
         return self._writer.sync()
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the live segment is above ``segment_age`` and has anything in it; any thread may ask."""
+        return not self._closed and self._writer.must_roll()
+
+    def roll(self) -> None:
+        """Closes the live segment and begins the next one, if it is above ``segment_age``: nobody may have committed.
+
+        Raises:
+            LogFull: If the disk has no room for a segment; nothing has changed.
+            LogFailed: If the disk fails.
+            LogClosed: If the log was closed.
+        """
+        if self._closed:
+            raise LogClosed
+        writer = self._writer
+        writer.health.check()
+        if not writer.must_roll():
+            return
+        try:
+            writer.roll()
+        except OSError as error:
+            writer.health.fail(error)
+            raise LogFailed("unknown", str(error)) from error
+
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
         place = self._withholding.shows(visible)

@@ -99,8 +99,8 @@ class Writer:
             live = self.live
             if len(transactions) == 1:
                 transaction = transactions[0]
-                if self._must_roll(transaction.size, live.offset):
-                    self._roll()
+                if self.must_roll(transaction.size, live.offset):
+                    self.roll()
                 if transaction.spooled:
                     results.append(self._copy(transaction))
                 elif len(transaction.payloads) == 1:
@@ -126,10 +126,10 @@ class Writer:
         waiting: list[Transaction] = []
         size = 0
         for transaction in transactions:
-            if self._must_roll(transaction.size, self.live.offset + size, waiting=bool(waiting)):
+            if self.must_roll(transaction.size, self.live.offset + size, waiting=bool(waiting)):
                 results += self._write(waiting)
                 waiting, size = [], 0
-                self._roll()
+                self.roll()
             if transaction.spooled:
                 results += self._write(waiting)
                 waiting, size = [], 0
@@ -139,7 +139,8 @@ class Writer:
                 size += transaction.size
         results += self._write(waiting)
 
-    def _must_roll(self, size: int, offset: int, *, waiting: bool = False) -> bool:
+    def must_roll(self, size: int = 0, offset: int = 0, *, waiting: bool = False) -> bool:
+        """Whether the live segment is too full for so many bytes at a place, or too old, and has anything in it."""
         if offset + size <= self._segment_bytes and self._segment_age is None:
             return False
         live = self.live
@@ -303,7 +304,7 @@ class Writer:
         version = self.synced
         return Limit(version, *self.synced_end)
 
-    def _roll(self) -> None:
+    def roll(self) -> None:
         """Closes the live segment and begins the next one."""
         old = self.live
         options = self._options
