@@ -23,6 +23,7 @@ from publishers.errors import (
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.lineage import Lineage
+from publishers.linking import LogLinks
 from publishers.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.options import LogOptions
 from publishers.position import Position
@@ -72,6 +73,7 @@ class ChangeLog(DeferringLog):
         log_id: What tells it from every other log.
         options: Its bounds and policies.
         read_only: Whether this opening follows the log instead of owning it.
+        links: Segments that are kept for consumers in other processes.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class ChangeLog(DeferringLog):
             name=f"penstock-{self.name}",
         )
         super().__init__(service, Lineage(files), files)
+        self.links = LogLinks(path, files, self._check_open)
         self._publication = Publication(self._service)
         self._following: Following | None = None
         self._oldest = self._service.oldest
@@ -112,6 +115,7 @@ class ChangeLog(DeferringLog):
         path: str | Path,
         *,
         read_only: bool = False,
+        consumer: str | None = None,
         options: LogOptions | None = None,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -122,13 +126,15 @@ class ChangeLog(DeferringLog):
         Args:
             path: Its directory.
             read_only: Follow what another process (or another opening in this one) writes, and serve subscribers.
+            consumer: With ``read_only``: read through the hard links of that name, which no retention takes away.
             options: Bounds and policies; ``LogOptions()`` if None.
             filesystem: Where the files are; the real one if None.
             clock: What time it is.
             overrides: Single options by name, such as ``ring_events=256``.
 
         Raises:
-            InvalidOption: If an option is unknown or out of its bounds.
+            InvalidOption: If an option is unknown or out of its bounds, or there are no links for the consumer.
+            ConsumerBusy: If another process is that consumer.
             NotALog: If the directory holds something else, or, with ``read_only``, nothing.
             LogBusy: If somebody else writes to it.
             WalCorrupted: If acknowledged data are damaged.
@@ -142,7 +148,9 @@ class ChangeLog(DeferringLog):
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:
-            files = Follower.open(directory, chosen, filesystem=storage)
+            files = Follower.open(directory, chosen, filesystem=storage, consumer=consumer)
+        elif consumer is not None:
+            raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock.now_us)
         return cls(directory, files, storage, chosen, clock)
@@ -345,6 +353,9 @@ class ChangeLog(DeferringLog):
         if self._committer is None or not isinstance(self._files, Wal):
             raise LogReadOnly(self.path)
         return self._committer, self._files
+
+    def _retention(self) -> Retention:
+        return self._writer()[1].retention
 
     def _keep_house(self) -> None:
         if self._following is not None:

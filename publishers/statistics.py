@@ -8,7 +8,7 @@ from publishers.publication import Publication
 from publishers.ring import RingStatistics
 from publishers.service import Service
 from publishers.subscription import State
-from publishers.wal import Follower, Wal
+from publishers.wal import Follower, HoldStatistics, Wal
 
 __all__ = ["LogStatistics", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
 
@@ -58,6 +58,8 @@ class LogStatistics:
         bytes_read: Likewise in bytes.
         replay_bytes: Bytes of frames that are kept for those who lag.
         replay_waiting: Subscriptions that wait for the replayer.
+        holds: What keeps history from retention; empty for those who do not own the log.
+        held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
     """
 
     name: str
@@ -70,6 +72,8 @@ class LogStatistics:
     bytes_read: int
     replay_bytes: int
     replay_waiting: int
+    holds: tuple[HoldStatistics, ...] = ()
+    held_bytes: int
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -104,4 +108,6 @@ def statistics_of(
         bytes_read=read.bytes,
         replay_bytes=service.frames.nbytes,
         replay_waiting=service.replayer.waiting,
+        holds=files.retention.statistics() if isinstance(files, Wal) else (),
+        held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,
     )
