@@ -65,10 +65,13 @@ class Catalog:
     Attributes:
         entries: The segments from the oldest on; replaced as a whole, never changed.
         log_id: Of the log.
+        newest: For a follower, the last segment that holds something to be shown; later ones may yet be forgotten, and
+            come again with other transactions, so `refresh` leaves them out. None for all.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, log_id: UUID) -> None:
         self.log_id = log_id
+        self.newest: int | None = None
         self.entries: tuple[SegmentEntry, ...] = ()
         self._filesystem = filesystem
         self._directory = directory
@@ -119,6 +122,9 @@ class Catalog:
         """
         names = self._filesystem.listing(self._directory)
         numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        if self.newest is not None:
+            # Retention may have taken all of them; it never passes what is shown.
+            numbers = numbers[: max(bisect_right(numbers, self.newest), 1)]
         known = {entry.number: entry for entry in self.entries}
         entries: list[SegmentEntry] = []
         for number in numbers:

@@ -8,6 +8,7 @@ from publishers.errors import InvalidOption, NotALog, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, Limit
 from publishers.wal.control import Epoch, Tables, decode_control
+from publishers.wal.cut import place_of
 from publishers.wal.directory import check_names
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
@@ -52,7 +53,8 @@ class Follower:
         if held:
             self._catalog = Catalog(filesystem, held.directory, head.log_id)
         self._limit = Limit(0, 0, 0)
-        self._epochs: tuple[int, tuple[Epoch, ...]] = (-1, ())
+        self._epochs: tuple[int, Limit, tuple[Epoch, ...]] = (-1, self._limit, ())
+        self._deferred = (0, self._limit)
         self.reader: Reader = (
             HeldReader(held, self._catalog, lambda: self._limit)
             if held
@@ -119,15 +121,33 @@ class Follower:
             epoch, limit = state.epoch, Limit(state.visible, state.segment, state.end)
         else:
             head = _read_head(self._head_file)
-            epoch, limit = head.epoch, Limit(head.newest_visible, head.segment, head.offset)
+            epoch, limit = head.epoch, self._limit_of(head)
         if limit[1:] >= self._limit[1:] and limit.version >= self._limit.version:
             entries = self._catalog.entries
             if not entries or entries[-1].number < limit.segment:
+                self._catalog.newest = limit.segment
                 self._refresh_catalog(limit.segment)
             self._limit = limit
             self.visible = limit.version
         self.epoch = max(epoch, self.epoch)
         return self.visible
+
+    def _limit_of(self, head: HeadState) -> Limit:
+        """What HEAD tells; where something is withheld, exactly up to there, because what is behind may be forgotten."""
+        limit = Limit(head.newest_visible, head.segment, head.offset)
+        if head.newest_visible == head.durable:
+            return limit
+        if self._deferred[0] != head.counter:
+            catalog = Catalog(self._filesystem, self.directory, self.log_id)
+            try:
+                catalog.refresh()
+                place = place_of(catalog, limit, limit.version + 1)
+            except OSError as error:
+                raise WalCorrupted(limit.segment, 0, f"it cannot be read ({error})") from error
+            finally:
+                catalog.close()
+            self._deferred = (head.counter, Limit(limit.version, *place))
+        return self._deferred[1]
 
     def _refresh_catalog(self, segment: int) -> None:
         try:
@@ -164,9 +184,14 @@ class Follower:
         Raises:
             WalCorrupted: If that segment is damaged.
         """
-        if self._epochs[0] != self.epoch:
-            self._epochs = (self.epoch, self._read_epochs())
-        return self._epochs[1]
+        epoch, limit, epochs = self._epochs
+        # The frame that tells of the last epoch may lie behind what is withheld, and come into sight later.
+        unseen = limit != self._limit and (not epochs or epochs[-1].epoch < self.epoch)
+        if epoch != self.epoch or unseen:
+            limit = self._limit
+            epochs = self._read_epochs()
+            self._epochs = (self.epoch, limit, epochs)
+        return epochs
 
     def _read_epochs(self) -> tuple[Epoch, ...]:
         limit = self._limit
