@@ -73,7 +73,7 @@ class LogStatistics:
     replay_bytes: int
     replay_waiting: int
     holds: tuple[HoldStatistics, ...] = ()
-    held_bytes: int
+    held_bytes: int = 0
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
