@@ -57,6 +57,7 @@ from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics
 from publishers.store import ChangeStore, StoreStatistics
 from publishers.subscription import ChangeSubscription, Checkpoint, State
+from publishers.wal import Hold, HoldState, HoldStatistics
 
 __all__ = [
     "Action",
@@ -78,6 +79,9 @@ __all__ = [
     "Hash",
     "History",
     "HistoryPruned",
+    "Hold",
+    "HoldState",
+    "HoldStatistics",
     "Images",
     "InvalidChange",
     "InvalidCriteria",

@@ -36,6 +36,7 @@ from publishers.wal import (
     FileSystem,
     Follower,
     RealFileSystem,
+    Retention,
     Transaction,
     Wal,
     seal_change,

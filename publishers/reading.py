@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from flow import hooks
 from publishers.change import Change, Content, Images, View
 from publishers.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, LogClosed, PublishingOff
+from publishers.errors import InvalidOption, LogClosed, PositionAhead, PublishingOff
 from publishers.feed import ChangeFeed
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
@@ -16,6 +18,7 @@ from publishers.places import Places, Since
 from publishers.position import Position, PositionToken, Start
 from publishers.projection import Projection
 from publishers.service import Service
+from publishers.wal import Hold, Retention
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
@@ -162,6 +165,62 @@ class ReadableLog:
             start = self.oldest if since is None or start is Start.EARLIEST else self.head
         return read_history(self._service, predicate, start, limit, view)
 
+    def hold(
+        self,
+        name: str,
+        position: Position | None = None,
+        *,
+        keep_bytes: int | None = None,
+        keep_age: float | None = None,
+        sync: Callable[[], object] | None = None,
+        on_lost: Callable[[Hold], object] | None = None,
+    ) -> Hold:
+        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
+
+        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
+        restart register it again, at the place that was stored.
+
+        Args:
+            name: Tells it from every other hold of this log.
+            position: The oldest position that is needed; None for the next version.
+            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
+                the option ``slot_keep_bytes``.
+            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
+            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
+                nothing is. It must be quick.
+            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
+                where the reader may go on.
+
+        Raises:
+            HistoryPruned: If ``position`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log.
+            InvalidOption: If the name is taken, or a cap is out of its range.
+            LogReadOnly: If this opening does not own the log.
+        """
+        options = self._service.options
+        caps = (
+            ("keep_bytes", keep_bytes, int, options.slot_keep_bytes),
+            ("keep_age", keep_age, (int, float), options.slot_keep_age),
+        )
+        for parameter, value, kind, _ in caps:
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
+                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
+        retention, head = self._retention(), self.head
+        if position is not None and position > head:
+            raise PositionAhead(head)
+        return retention.holds.add(
+            name,
+            head if position is None else position,
+            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
+            keep_age=options.slot_keep_age if keep_age is None else keep_age,
+            sync=sync,
+            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
+        )
+
+    def _retention(self) -> Retention:
+        """Of the files; asked of the owner only."""
+        raise NotImplementedError
+
     # Positions.
 
     @property
@@ -224,3 +283,10 @@ class ReadableLog:
         self._check_open()
         if not self._service.options.publish:
             raise PublishingOff(self.name)
+
+
+def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
+    try:
+        on_lost(hold)
+    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
+        hooks.report(error, hold)

@@ -55,6 +55,7 @@ from publishers.wal.follower import Follower
 from publishers.wal.frame import FrameHeader
 from publishers.wal.holds import Hold, HoldState, HoldStatistics
 from publishers.wal.reader import Frame, Reader, ReadStatistics
+from publishers.wal.retention import Retention
 from publishers.wal.transaction import Appended, Transaction, seal_change, seal_transaction
 from publishers.wal.wal import Wal
 
@@ -78,6 +79,7 @@ __all__ = [
     "ReadStatistics",
     "Reader",
     "RealFileSystem",
+    "Retention",
     "Transaction",
     "Wal",
     "decode_payload",
