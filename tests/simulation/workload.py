@@ -6,6 +6,7 @@ One seed draws everything: the options, the transactions, the faults, and where 
 * nothing acknowledged, and nothing that a follower was shown, is ever lost;
 * what is there is an unbroken run of whole transactions, byte for byte those that were given;
 * producers and epochs come back as they were;
+* whoever holds history finds it after a crash from where he made his place durable, unless the hold was lost;
 * what was not damaged is never called corrupted.
 """
 
@@ -17,7 +18,8 @@ from uuid import UUID
 
 from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
-from publishers.wal import Column, Columns, Follower, Transaction, Wal, seal_transaction
+from publishers.position import Position
+from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 LOG = Path("/log")
@@ -64,6 +66,27 @@ class Model:
     epoch: int = 0
 
 
+@dataclass
+class Reader:
+    """Somebody who reads slowly and holds what he has not read: a slot, as rooms above the log have them.
+
+    Attributes:
+        stored: Where he would go on after a crash.
+        hold: What he has registered in this life of the log.
+    """
+
+    stored: int = 0
+    hold: Hold | None = None
+
+    def sync(self) -> None:
+        assert self.hold is not None
+        self.stored = self.hold.position.version
+
+    def lose(self, hold: Hold) -> None:
+        """He has to begin anew, behind what is gone."""
+        self.stored = 0
+
+
 def columns_of(changes: list[tuple[int, bytes, bytes | None]]) -> Columns:
     kinds = memoryview(bytes(kind for kind, _, _ in changes))
     keys = Column.of([key for _, key, _ in changes])
@@ -96,7 +119,8 @@ class Trial:
         self.heavy = self.rng.random() < 0.4
         self.waiting: dict[UUID, int] = {}
         self.unanswered: Given | None = None
-        self.rolls = self.retentions = self.recoveries_cut = self.retries = 0
+        self.readers = [Reader() for _ in range(self.rng.choice([0, 0, 1, 2]))]
+        self.rolls = self.retentions = self.recoveries_cut = self.retries = self.held = self.losses = 0
 
     def run(self) -> None:
         rng = self.rng
@@ -126,6 +150,7 @@ class Trial:
         try:
             wal = self.reopen()
             self.compare(wal, fully=rng.random() < 0.3)
+            self.register(wal)
             for _ in range(rng.randint(1, 14)):
                 self.step(wal)
                 if wal.failed:
@@ -144,6 +169,35 @@ class Trial:
             system.power_cut()
         else:
             system.kill()
+
+    def register(self, wal: Wal) -> None:
+        """Each reader goes on from where he has stored that he was; it must still be there."""
+        for number, reader in enumerate(self.readers):
+            start = min(reader.stored or wal.reader.oldest, wal.appended + 1)
+            assert start >= wal.reader.oldest, (
+                f"reader {number} stored {start}, but {wal.reader.oldest} is the oldest"
+            )
+            reader.hold = wal.retention.holds.add(
+                str(number),
+                Position(start),
+                keep_bytes=self.rng.choice([None, None, 100_000]),
+                sync=reader.sync,
+                on_lost=reader.lose,
+            )
+            reader.stored = start
+
+    def advance(self, wal: Wal) -> None:
+        """Some readers read on; now and then one stores where he is."""
+        for reader in self.readers:
+            hold = reader.hold
+            if hold is None or hold.state is HoldState.LOST:
+                continue
+            if self.rng.random() < 0.5:
+                hold.move(
+                    Position(self.rng.randint(hold.position.version, max(hold.position.version, wal.durable)))
+                )
+            if self.rng.random() < 0.1:
+                reader.sync()
 
     def reopen(self) -> Wal:
         """Opens; the power may fail during recovery too, as often as it likes."""
@@ -270,7 +324,15 @@ class Trial:
         rng = self.rng
         floor = rng.choice([None, None, wal.durable, 1, max(wal.durable - 3, 1)])
         before = wal.reader.oldest
+        self.advance(wal)
         wal.maintain(floor)
+        for reader in self.readers:
+            hold = reader.hold
+            if hold is not None and hold.state is not HoldState.LOST:
+                assert hold.position.version >= wal.reader.oldest, f"retention passed {hold}"
+                self.held += wal.reader.oldest > before
+            elif hold is not None:
+                self.losses += 1
         self.retentions += wal.reader.oldest > before
         if floor is not None:
             assert wal.reader.oldest <= max(floor, self.model.oldest, 1), "retention passed the floor"

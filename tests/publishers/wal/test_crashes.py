@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from publishers.errors import LogFailed, LogFull, PenstockError, WalCorrupted
-from publishers.wal import live, recovery, retention, segment, writer
+from publishers.wal import holds, live, recovery, retention, segment, writer
 from publishers.wal.head import Head
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFile, SimulatedFileSystem
@@ -47,6 +47,8 @@ def test_the_lives_contain_what_they_are_meant_to_test():
     assert sum(trial.retentions for trial in trials) > 10
     assert sum(trial.recoveries_cut for trial in trials) > 50
     assert sum(trial.retries for trial in trials) > 10
+    assert sum(trial.held for trial in trials) > 3
+    assert sum(trial.losses for trial in trials) > 0
 
 
 def test_one_seed_has_one_result():
@@ -316,6 +318,10 @@ def _unlink_first(kept: retention.Retention, floor: int | None) -> bool:
     return False
 
 
+def _nobody_is_asked(kept: holds.Holds) -> bool:
+    return True
+
+
 def _everything_is_synced(log: writer.Writer) -> writer.Limit:
     return writer.Limit(log.appended, log.live.number, log.live.offset)
 
@@ -333,6 +339,7 @@ MUTANTS = {
     "HEAD in one slot": (Head, "write", _one_slot),
     "HEAD before sync": (writer.Writer, "evidence", _everything_is_synced),
     "unlink before HEAD": (retention.Retention, "step", _unlink_first),
+    "places of readers not stored before retention": (holds.Holds, "synchronise", _nobody_is_asked),
     "failed write not undone": (live.LiveSegment, "undo", _leave_it),
 }
 
