@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from publishers import ChangeLog, Position, upsert
+from publishers.errors import LogBusy
 
 
 def say(*words: object) -> None:
@@ -149,6 +150,48 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
     sys.stdin.read()
     log.close()
     say("closed")
+
+
+def own(path: str, options: dict) -> None:
+    """Tries to be the owner; ends at the end of its standard input."""
+    try:
+        with ChangeLog.open(path, **options) as log:
+            say("open", log.epoch, log.head.version)
+            sys.stdin.read()
+    except LogBusy as error:
+        say("refused", type(error).__name__, error.pid)
+
+
+def consume(path: str, name: str, version: int) -> None:
+    """Reads through hard links, and releases what it has read; ends at the end of its standard input."""
+    try:
+        log = ChangeLog.open(path, read_only=True, consumer=name)
+    except LogBusy as error:
+        say("refused", type(error).__name__, error.pid)
+        return
+    consumer = Consumer(log)
+    log.changes(since=Position(version)).subscribe(consumer)
+    say("open", log.oldest.version)
+    sys.stdin.read()
+    log.close()
+
+
+class Consumer(Told):
+    """Checks that versions follow each other, and releases what it has had."""
+
+    def __init__(self, log: ChangeLog) -> None:
+        self.log = log
+        self.last = 0
+
+    def on_next_batch(self, batch: object) -> None:
+        for change in batch:  # type: ignore[attr-defined]  # a Batch
+            assert change.version - self.last in (0, 1) or self.last == 0, (change.version, self.last)
+            self.last = change.version
+        if batch.boundary:  # type: ignore[attr-defined]  # a Batch
+            end = batch.end  # type: ignore[attr-defined]  # a Batch
+            say("at", end.version)
+            if self.log.links.release(end):
+                say("released", end.version)
 
 
 if __name__ == "__main__":
