@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from publishers import Area, Change, Operation, Position
+from publishers import Action, Area, Change, Operation, Position
 from publishers.change import time_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -30,12 +30,13 @@ def test_a_change_has_exactly_the_fields_of_the_contract():
     """E1."""
     promised = ["version", "index", "count", "timestamp", "area", "operation", "entity_type", "key", "body"]
     promised += ["before", "changed", "schema_version", "entry_version", "origin", "meta"]
-    stored = [name.removesuffix("_bytes") for name in Change.__struct_fields__]
+    promised += ["expires_at", "linked", "field", "action", "error", "lacking"]
+    stored = [name.removesuffix("_bytes").removesuffix("_text") for name in Change.__struct_fields__]
     assert stored == promised
-    assert all(hasattr(Change, name) for name in ("body", "before", "meta"))
+    assert all(hasattr(Change, name) for name in ("body", "before", "meta", "error"))
 
 
-@pytest.mark.parametrize("name", [*Change.__struct_fields__, "body", "before", "meta", "new"])
+@pytest.mark.parametrize("name", [*Change.__struct_fields__, "body", "before", "meta", "error", "new"])
 def test_a_change_is_immutable(name):
     """E1."""
     with pytest.raises(AttributeError):
@@ -67,6 +68,12 @@ def test_the_timestamp_is_not_part_of_equality():
         ("entry_version", 1),
         ("origin", "here"),
         ("meta_bytes", b"1"),
+        ("lacking", ("body",)),
+        ("expires_at", NOW),
+        ("linked", "41"),
+        ("field", "total"),
+        ("action", Action.SET),
+        ("error_text", "meta: no JSON"),
     ],
 )
 def test_every_other_field_is_part_of_equality(name, value):

@@ -4,15 +4,29 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Any, Final, Literal
 
 import msgspec
 
+from publishers.arguments import key_bytes, meta_of
+from publishers.change import Action
 from publishers.changelog import ChangeLog
 from publishers.errors import InvalidChange
-from publishers.mutation import Mutation, columns_of, remove, upsert
+from publishers.fields import path_names
+from publishers.mutation import (
+    REMOVE,
+    Mutation,
+    columns_of,
+    expire,
+    rekey,
+    remove,
+    schema,
+    truncate,
+    upsert,
+)
 from publishers.position import Position
 from publishers.wal import Columns
 from transports.errors import InvalidInput
@@ -24,19 +38,28 @@ _RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "bo
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """One change. What ``penstock tail`` prints beyond it is accepted and ignored."""
+    """One change. What ``penstock tail`` prints beyond it is accepted and ignored.
+
+    Of a key change ``tail`` prints both halves, ``linked`` to each other; ``REKEY`` with ``new_key`` makes both.
+    """
 
     entity_type: str | None = None
     key: str | None = None
-    operation: Literal["UPSERT", "REMOVE", "TRANSACTION"] | None = None
+    operation: Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "TRANSACTION"] | None = None
     body: msgspec.Raw = msgspec.Raw()
     before: msgspec.Raw = msgspec.Raw()
-    changed: list[str] | None = None
+    changed: list[str] | Literal["auto"] | None = None
     meta: dict[str, object] | None = None
     schema_version: int | None = None
     entry_version: int | None = None
     origin: str | None = None
-    area: Literal["DATA", "INFRASTRUCTURE"] = "DATA"
+    expires_at: datetime | None = None
+    linked: str | None = None
+    new_key: str | None = None
+    field: str | None = None
+    action: Action | None = None
+    area: Literal["DATA", "SCHEMA", "INFRASTRUCTURE"] = "DATA"
+    lacking: list[str] | None = None
     cursor: str | None = None
     version: int | None = None
     index: int | None = None
@@ -97,33 +120,72 @@ def _mutations(lines: Iterable[bytes]) -> Iterator[Mutation]:
 def _mutation(line: _Line) -> Mutation:
     if line.entity_type is None:
         raise InvalidChange("entity_type", None, "given")
+    if line.area == "SCHEMA":
+        return _schema(line, line.entity_type)
+    told: dict[str, Any] = {"meta": line.meta, "schema_version": line.schema_version, "origin": line.origin}
+    if line.operation == "TRUNCATE":
+        return truncate(line.entity_type, **told)
     if line.key is None:
         raise InvalidChange("key", None, "given")
     before, body = _given(line.before), _given(line.body)
-    if line.operation == "REMOVE":
+    told |= {"before": before, "entry_version": line.entry_version}
+    if line.field is not None or line.linked is not None:
+        return _part(line, line.entity_type, line.key, body)
+    if line.operation in ("REMOVE", "EXPIRE"):
         if body is not None:
-            raise InvalidChange("body", body, "left out with REMOVE")
-        return remove(
-            line.entity_type,
-            line.key,
-            before=before,
-            meta=line.meta,
-            schema_version=line.schema_version,
-            entry_version=line.entry_version,
-            origin=line.origin,
-        )
+            raise InvalidChange("body", body, f"left out with {line.operation}")
+        if line.operation == "EXPIRE":
+            return expire(line.entity_type, line.key, expires_at=line.expires_at, **told)
+        return remove(line.entity_type, line.key, **told)
     if body is None:
-        raise InvalidChange("body", None, "given with UPSERT")
-    return upsert(
-        line.entity_type,
-        line.key,
+        raise InvalidChange("body", None, f"given with {line.operation or 'UPSERT'}")
+    told |= {"changed": line.changed, "expires_at": line.expires_at}
+    if line.operation == "REKEY":
+        if line.new_key is None:
+            raise InvalidChange("new_key", None, "given with REKEY")
+        return rekey(line.entity_type, line.key, line.new_key, body, **told)
+    return upsert(line.entity_type, line.key, body, **told)
+
+
+def _schema(line: _Line, entity_type: str) -> Mutation:
+    body = _given(line.body)
+    if body is None:
+        raise InvalidChange("body", None, "given with SCHEMA")
+    return schema(
+        entity_type,
         body,
-        before=before,
+        line.schema_version,
+        part=line.key or "entity",
+        before=_given(line.before),
         changed=line.changed,
         meta=line.meta,
-        schema_version=line.schema_version,
-        entry_version=line.entry_version,
         origin=line.origin,
+    )
+
+
+def _part(line: _Line, entity_type: str, key: str, body: bytes | None) -> Mutation:
+    """A change that follows another one: of a field, or the other half of a key change."""
+    if line.field is not None:
+        path_names(line.field)
+        if line.action is None:
+            raise InvalidChange("action", None, "given with field")
+    made = upsert(entity_type, key, body or b"{}", before=_given(line.before), changed=line.changed)
+    extras = meta_of(
+        line.meta,
+        line.schema_version,
+        line.entry_version,
+        line.origin,
+        expires_at=line.expires_at,
+        linked=None if line.linked is None else key_bytes(line.linked, "linked"),
+        field=line.field,
+        action=None if line.action is None else line.action.value,
+    )
+    return msgspec.structs.replace(
+        made,
+        operation=REMOVE if line.operation == "REMOVE" else made.operation,
+        body=body,
+        meta=extras,
+        entry_version=line.entry_version,
     )
 
 
