@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from publishers.wal.filesystem import FencedError, File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.filesystem import (
+    FencedError,
+    File,
+    FileSystem,
+    SyncError,
+    sync_file,
+    sync_names,
+    write_all,
+)
 
 __all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "KEEP", "Head", "HeadState", "read_head"]
 
@@ -165,9 +173,26 @@ class Head:
                 deferred | flags,
                 before.visible if visible is None or visible == KEEP else visible,
             )
-            write_all(self._file, state.pack(), _SLOTS[state.counter % 2])
+            at = _SLOTS[state.counter % 2]
+            try:
+                write_all(self._file, state.pack(), at)
+            except OSError:
+                self._invalidate(at)
+                raise
             sync_file(self._file)
             self.state = state
+
+    def _invalidate(self, at: int) -> None:
+        """Makes sure that a slot whose writing has failed does not count, whatever of it is there.
+
+        Raises:
+            SyncError: If that fails too, so that nobody takes it for a mere lack of room.
+        """
+        try:
+            write_all(self._file, bytes(8), at)
+        except OSError as error:
+            raise SyncError(error.errno, f"a slot of HEAD: {error.strerror}") from error
+        sync_file(self._file)
 
     def close(self) -> None:
         """Closes the file."""
