@@ -333,7 +333,9 @@ def _number(value: float | Decimal) -> int | Decimal:
     except (OverflowError, ValueError):
         exact = None
     if exact is None or (exact != value and not isinstance(value, float)):
-        raise InvalidCriteria("value", value, "a whole number of 64 bits, or what a double can hold")
+        raise InvalidCriteria(
+            "value", value, "a whole number of 64 bits, or one of which a double keeps every digit"
+        )
     return int(exact) if -(2**63) <= exact < 2**64 and exact == exact.to_integral_value() else exact
 
 

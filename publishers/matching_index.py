@@ -178,7 +178,7 @@ class MatchingIndex(Generic[T]):
 
     def remove(self, criteria: Criteria) -> None:
         """Takes a predicate out, if it is there, in time of its own size."""
-        entry = self._entries.pop(criteria, None)
+        entry = self._entries.get(criteria)
         for site in entry.sites if entry else ():
             for place in places_of(site.wish):
                 tables = self._tables.get(place.entity_type, {})
@@ -191,6 +191,8 @@ class MatchingIndex(Generic[T]):
                     self._routes = {}
                     if not tables:
                         del self._tables[place.entity_type]
+        # Last, so that whoever was interrupted above can do it again.
+        self._entries.pop(criteria, None)
 
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
         """The entries that the block concerns, each once, with the matching indices."""

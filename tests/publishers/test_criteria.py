@@ -8,16 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, InvalidCriteria, Operation
-
-texts = st.text(max_size=4)
-criterions = st.builds(
-    Criterion,
-    areas=st.sets(st.sampled_from([Area.DATA, Area.SCHEMA]), max_size=2),
-    entity_types=st.sets(texts, max_size=3),
-    keys=st.sets(texts, max_size=3),
-    key_globs=st.sets(texts, max_size=3),
-    operations=st.sets(st.sampled_from([Operation.UPSERT, Operation.REMOVE]), max_size=2),
-)
+from publishers.conditions import Transition, Where
+from tests.publishers.plain_filter import criterions
 
 
 @given(st.lists(criterions, max_size=5), st.randoms())
@@ -68,7 +60,13 @@ def test_a_criterion_is_frozen():
         Criterion().keys = frozenset()  # type: ignore[misc]  # that is the point
 
 
-SITES = [("entity_types", {"order"}), ("keys", {"1"}), ("key_globs", {"1*"})]
+SITES = [
+    ("entity_types", {"order"}),
+    ("keys", {"1"}),
+    ("key_globs", {"1*"}),
+    ("key_patterns", {"1.*"}),
+    ("changed", {"total"}),
+]
 
 
 @pytest.mark.parametrize(("field", "values"), SITES)
@@ -97,6 +95,101 @@ def test_transaction_events_are_of_no_other_area(areas):
     with pytest.raises(InvalidCriteria, match="INFRASTRUCTURE") as caught:
         Criterion(operations={Operation.TRANSACTION}, areas=areas)
     assert caught.value.path == "areas"
+
+
+FITTING = {
+    "DATA": ["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "READ"],
+    "SCHEMA": ["UPSERT", "REMOVE"],
+    "INFRASTRUCTURE": ["TRANSACTION"],
+    "ENGINE": ["UPSERT", "REMOVE"],
+    "HOST": ["UPSERT", "REMOVE"],
+}
+
+
+@pytest.mark.parametrize("area", FITTING)
+@pytest.mark.parametrize("operation", Operation.__members__)
+def test_an_area_takes_its_own_operations_only(area, operation):
+    """E11: each wrong pair."""
+    if operation in FITTING[area]:
+        assert Criterion(areas={area}, operations={operation})
+        return
+    with pytest.raises(InvalidCriteria) as caught:
+        Criterion(areas={area}, operations={operation})
+    assert caught.value.path in ("operations", "areas")
+    assert area in str(caught.value) or "INFRASTRUCTURE" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "right"),
+    [
+        ({"areas": {"INFRASTRUCTURE"}, "where": "bytes > 10"}, "where", "INFRASTRUCTURE has none"),
+        ({"operations": {"TRANSACTION"}, "where": "bytes > 10"}, "where", "TRANSACTION events have none"),
+        ({"transitions": {"ENTERED"}}, "transitions", "no conditions"),
+        ({"where": "before:n > 1", "transitions": {"LEFT"}}, "where", "both images"),
+        ({"where": [f"n > {n}" for n in range(65)]}, "where", "at most 64"),
+        ({"where": {"path": "n"}}, "where", "set or list"),
+        ({"where": [7]}, "where", "a Where"),
+        ({"where": "n"}, "where", "an expression"),
+        ({"transitions": {"GONE"}, "where": "n > 1"}, "transitions", "ENTERED, LEFT, STAYED"),
+        ({"key_patterns": {"(a"}}, "key_patterns", "closing parenthesis"),
+        ({"key_patterns": {f"a{n}" for n in range(101)}}, "key_patterns", "at most 100"),
+        ({"key_patterns": {"a" * 1025}}, "key_patterns", "1024"),
+        ({"changed": [1]}, "changed", "text"),
+        ({"areas": {"SCHEMA", "ENGINE"}, "operations": {"UPSERT", "READ"}}, "operations", "REMOVE, UPSERT"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused_by_name(fields, path, right):
+    """E11, F55, F58: the parameter, the value and what would be right are named."""
+    with pytest.raises(InvalidCriteria, match=right) as caught:
+        Criterion(**fields)
+    assert caught.value.path == path
+
+
+def test_conditions_in_any_spelling_are_one_wish():
+    """F57, F58."""
+    one = Criterion(where=Where("total", ">", 10), transitions=["ENTERED"])
+    assert one == Criterion(where="total > 10.0", transitions={Transition.ENTERED})
+    assert one == Criterion(where=[Where(["total"], "GT", 10)], transitions=("ENTERED", "ENTERED"))
+    assert len({one, Criterion(where={"total>10"}, transitions={"ENTERED"})}) == 1
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        ({"keys": {"a"}}, {"keys": {"a", "b"}}),
+        ({"keys": {"a"}, "entity_types": {"order"}}, {"keys": {"a"}}),
+        ({"where": ["a > 1", "b > 1"]}, {"where": ["a > 1"]}),
+        ({"where": "a > 1", "transitions": {"LEFT"}}, {"where": "a > 1", "transitions": {"LEFT", "ENTERED"}}),
+        ({"where": "a > 1", "keys": {"a"}}, {"keys": {"a"}}),
+    ],
+)
+def test_a_wish_that_another_implies_is_left_out(narrow, wide):
+    """F57: so that more spellings share one publisher."""
+    assert Criteria.of(Criterion(**narrow), Criterion(**wide)) == Criteria.of(Criterion(**wide))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"where": "a > 1", "transitions": {"LEFT"}}, {"where": "a > 1"}),
+        ({"where": ["a > 1", "b > 1"], "transitions": {"LEFT"}}, {"where": "a > 1", "transitions": {"LEFT"}}),
+        ({"keys": {"a"}}, {"entity_types": {"order"}}),
+    ],
+)
+def test_wishes_that_do_not_imply_each_other_are_kept(one, other):
+    """F57."""
+    assert len(Criteria.of(Criterion(**one), Criterion(**other)).criterions) == 2
+
+
+def test_the_log_of_logs_reads_missing_wishes_differently():
+    """E14: nothing said means what happened to logs, no wish means nothing, a wish without area means both areas."""
+    assert Criteria.of_system_log() == Criteria.of(Criterion(areas={Area.ENGINE}))
+    assert not Criteria.of_system_log([]).criterions
+    assert not Criteria.of_system_log([]).unconditional
+    assert Criteria.of(Criteria.of_system_log([])) == Criteria.of_system_log([])
+    both = Criterion(areas={Area.ENGINE, Area.HOST}, keys={"orders"})
+    assert Criteria.of_system_log([Criterion(keys={"orders"})]) == Criteria.of(both)
+    assert Criteria.of_system_log([Criterion(areas={Area.HOST})]) == Criteria.of(Criterion(areas={Area.HOST}))
 
 
 def test_pairs_that_fit_are_taken():
@@ -145,6 +238,11 @@ def test_a_value_that_the_field_does_not_take_is_refused_by_name(field, value):
         ([{"keys": "a"}], "criteria[0].keys"),
         ([{"areas": ["DATA"]}, {"areas": ["X"]}], "criteria[1].areas"),
         ([{"areas": ["INFRASTRUCTURE"], "keys": ["a"]}], "criteria[0].keys"),
+        ([{"where": "total > 10"}], "criteria[0].where"),
+        ([{"where": [7]}], "criteria[0].where[0]"),
+        ([{}, {"where": [{"path": "a", "compare": "EQ", "value": [1]}]}], "criteria[1].where[0].value"),
+        ([{"where": [{"path": "a", "compare": "EXISTS"}], "transitions": ["IN"]}], "criteria[0].transitions"),
+        ([{"key_patterns": ["("]}], "criteria[0].key_patterns"),
     ],
 )
 def test_a_malformed_wish_from_the_wire_is_refused_with_its_place(wishes, path):

@@ -1,118 +1,36 @@
-"""Which changes match: truth tables, hostile globs, and the index against a plain filter."""
-
-import re
+"""Which changes match: truth tables, transitions, and every field against a plain filter."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, Operation
-from publishers.block import Block
-from publishers.globs import glob_matcher
+from publishers.conditions import Where
 from publishers.matching import Predicate
-from publishers.matching_index import MatchingIndex
-from publishers.mutation import Mutation, columns_of
-
-TYPES = ["order", "item", "person"]
-KEYS = ["", "a", "b", "ab", "ba", "aab", "ü", "\udc80"]
-GLOBS = ["*", "a*", "*b", "a*b", "?", "a?b", "*a*", "??", "", "ü*"]
-
-
-def block(rows, *, leads=True, first_index=1):
-    mutations = [
-        Mutation(int(operation), kind, key.encode("utf-8", "surrogateescape"), area=int(area))
-        for area, operation, kind, key in rows
-    ]
-    return Block(
-        columns_of(mutations),
-        version=1,
-        first_index=first_index,
-        leads=leads,
-        ends=True,
-        transaction_count=first_index + len(rows),
-        transaction_bytes=1,
-        committed_at=0,
-    )
-
-
-rows_of = st.lists(
-    st.tuples(
-        st.sampled_from([Area.DATA, Area.SCHEMA]),
-        st.sampled_from([Operation.UPSERT, Operation.REMOVE, Operation.TRUNCATE]),
-        st.sampled_from(TYPES),
-        st.sampled_from(KEYS),
-    ),
-    max_size=12,
-)
-criterions = st.builds(
-    Criterion,
-    areas=st.sets(st.sampled_from([Area.DATA, Area.SCHEMA]), max_size=2),
-    entity_types=st.sets(st.sampled_from([*TYPES, "other"]), max_size=2),
-    keys=st.sets(st.sampled_from(KEYS), max_size=2),
-    key_globs=st.sets(st.sampled_from(GLOBS), max_size=2),
-    operations=st.sets(st.sampled_from([Operation.UPSERT, Operation.REMOVE]), max_size=2),
-) | st.just(Criterion(areas={Area.INFRASTRUCTURE}))
-
-
-def plain_glob(glob, key):
-    pattern = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in glob)
-    raw = pattern.encode("utf-8", "surrogateescape")
-    return re.fullmatch(raw, key.encode("utf-8", "surrogateescape"), re.DOTALL) is not None
-
-
-def fulfils(criterion, row):
-    area, operation, kind, key = row
-    return (
-        (not criterion.areas or area in criterion.areas)
-        and (not criterion.operations or operation in criterion.operations)
-        and (not criterion.entity_types or kind in criterion.entity_types)
-        and (not criterion.keys or key in criterion.keys)
-        and (not criterion.key_globs or any(plain_glob(glob, key) for glob in criterion.key_globs))
-    )
-
-
-def plain(criteria, rows, *, leads=True, first_index=1):
-    """What a filter without any cleverness finds."""
-    found = []
-    if leads and any(
-        not (c.entity_types or c.keys or c.key_globs)
-        and (not c.areas or Area.INFRASTRUCTURE in c.areas)
-        and (not c.operations or Operation.TRANSACTION in c.operations)
-        for c in criteria.criterions
-    ):
-        found.append(0)
-    return found + [
-        first_index + place
-        for place, row in enumerate(rows)
-        if any(fulfils(criterion, row) for criterion in criteria.criterions)
-    ]
+from tests.publishers.plain_filter import block, criterions, plain, row, rows_of
 
 
 @given(rows_of, st.lists(criterions, max_size=4), st.booleans())
 def test_a_predicate_selects_what_a_plain_filter_selects(rows, wishes, leads):
-    """F53, F54, F56, E10: every field alone and combined, against a plain filter."""
+    """F53, F54, F55, F56, F58, E10: every field alone and combined, against a plain filter."""
     criteria = Criteria.of(wishes)
     first = 1 if leads else 5
     found = Predicate(criteria).select(block(rows, leads=leads, first_index=first))
     assert list(found) == plain(criteria, rows, leads=leads, first_index=first)
 
 
-@given(rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8))
-def test_the_index_finds_what_every_predicate_alone_would_find(rows, all_wishes):
-    """E18: it asks no more predicates than there are, and each at most once."""
-    entries = {Criteria.of(wishes) for wishes in all_wishes}
-    index = MatchingIndex((Predicate(criteria), criteria) for criteria in entries)
+@given(rows_of, st.lists(criterions, min_size=1, max_size=4))
+def test_what_is_left_out_because_another_wish_implies_it_changes_nothing(rows, wishes):
+    """F57: fewer wishes, the same changes."""
     one = block(rows)
-    matches = list(index.match(one))
-    found = {criteria: list(indices) for criteria, indices in matches}
-    assert len(matches) == len(found)
-    expected = {criteria: plain(criteria, rows) for criteria in entries}
-    assert found == {criteria: indices for criteria, indices in expected.items() if indices}
-    assert index.evaluations <= len(entries)
-    assert bool(index) == bool(entries)
+    kept, all_of_them = Criteria.of(wishes), Criteria(frozenset(wishes))
+    assert kept.criterions <= all_of_them.criterions or kept.unconditional
+    assert list(Predicate(kept).select(one)) == plain(all_of_them, rows)
 
 
-ROW = (Area.DATA, Operation.UPSERT, "order", "42")
+def selects(wishes, *rows):
+    criteria = Criteria.of([wish if isinstance(wish, Criterion) else Criterion(**wish) for wish in wishes])
+    return list(Predicate(criteria).select(block(list(rows), leads=False)))
 
 
 @pytest.mark.parametrize(
@@ -127,25 +45,36 @@ ROW = (Area.DATA, Operation.UPSERT, "order", "42")
         ([{"areas": {"SCHEMA", "DATA"}}], True),
         ([{"keys": {"41", "42"}}], True),
         ([{"key_globs": {"x*", "4?"}}], True),
+        ([{"key_patterns": {"x.*", r"\d+"}}], True),
+        ([{"changed": {"price", "total"}}], True),
         # AND between the fields of one.
         ([{"entity_types": {"order"}, "operations": {"UPSERT"}}], True),
         ([{"entity_types": {"order"}, "operations": {"REMOVE"}}], False),
         ([{"entity_types": {"item"}, "operations": {"UPSERT"}}], False),
         ([{"keys": {"42"}, "key_globs": {"4*"}}], True),
         ([{"keys": {"42"}, "key_globs": {"5*"}}], False),
+        ([{"keys": {"42"}, "key_patterns": {"5."}}], False),
         ([{"areas": {"SCHEMA"}, "keys": {"42"}}], False),
+        ([{"changed": {"total"}, "keys": {"41"}}], False),
+        ([{"changed": {"total"}, "where": "total > 9"}], True),
+        ([{"changed": {"total"}, "where": "total > 10"}], False),
+        # AND between conditions.
+        ([{"where": ["total == 10", "note is null"]}], True),
+        ([{"where": ["total == 10", "note exists", "note == x"]}], False),
         # OR between criteria.
         ([{"entity_types": {"item"}}, {"operations": {"UPSERT"}}], True),
         ([{"entity_types": {"item"}}, {"operations": {"REMOVE"}}], False),
+        ([{"where": "total > 10"}, {"where": "total < 11"}], True),
         # Names are compared whole.
         ([{"entity_types": {"orde"}}], False),
         ([{"entity_types": {"orders"}}], False),
+        ([{"key_patterns": {"4"}}], False),
     ],
 )
 def test_truth_table_of_criteria(wishes, matches):
     """E10, F53."""
-    criteria = Criteria.of([Criterion(**wish) for wish in wishes])
-    assert (1 in Predicate(criteria).select(block([ROW]))) is matches
+    one = row(body=b'{"total":10,"note":null}', changed=b'["total"]')
+    assert selects(wishes, one) == ([1] if matches else [])
 
 
 @pytest.mark.parametrize(
@@ -159,50 +88,116 @@ def test_truth_table_of_criteria(wishes, matches):
         ([{"entity_types": {"order"}}], False),
         ([{"keys": {"42"}}], False),
         ([{"key_globs": {"*"}}], False),
+        ([{"key_patterns": {".*"}}], False),
+        ([{"changed": {"bytes"}}], False),
+        ([{"where": "bytes exists"}], False),
         ([{"entity_types": {"order"}}, {"areas": {"INFRASTRUCTURE"}}], True),
     ],
 )
 def test_transaction_events_are_left_out_by_whoever_names_entities(wishes, leads):
     """F15: boundaries can be asked for or left out."""
     criteria = Criteria.of([Criterion(**wish) for wish in wishes])
-    assert (0 in Predicate(criteria).select(block([ROW]))) is leads
+    assert (0 in Predicate(criteria).select(block([row()]))) is leads
+
+
+def test_d10_a_changed_field_is_named_exactly():
+    """D10, E15: never a part of a name, never an entity-level change that does not say what it touched."""
+    rows = [
+        row(changed=b'["quantity"]'),
+        row(changed=b'["quantityOnStock"]'),
+        row(changed=b'["price","quantityOnStock"]'),
+        row(changed=b"[]"),
+        row(changed=None),
+        row(operation=Operation.REMOVE, changed=None),
+        row(changed=b'["QuantityOnStock"]'),
+    ]
+    assert selects([{"changed": {"quantityOnStock"}}], *rows) == [2, 3]
+    assert selects([{"changed": {"quantity"}}], *rows) == [1]
+    assert selects([{"changed": {"quantity", "price"}}], *rows) == [1, 3]
+
+
+def test_d10_one_name_and_a_list_of_one_behave_alike():
+    """D10, E15: they are the same wish."""
+    assert Criterion(changed="price") == Criterion(changed=["price"]) == Criterion(changed={"price"})
+    assert Criteria.from_json([{"changed": "price"}]) == Criteria.from_json([{"changed": ["price"]}])
+
+
+def schema_rows():
+    def part(name, kind, entity_type="product", operation=Operation.UPSERT):
+        return row(Area.SCHEMA, operation, entity_type, name, b"{}", changed=b'["%s"]' % kind.encode())
+
+    return [
+        part("quantityOnStock", "attribute"),
+        part("ean", "attribute"),
+        part("brand", "reference"),
+        part("brand", "attribute", operation=Operation.REMOVE),
+        part("quantityOnStock", "attribute", "order"),
+        row(Area.SCHEMA, Operation.UPSERT, "product", "entity", b"{}"),
+        row(Area.DATA, Operation.UPSERT, "product", "quantityOnStock", b"{}", changed=b'["attribute"]'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wish", "found"),
+    [
+        ({"changed": {"attribute"}}, [1, 2, 4, 5]),
+        ({"changed": {"reference"}}, [3]),
+        ({"changed": {"attribute"}, "entity_types": {"product"}}, [1, 2, 4]),
+        ({"changed": {"attribute"}, "entity_types": {"product"}, "keys": {"quantityOnStock"}}, [1]),
+        ({"keys": {"brand"}}, [3, 4]),
+        ({"keys": {"brand"}, "operations": {"REMOVE"}}, [4]),
+        ({"changed": {"attribute", "reference"}, "key_globs": {"b*"}}, [3, 4]),
+        ({"changed": {"attr"}}, []),
+    ],
+)
+def test_d11_exactly_the_asked_part_of_a_schema_arrives(wish, found):
+    """D11, E16: by kind (the names of what changed) and by name (the key) of the schema part."""
+    assert selects([Criterion(areas={Area.SCHEMA}, **wish)], *schema_rows()) == found
+
+
+OPEN, CLOSED = b'{"status":"OPEN"}', b'{"status":"CLOSED"}'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "move"),
+    [
+        (None, OPEN, "ENTERED"),
+        (CLOSED, OPEN, "ENTERED"),
+        (b"{}", OPEN, "ENTERED"),
+        (OPEN, OPEN, "STAYED"),
+        (OPEN, CLOSED, "LEFT"),
+        (OPEN, b"{}", "LEFT"),
+        (OPEN, None, "LEFT"),
+        (CLOSED, CLOSED, None),
+        # Nobody knows whether it was in the filter, and nothing is guessed.
+        (None, CLOSED, None),
+        (None, None, None),
+        (CLOSED, None, None),
+    ],
+)
+def test_rows_enter_leave_and_stay_in_a_filter(before, after, move):
+    """F58: also where an image is missing."""
+    one = row(operation=Operation.UPSERT if after else Operation.REMOVE, body=after, before=before)
+    for transition in ("ENTERED", "LEFT", "STAYED"):
+        wish = Criterion(where="status == OPEN", transitions={transition})
+        assert selects([wish], one) == ([1] if transition == move else [])
+    both = Criterion(where="status == OPEN", transitions={"ENTERED", "LEFT"})
+    assert selects([both], one) == ([1] if move in ("ENTERED", "LEFT") else [])
+
+
+def test_conditions_may_look_at_both_images():
+    """F58."""
+    wish = Criterion(where=[Where("total", ">", 100), Where("total", "<=", 100, image="BEFORE")])
+    rows = [
+        row(body=b'{"total":150}', before=b'{"total":100}'),
+        row(body=b'{"total":150}', before=b'{"total":101}'),
+        row(body=b'{"total":150}'),
+    ]
+    assert selects([wish], *rows) == [1]
 
 
 def test_a_selection_is_found_once_per_block():
     """F57."""
-    one = block([ROW] * 3)
+    one = block([row()] * 3)
     criteria = Criteria.of(Criterion(keys={"42"}))
     assert Predicate(criteria).select(one) is Predicate(Criteria.of(Criterion(keys=["42"]))).select(one)
-
-
-@given(st.text("ab*?", max_size=10), st.text("ab", max_size=10))
-def test_a_glob_matches_what_the_equal_regular_expression_matches(glob, key):
-    """F56."""
-    assert glob_matcher(glob)(key.encode()) is plain_glob(glob, key)
-
-
-@given(st.binary(max_size=8))
-def test_globs_take_keys_that_are_not_utf_8(key):
-    """F56: a question mark is one byte."""
-    assert glob_matcher("*")(key)
-    assert glob_matcher("?" * len(key))(key)
-    assert not glob_matcher("?" * (len(key) + 1))(key)
-    text = key.decode("utf-8", "surrogateescape")
-    if not set(text) & set("*?"):
-        assert glob_matcher(text)(key)
-        assert glob_matcher(text + "*")(key + b"\xff\x00")
-
-
-@pytest.mark.parametrize(
-    ("glob", "key"),
-    [
-        ("*a" * 500, b"a" * 499 + b"b" * 1000),
-        ("a*" * 500 + "b", b"a" * 5000),
-        ("*" * 1000 + "b", b"a" * 5000),
-        ("*?" * 500, b"a" * 499),
-        ("?*" * 500 + "b", b"a" * 5000),
-    ],
-)
-def test_hostile_globs_end_soon(glob, key):
-    """F56: at worst key times pattern steps, where a naive matcher needs more than the age of the universe."""
-    assert not glob_matcher(glob)(key)
