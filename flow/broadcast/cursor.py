@@ -186,10 +186,11 @@ class Cursor(Generic[T]):
             self._drain = None
             self._saved.clear()
             room = ring.gate > gate
-        if room:
-            ring.on_room()
+        # In this order: the last to leave may end what the room would let go on.
         if on_left is not None:
             on_left()
+        if room:
+            ring.on_room()
 
     # Under the lock.
 

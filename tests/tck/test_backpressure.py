@@ -6,6 +6,7 @@ every test counts; and hurried, where the source pushes from a thread of its own
 
 import itertools
 import threading
+from types import SimpleNamespace
 
 import flow
 from flow import operators as op
@@ -33,12 +34,13 @@ class Paced:
     def subscribe(self, subscriber, /):
         gate = Gate()
 
-        class Behind:
-            def subscribe(_, inside, /):
-                gate.inside = inside
-                self.source.subscribe(gate)
+        def behind(inside, /):
+            gate.inside = inside
+            self.source.subscribe(gate)
 
-        self.operator(Behind()).subscribe(None if subscriber is None else Front(subscriber, gate))
+        self.operator(SimpleNamespace(subscribe=behind)).subscribe(
+            None if subscriber is None else Front(subscriber, gate)
+        )
 
 
 class Gate:

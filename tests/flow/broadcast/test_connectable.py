@@ -1,9 +1,11 @@
 import gc
+import itertools
 import weakref
 
 import pytest
 
 import flow
+from flow import operators as op
 from flow.broadcast import Disconnected, Lag, publish, replay, share
 from tests.flow.broadcast.test_broadcast import Listener
 from tests.flow.probes import Probe
@@ -359,3 +361,13 @@ def test_numbers_out_of_their_bounds_are_refused():
             build(0)
     with pytest.raises(ValueError, match="replay"):
         replay(flow.never(), -1)
+
+
+def test_the_last_who_leaves_a_shared_endless_source_ends_it_instead_of_running_it_on():
+    asked = []
+    source = flow.pipe(flow.from_iterable(itertools.count()), op.tap(on_request=asked.append))
+    probe = Probe(first=3)
+    share(source, 4).subscribe(probe)
+    assert probe.items == [0, 1, 2]
+    probe.cancel()
+    assert sum(asked) <= 4 + 3
