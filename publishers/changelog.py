@@ -99,7 +99,8 @@ class ChangeLog(DeferringLog):
         self._publication = Publication(self._service)
         self._following: Following | None = None
         self._oldest = self._service.oldest
-        self._schemas = Schemas(storage, path, self._told_since, owned=isinstance(files, Wal))
+        newest = (lambda: files.appended) if isinstance(files, Wal) else None
+        self._schemas = Schemas(storage, path, self._told_since, newest)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (
@@ -237,7 +238,7 @@ class ChangeLog(DeferringLog):
         """``commit`` for changes that are columns already; all batches become one version."""
         committer, wal = self._writer()
         label = Label.of(meta, producer)
-        with Telling(self._schemas, lambda: wal.appended) as telling:
+        with Telling(self._schemas) as telling:
             sealed = self._sealed(telling.through(batches), label, wal.directory)
             commit = committer.commit(sealed, durable=durable or telling.tells, visible=visible)
             if not commit.duplicate:
@@ -252,6 +253,12 @@ class ChangeLog(DeferringLog):
         """
         self._check_open()
         return self._schemas.find(entity_type, version)
+
+    def forget_after(self, version: int) -> None:
+        """As ``DeferringLog.forget_after``; the schemas that were told above the version are forgotten too."""
+        super().forget_after(version)
+        with self._schemas.telling, contextlib.suppress(OSError):
+            self._schemas.forget_after(version)
 
     def _is_plain(self, row: Mutation) -> bool:
         """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""

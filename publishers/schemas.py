@@ -82,7 +82,7 @@ class Schemas:
         filesystem: Where the file is.
         directory: That of the log.
         replay: Reads the changes of the area SCHEMA from a position on.
-        owned: Whether this process writes the log; others read the file again each time.
+        newest: The newest version of the log, for its owner; None for others, who read the file again each time.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class Schemas:
         filesystem: FileSystem,
         directory: Path,
         replay: Callable[[Position], Iterable[Change]],
-        *,
-        owned: bool,
+        newest: Callable[[], int] | None,
     ) -> None:
         self.telling = threading.Lock()
         self._filesystem = filesystem
         self._directory = directory
         self._replay = replay
-        self._owned = owned
+        self._newest = newest
+        self._owned = newest is not None
         self._told: list[_Told] | None = None
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
@@ -127,6 +127,26 @@ class Schemas:
         with contextlib.suppress(OSError):  # it is committed; the mark stays, so the next opening looks
             self.write(None)
 
+    def forget_after(self, version: int) -> None:
+        """Forgets what was told above a version, which is gone.
+
+        Raises:
+            OSError: What the file system raises; then the next opening sees to it.
+        """
+        self._load()
+        kept = [told for told in self._told or () if told.position.version <= version]
+        if len(kept) < len(self._told or ()):
+            self._fill(kept)
+            self.write(None)
+
+    def mark(self) -> None:
+        """Writes into the file that a schema is about to be told.
+
+        Raises:
+            OSError: What the file system raises.
+        """
+        self.write(0 if self._newest is None else self._newest())
+
     def write(self, pending: int | None) -> None:
         """Replaces the file, durably.
 
@@ -152,16 +172,17 @@ class Schemas:
             if self._told is not None and self._owned:
                 return
             found = self._read()
-            self._versions = {}
-            told, self._told = found.told, []
-            for one in told:
-                self._add(one)
+            told = found.told
+            if self._newest is not None:  # a crash may have come before those that are gone were forgotten
+                last = self._newest()
+                told = [one for one in told if one.position.version <= last]
             if found.pending is not None:
-                for change in self._replay(Position(found.pending + 1)):
-                    if change.schema_version is not None and change.schema_version > self._newest(change):
-                        self._add(_told_by(change))
-                if self._owned:
-                    self.write(None)
+                known = {one.position for one in told}
+                changes = self._replay(Position(found.pending + 1))
+                told += [_told_by(change) for change in changes if change.position not in known]
+            self._fill(told)
+            if self._owned and found.pending is not None:
+                self.write(None)
 
     def _read(self) -> _File:
         try:
@@ -175,8 +196,11 @@ class Schemas:
         except msgspec.DecodeError:  # it is derived from the log, so what is kept of that is looked through
             return _File([], 0)
 
-    def _newest(self, change: Change) -> int:
-        return self._versions.get(change.entity_type or "", [0])[-1]
+    def _fill(self, told: list[_Told]) -> None:
+        self._versions = {}
+        self._told = []
+        for one in told:
+            self._add(one)
 
     def _add(self, told: _Told) -> None:
         versions = self._versions.setdefault(told.entity_type, [])
@@ -193,12 +217,10 @@ class Telling:
 
     Args:
         schemas: Of the log.
-        appended: Newest version of the log.
     """
 
-    def __init__(self, schemas: Schemas, appended: Callable[[], int]) -> None:
+    def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
-        self._appended = appended
         self._told: list[_Told] = []
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
@@ -282,7 +304,7 @@ class Telling:
         if version < newest or (version == newest and (again or not self._tells_now(entity_type))):
             raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
         if not self._told:
-            self._schemas.write(self._appended())
+            self._schemas.mark()
         if version > newest:
             versions.append(version)
         body = columns.body[row] if columns.body is not None else None
