@@ -41,6 +41,7 @@ def subscribe_async(
     receiver: Callable[[T], Awaitable[object]] | AsyncSubscriber[T],
     *,
     prefetch: int = 32,
+    low_tide: int | None = None,
     concurrency: int = 1,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> "asyncio.Task[None] | concurrent.futures.Future[None]":
@@ -52,7 +53,9 @@ def subscribe_async(
     Args:
         publisher: Subscribed to when the task begins.
         receiver: A coroutine function, or an `AsyncSubscriber`.
-        prefetch: Requested at first, and 75 % of it again whenever as many were begun; the most that is buffered.
+        prefetch: Requested at first, and the most that is buffered.
+        low_tide: How many must be begun before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests only
+            when all were.
         concurrency: How many elements may be in work at a time. With more than 1, they may be finished in any order; all
             are before the end is told.
         loop: Where the coroutines run; ``None`` is the running loop.
@@ -68,7 +71,7 @@ def subscribe_async(
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency: {concurrency!r}; an integer of at least 1 is expected")
     serving = _Serving(receiver, concurrency)
-    items = aiter(publisher, prefetch, on_lag=serving.on_lag)
+    items = aiter(publisher, prefetch, low_tide, on_lag=serving.on_lag)
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:

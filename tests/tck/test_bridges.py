@@ -1,5 +1,8 @@
 """The bridges keep the rules on the side where there are rules."""
 
+import asyncio
+import itertools
+
 import pytest
 
 import flow
@@ -7,9 +10,11 @@ from flow.bridges.inbox import Inbox
 from flow.demand import Tide
 from flow.overflow import Overflow
 from flow.tck import ENDLESS, PublisherVerification, SubscriberVerification
-from tests.tck.places import SILENCE, On, Placed, closed
+from tests.flow.probes import wait_until
+from tests.tck.places import SILENCE, On, Placed, closed, needs_uvloop
 
 reactivex = pytest.importorskip("reactivex")
+NewThreadScheduler = pytest.importorskip("reactivex.scheduler").NewThreadScheduler
 
 PLENTY = 1_000
 
@@ -71,6 +76,37 @@ class Catch:
         self.subscriber = subscriber
 
 
+class LossyObservable(FromObservable):
+    """What an observable pushes beyond the demand goes: nothing is counted, all else holds."""
+
+    timeout = SILENCE
+    strict = False
+    lossy = True
+    rounds = 10
+
+    def make_publisher(self, n):
+        return On(flow.from_observable(hurried(n), overflow=self.overflow, capacity=4), self.executor)
+
+
+def hurried(n):
+    """An observable whose elements come on a thread, whoever has asked."""
+    if n == ENDLESS:
+        return reactivex.from_iterable(itertools.count(1), scheduler=NewThreadScheduler())
+    return pushing(n)
+
+
+class TestDropOldestObservable(LossyObservable):
+    overflow = Overflow.DROP_OLDEST
+
+
+class TestDropLatestObservable(LossyObservable):
+    overflow = Overflow.DROP_LATEST
+
+
+class TestLatestObservable(LossyObservable):
+    overflow = Overflow.LATEST
+
+
 class Blackbox(SubscriberVerification):
     whitebox = False
     timeout = 0.005
@@ -88,6 +124,58 @@ class TestCallbacks(Blackbox):
         catch = Catch()
         flow.subscribe(catch, lambda _: None, lambda _: None, prefetch=8)
         return catch.subscriber
+
+
+class Receiver:
+    """An asynchronous subscriber with every method."""
+
+    async def on_next(self, item, /):
+        await asyncio.sleep(0)
+
+    async def on_error(self, error, /):
+        await asyncio.sleep(0)
+
+    async def on_complete(self):
+        await asyncio.sleep(0)
+
+
+class OnALoop(Placed, Blackbox):
+    """Coroutines on a loop in another thread; a test has the subscriber when the task has subscribed."""
+
+    kind = "debug"
+    timeout = SILENCE
+    receiver = Receiver
+    concurrency = 1
+
+    def make_subscriber(self, probe=None):
+        catch = Catch()
+        flow.subscribe_async(
+            catch, self.receiver(), prefetch=8, low_tide=3, concurrency=self.concurrency, loop=self.executor
+        )
+        wait_until(lambda: hasattr(catch, "subscriber"))
+        return catch.subscriber
+
+
+class TestAsyncSubscriber(OnALoop):
+    pass
+
+
+class TestSeveralCoroutinesAtATime(OnALoop):
+    concurrency = 3
+
+
+class TestACoroutineFunction(OnALoop):
+    @staticmethod
+    def receiver():
+        async def receive(item):
+            await asyncio.sleep(0)
+
+        return receive
+
+
+@needs_uvloop
+class TestAsyncSubscriberOnUvloop(OnALoop):
+    kind = "uvloop"
 
 
 class TestTheInboxOfTheIterators(Blackbox):

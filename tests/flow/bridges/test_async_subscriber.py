@@ -151,3 +151,21 @@ def test_numbers_out_of_their_bounds_are_refused_and_a_loop_is_needed():
             subscribe_async(flow.never(), receive, **options)
     with pytest.raises(RuntimeError):
         subscribe_async(flow.never(), receive)
+
+
+async def test_a_low_tide_says_when_more_is_requested():
+    asked, seen = [], []
+    numbers = flow.Flow(flow.from_iterable(range(12))).tap(on_request=asked.append)
+
+    async def receive(item):
+        seen.append(item)
+
+    await flow.subscribe_async(numbers, receive, prefetch=6, low_tide=2)
+    assert seen == list(range(12))
+    assert asked[:3] == [6, 2, 2]
+
+
+@pytest.mark.parametrize("low_tide", [-1, 7, True, 1.5])
+async def test_a_low_tide_is_at_most_the_prefetch(low_tide):
+    with pytest.raises(ValueError, match="low_tide"):
+        flow.subscribe_async(flow.empty(), print, prefetch=6, low_tide=low_tide)
