@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from publishers.store import ChangeStore
 from transports.board import Page, find_page
 from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits
 from transports.policy import Policy
 from transports.statistics import statistics
+from transports.stores import StoreLogs
 from transports.version import version
 from transports.websocket.binding import Authenticator
 from transports.websocket.connection import Connection
@@ -58,7 +60,8 @@ class Application:
     stalled clients cut off and the unsent bytes bounded; elsewhere that is the host's, which is said once in the log.
 
     Args:
-        logs: One log, or several by name.
+        logs: One log, several by name, or a store: all its logs, as they come and go, and under ``$system`` what becomes
+            of them.
         limits: Bounds of each connection.
         origins: Values of the ``Origin`` header that may connect, beside pages served from this machine. Clients that
             are no browsers send none, and may connect.
@@ -69,14 +72,14 @@ class Application:
 
     def __init__(
         self,
-        logs: "ChangeLog | Mapping[str, ChangeLog]",
+        logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",
         *,
         limits: Limits | None = None,
         origins: Collection[str] = (),
         authenticate: Authenticator | None = None,
         view: Policy | None = None,
     ) -> None:
-        self._logs: Mapping[str, ChangeLog] = logs if isinstance(logs, Mapping) else {logs.name: logs}
+        self._logs = _by_name(logs)
         self._limits = limits or Limits()
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
         self._authenticate = authenticate
@@ -301,6 +304,12 @@ def _graphql(
     except ImportError:
         raise _NO_GRAPHQL from None
     return GraphQLEndpoint(logs, limits, authenticate, policy)
+
+
+def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":
+    if isinstance(logs, ChangeStore):
+        return StoreLogs(logs)
+    return logs if isinstance(logs, Mapping) else {logs.name: logs}
 
 
 def _bearer(headers: Mapping[bytes, bytes]) -> str | None:

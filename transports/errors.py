@@ -34,11 +34,14 @@ from publishers.errors import (
     InvalidCriteria,
     InvalidOption,
     LogClosed,
+    LogDropped,
+    NoSuchLog,
     PenstockError,
     PositionAhead,
     PositionForeign,
     PositionForked,
     PositionMalformed,
+    PublishingOff,
 )
 from publishers.position import Position
 
@@ -304,6 +307,9 @@ _TABLE: Final = (
         retryable=True,
         data=lambda e, t: {"cursor": t(e.position)} if e.position else {},
     ),
+    _Row(LogDropped, "LOG_DROPPED", data=lambda e, _: {"log": e.name}),
+    _Row(NoSuchLog, "LOG_NOT_FOUND", data=lambda _e, _: {"path": "log"}),
+    _Row(PublishingOff, "PUBLISHING_OFF", data=lambda e, _: {"log": e.name}),
     _Row(PositionMalformed, "CURSOR_INVALID"),
     _Row(PositionForeign, "CURSOR_FOREIGN"),
     _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": t(e.end)}),

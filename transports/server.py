@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from publishers.changelog import ChangeLog
+    from publishers.store import ChangeStore
     from transports.policy import Policy
     from transports.websocket.binding import Authenticator
 
@@ -144,7 +145,7 @@ class Server:
 
 
 def serve(
-    log: "ChangeLog | Mapping[str, ChangeLog]",
+    log: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",
     host: str = "127.0.0.1",
     port: int = 0,
     *,
@@ -153,10 +154,10 @@ def serve(
     authenticate: "Authenticator | None" = None,
     view: "Policy | None" = None,
 ) -> Server:
-    """Serves a log, or several by name, from inside this program.
+    """Serves a log, several by name, or a store, from inside this program.
 
     Args:
-        log: An open log. The server never closes it.
+        log: An open log, several by name, or a store, of which every log is opened. The server never closes them.
         host: Address to listen on; by default this machine only.
         port: Port to listen on; 0 takes a free one, see ``Server.port``.
         limits: Bounds of each connection.

@@ -473,7 +473,7 @@ export class Changes extends EventTarget {
 
   /** @param {string} id */
   #subscribe(id) {
-    const { criteria = [], log, start, until, content, images, maxEvents, heartbeatMs, onLag } = this.#wish;
+    const { criteria = [{}], log, start, until, content, images, maxEvents, heartbeatMs, onLag } = this.#wish;
     const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
     const place = this.#received === null ? { start } : { since: this.#received };
     const batch = maxEvents === undefined ? undefined : { maxEvents };

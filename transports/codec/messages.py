@@ -100,6 +100,7 @@ class Wish(msgspec.Struct, frozen=True):
         linger: Seconds to wait for more events.
         fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
+        empty: Whether the list of criteria was empty: on the system log that means nothing.
     """
 
     log: str | None
@@ -114,6 +115,7 @@ class Wish(msgspec.Struct, frozen=True):
     linger: float
     fail_on_lag: bool
     heartbeat: float
+    empty: bool = False
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
@@ -136,6 +138,7 @@ class Wish(msgspec.Struct, frozen=True):
         return cls(
             log=_text(payload, "log"),
             criteria=Criteria.from_json(payload["criteria"]),
+            empty=payload["criteria"] == [],
             view=View.of(
                 Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
                 Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),

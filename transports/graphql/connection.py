@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from publishers.batch import Batch
+from publishers.errors import LogDropped
 from transports.errors import describe
 from transports.graphql.errors import RequestRefused, graphql_error, problem_of
 from transports.graphql.execution import Engine, Operation, encode_response
@@ -110,9 +111,7 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
 
     def _subscribe(self, entry: Call, operation: Operation) -> None:
         source = operation.open()
-        feed = source.log.changes(
-            source.criteria, since=source.since, until=source.until, view=operation.view
-        )
+        feed = source.log.changes(source.wishes, since=source.since, until=source.until, view=operation.view)
         outlet = self._outlets[entry] = OperationOutlet(self, entry, operation)
         feed.subscribe(
             outlet,
@@ -141,7 +140,7 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
             self._perform(self._session.completed(entry))
             return
         told = graphql_error(problem_of(error, log))
-        if outlet.subscription is not None:
+        if outlet.subscription is not None and not isinstance(error, LogDropped):
             told["extensions"].setdefault("cursor", str(log.token(outlet.subscription.position)))
         self._perform(self._session.failed(entry, [told]))
 

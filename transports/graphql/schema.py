@@ -102,7 +102,7 @@ class Context:
             Forbidden: If the criteria ask about what the caller may not see.
             InvalidOption: If something is no path or no rule.
         """
-        name = next(name for name, each in self.logs.items() if each is log)
+        name = next((name for name, each in self.logs.items() if each is log), log.name)
         rules = None if mask is None else {each.path: each.plain() for each in mask}
         wanted = View.of(Content.BODY, images, fields=fields, mask=rules)
         return narrow(self.policy, Caller(name, self.token), wanted, criteria)
@@ -121,10 +121,16 @@ class Source:
     since: Position | None
     until: int | None
     view: View = View(Content.BODY)
+    empty: bool = False
+
+    @property
+    def wishes(self) -> "Criteria | tuple[()]":
+        """The criteria; an empty list means nothing on the system log."""
+        return () if self.empty else self.criteria
 
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         log = self.log
-        feed = log.changes(self.criteria, since=self.since, until=self.until, view=self.view)
+        feed = log.changes(self.wishes, since=self.since, until=self.until, view=self.view)
         async with iterate(feed) as changes:
             async for change in changes:
                 yield ChangeEvent.of(change, str(log.token(change.after)))
@@ -181,7 +187,7 @@ def _history(
             if context.probing:
                 return HistoryPage(changes=[cast("ChangeEvent", context.probe)], next=Cursor(""))
             view = context.probe.view(view)
-        page = found.history(wishes, start, limit, view=view)
+        page = found.history(() if criteria == [] else wishes, start, limit, view=view)
     except PenstockError as error:
         raise told(error, found) from None
     token = found.token
@@ -214,7 +220,7 @@ def _on_change(
         found = info.context.find(log)
         wishes, start = _criteria(criteria), _since(found, since)
         view = info.context.view(found, wishes, images, fields, mask)
-        source = Source(found, wishes, start, until, view)
+        source = Source(found, wishes, start, until, view, empty=criteria == [])
     except PenstockError as error:
         raise told(error, found) from None
     # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.

@@ -116,7 +116,7 @@ class RemoteLog:
         batch = {"maxEvents": batch_events, "lingerMs": linger_ms or None}
         payload: dict[str, Any] = {
             "log": log,
-            "criteria": Criteria.of(*criteria).to_json(),
+            "criteria": Criteria.of(*criteria).to_json() or [{}],
             **view_json(View.of(content, images, fields=fields, mask=mask)),
             "since": None if since is None else str(since),
             "start": {"version": start} if isinstance(start, int) else start,

@@ -105,7 +105,8 @@ class Connection(Binding[ServerSession, WireOutlet]):
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
             view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
-            feed = log.changes(wish.criteria, since=_since(log, wish), until=wish.until, view=view)
+            wishes = () if wish.empty else wish.criteria
+            feed = log.changes(wishes, since=_since(log, wish), until=wish.until, view=view)
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
             outlet = self._outlets[entry] = WireOutlet(
                 self, entry, wish, name=name, log=log, encoder=encoder, lane=lane

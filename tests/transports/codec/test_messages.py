@@ -29,6 +29,7 @@ def test_a_wish_has_the_defaults_of_the_protocol():
         linger=0.0,
         fail_on_lag=False,
         heartbeat=10.0,
+        empty=True,
     )
 
 
