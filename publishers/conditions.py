@@ -23,6 +23,7 @@ __all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "fi
 Scalar = str | int | Decimal | bool | None
 
 _NAMES_MAX: Final = 32
+_NAME_MAX: Final = 1_024
 _TEXT_MAX: Final = 65_536
 _VALUES_MAX: Final = 10_000
 _FIELDS: Final = ("path", "compare", "value", "image")
@@ -100,7 +101,8 @@ class Where:
     """One condition, normalised: equal conditions in any spelling are equal objects.
 
     Attributes:
-        path: Names of the fields that lead to the value. A name of digits is also a place in a list.
+        path: Names of the fields that lead to the value; as text they stand between dots, and a backslash takes the dot
+            after it for part of a name. A name of digits is also a place in a list.
         comparison: How it is compared.
         value: With what: a number, text, True, False or None; for ``IN`` a tuple of them in a stable order; for ``EXISTS``
             and ``IS_NULL`` whether that is wanted to be so.
@@ -188,7 +190,7 @@ class Where:
 
     def to_json(self) -> dict[str, Any]:
         """The condition as it travels; what has its default is left out."""
-        plain: dict[str, Any] = {"path": _dotted(self.path), "compare": self.comparison.name}
+        plain: dict[str, Any] = {"path": _path_text(self.path), "compare": self.comparison.name}
         if isinstance(self.value, tuple):
             plain["value"] = [_plain(value) for value in self.value]
         elif self.comparison not in _FLAGS or self.value is False:
@@ -253,21 +255,33 @@ _NEVER: Final = object()  # no value of a condition has it for its key
 
 
 def _path(path: object) -> tuple[str, ...]:
-    names = tuple(path.split(".")) if isinstance(path, str) else path
-    right = f"1 to {_NAMES_MAX} names of fields, as 'a.b' or as a list"
+    names = _names(path) if isinstance(path, str) else path
+    right = f"1 to {_NAMES_MAX} names of fields, such as customer.name, or a list of them"
     if not isinstance(names, (tuple, list)) or not 1 <= len(names) <= _NAMES_MAX:
         raise InvalidCriteria("path", path, right)
     found = tuple(str(name) if type(name) is int and name >= 0 else name for name in names)
     for name in found:
-        if not isinstance(name, str) or len(name) > _TEXT_MAX or not _encodable(name):
+        if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not _encodable(name):
             raise InvalidCriteria("path", path, right)
-    if isinstance(path, str) and "" in found:
-        raise InvalidCriteria("path", path, right + "; a list may have empty names")
     return found
 
 
-def _dotted(path: tuple[str, ...]) -> str | list[str]:
-    return list(path) if any(not name or "." in name for name in path) else ".".join(path)
+def _names(text: str) -> list[str]:
+    """Names between dots; a backslash takes the character after it as it is, here as in projections."""
+    names, escaped = [""], False
+    for char in text:
+        if escaped or char not in ".\\":
+            names[-1] += char
+            escaped = False
+        elif char == ".":
+            names.append("")
+        else:
+            escaped = True
+    return [*names, ""] if escaped else names
+
+
+def _path_text(path: tuple[str, ...]) -> str:
+    return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in path)
 
 
 def _comparison(comparison: object) -> Comparison:

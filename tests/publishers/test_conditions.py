@@ -137,10 +137,12 @@ def test_truth_table_of_conditions(expression, body, expected):
         assert holds(Where.parse(expression), body) is expected
 
 
-def test_names_with_dots_are_given_as_a_list():
-    one = Where(["a.b", ""], "==", 1)
-    assert one.to_json()["path"] == ["a.b", ""]
-    assert holds(one, '{"a.b":{"":1}}')
+def test_names_with_dots_are_given_as_a_list_or_with_a_backslash():
+    """F58: written as in projections."""
+    one = Where(["a.b", "c\\d"], "==", 1)
+    assert one.to_json()["path"] == r"a\.b.c\\d"
+    assert Where(r"a\.b.c\\d", "==", 1) == one == Where.from_json(one.to_json())
+    assert holds(one, r'{"a.b":{"c\\d":1}}')
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,8 @@ def test_names_with_dots_are_given_as_a_list():
         (([], "==", 1), "path"),
         ((["a"] * 33, "==", 1), "path"),
         (([1.5], "==", 1), "path"),
+        ((["a", ""], "==", 1), "path"),
+        (("a\\", "==", 1), "path"),
         ((["\ud800"], "==", 1), "path"),
         ((7, "==", 1), "path"),
         (("a", "~", 1), "comparison"),

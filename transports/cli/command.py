@@ -14,6 +14,7 @@ from typing import Final
 from flow.errors import FlowError
 from publishers.errors import InvalidChange, InvalidCriteria, InvalidOption, PenstockError, PositionMalformed
 from transports.cli.viewing import add_lens, add_view
+from transports.cli.wishes import add_criteria
 from transports.errors import ExtraMissing, InvalidInput
 from transports.version import version
 
@@ -134,18 +135,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 def _add_tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log")
-    for name, what in (
-        ("entity-type", "entity type"),
-        ("key", "key"),
-        ("operation", "operation, such as UPSERT"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar=name.upper(),
-            help=f"only this {what}; repeatable",
-        )
+    add_criteria(parser)
     parser.add_argument(
         "--since",
         default="latest",

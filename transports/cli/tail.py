@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from publishers.batch import Batch
 from publishers.change import Change, Content, Images
 from publishers.changelog import ChangeLog
-from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import Position, PositionToken
 from transports.cli.viewing import mask_of, view_of
 from transports.cli.waiting import wait_for
+from transports.cli.wishes import criteria_of
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.websocket.client import connect
@@ -95,7 +95,7 @@ class _Printer:
 
 
 def _local(chosen: argparse.Namespace) -> None:
-    criteria = _criteria(chosen)
+    criteria = criteria_of(chosen)
     view = view_of(chosen)
     with ChangeLog.open(chosen.source, read_only=True) as log:
         encoder = EventEncoder(log.token)
@@ -136,18 +136,8 @@ def _where(text: str) -> PositionToken | int | str:
         raise InvalidOption("--since", text, right) from None
 
 
-def _criteria(chosen: argparse.Namespace) -> Criteria:
-    return Criteria.of(
-        Criterion(
-            entity_types=chosen.entity_type,
-            keys=chosen.key,
-            operations=[operation.upper() for operation in chosen.operation],
-        )
-    )
-
-
 async def _remote(chosen: argparse.Namespace) -> None:
-    criteria = _criteria(chosen)
+    criteria = criteria_of(chosen)
     where = _where(chosen.since)
     finished = asyncio.Event()
 

@@ -11,6 +11,7 @@ import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
 from publishers.change import Action, Area, Change, Images, Operation
+from publishers.conditions import ABSENT, Comparison, Image, Transition, Where
 from publishers.criteria import Criterion
 from publishers.errors import InvalidCriteria
 from publishers.lossless import flaw_of
@@ -19,6 +20,7 @@ __all__ = [
     "JSON",
     "SCALARS",
     "ChangeEvent",
+    "ConditionInput",
     "CriterionInput",
     "Cursor",
     "DateTime",
@@ -26,6 +28,7 @@ __all__ = [
     "LogState",
     "Long",
     "MaskRuleInput",
+    "Value",
     "stamp",
 ]
 
@@ -35,6 +38,7 @@ Long = NewType("Long", int)
 Cursor = NewType("Cursor", str)
 DateTime = NewType("DateTime", str)
 JSON = NewType("JSON", bytes)
+Value = NewType("Value", object)
 
 
 def _parse_long(value: object) -> int:
@@ -72,11 +76,23 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
         description="JSON exactly as it was written, with numbers of any length.",
         serialize=msgspec.Raw,
     ),
+    Value: strawberry.scalar(
+        name="Value",
+        description="What a field is compared with: a number, text, true, false or null, or a list of them.",
+    ),
 }
 
 strawberry.enum(Action, name="Action", description="What is done to a field.")
 strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
 strawberry.enum(Operation, name="Operation", description="What happened.")
+strawberry.enum(Comparison, name="Comparison", description="How a value is compared.")
+strawberry.enum(Image, name="Image", description="Which image of the entity a condition looks at.")
+strawberry.enum(
+    Transition,
+    name="Transition",
+    description="What a change does to the place of an entity in a filter: ENTERED holds after it and not before, "
+    "LEFT before it and not after, STAYED both.",
+)
 strawberry.enum(Images, name="Images", description="Which images of an entity `body` and `before` show.")
 
 
@@ -220,6 +236,33 @@ class MaskRuleInput:
         return {name: value for name, value in parts.items() if value is not None}
 
 
+@strawberry.input(name="Condition", description="A condition on the value of a field.")
+class ConditionInput:
+    """A condition as it is given in a document or in variables."""
+
+    path: str = strawberry.field(description="Names of the fields that lead to the value, separated by dots.")
+    compare: Comparison = strawberry.field(description="How it is compared.")
+    value: Value | None = strawberry.field(
+        default=strawberry.UNSET,
+        description="With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
+    )
+    image: Image = strawberry.field(
+        default=Image.AFTER, description="Which image of the entity is looked at."
+    )
+
+    def condition(self, place: str) -> Where:
+        """The condition, checked.
+
+        Raises:
+            InvalidCriteria: If it is none; ``path`` tells where, in the words of the schema.
+        """
+        value = ABSENT if self.value is strawberry.UNSET else self.value
+        try:
+            return Where(self.path, self.compare, value, image=self.image)
+        except InvalidCriteria as error:
+            raise error.at(place) from None
+
+
 @strawberry.input(
     name="Criterion",
     description="One wish. All its fields must hold; a field that is left out holds for every change.",
@@ -233,8 +276,20 @@ class CriterionInput:
     key_globs: list[str] | None = strawberry.field(
         default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
     )
+    key_patterns: list[str] | None = strawberry.field(
+        default=None, description="Any of these regular expressions, which the whole key must match."
+    )
     operations: list[Operation] | None = strawberry.field(
         default=None, description="Any of these operations."
+    )
+    changed: list[str] | None = strawberry.field(
+        default=None, description="Any of these fields was changed, and the change says so."
+    )
+    where: list[ConditionInput] | None = strawberry.field(
+        default=None, description="All of these conditions on values hold."
+    )
+    transitions: list[Transition] | None = strawberry.field(
+        default=None, description="Any of these happens to the entity in the filter that `where` is."
     )
 
     def criterion(self, place: int) -> Criterion:
@@ -243,13 +298,21 @@ class CriterionInput:
         Raises:
             InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
         """
+        conditions = [
+            condition.condition(f"criteria[{place}].where[{number}]")
+            for number, condition in enumerate(self.where or ())
+        ]
         try:
             return Criterion(
                 areas=self.areas or (),
                 entity_types=self.entity_types or (),
                 keys=self.keys or (),
                 key_globs=self.key_globs or (),
+                key_patterns=self.key_patterns or (),
                 operations=self.operations or (),
+                changed=self.changed or (),
+                where=conditions,
+                transitions=self.transitions or (),
             )
         except InvalidCriteria as error:
             path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)

@@ -226,6 +226,45 @@ def test_tail_chooses_by_type_key_and_operation(log, capsysbinary):
     assert (json.loads(line)["entity_type"], json.loads(line)["key"]) == ("b", "2")
 
 
+def test_tail_chooses_by_changed_field_value_and_transition(log, serving, capsysbinary):
+    """F53, F55, F58: in a directory and at a server."""
+    was, now = {"total": 5, "status": "OPEN"}, {"total": 15, "status": "OPEN"}
+    log.commit(
+        [
+            upsert("order", "o-1", now, before=was, changed=["total"]),
+            upsert("order", "o-2", now, before=now, changed=["status"]),
+            upsert("order", "x-3", now, before=was, changed=["total"]),
+        ]
+    )
+    wishes = [
+        (["--changed", "total", "--changed", "other"], ["o-1", "x-3"]),
+        (["--where", "total > 10", "--where", "before:total <= 10"], ["o-1", "x-3"]),
+        (["--where", "total > 10", "--transition", "entered", "--key-pattern", "o-[0-9]"], ["o-1"]),
+        (["--where", "status == OPEN", "--transition", "STAYED", "--key-glob", "?-2"], ["o-2"]),
+    ]
+    for source in (log.path, serving().url):
+        for options, keys in wishes:
+            assert main(["tail", str(source), "--since", "1", "--until", "1", *options]) == 0
+            lines = capsysbinary.readouterr().out.splitlines()
+            assert [json.loads(line)["key"] for line in lines] == keys
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--where", "total"], "an expression such as"),
+        (["--where", "total > null"], "a number or text"),
+        (["--transition", "LEFT"], "no conditions"),
+        (["--key-pattern", "("], "closing parenthesis"),
+        (["--operation", "UPSRT"], "one of UPSERT"),
+    ],
+)
+def test_a_wrong_wish_is_told_in_one_line(log, capsys, options, says):
+    """E11."""
+    assert main(["tail", str(log.path), *options]) == 2
+    assert says in one_line(capsys)
+
+
 def test_no_server_is_told_in_one_line(serving, capsys):
     server = serving()
     server.stop()

@@ -258,6 +258,45 @@ async def test_criteria_choose_what_comes(serving, graphql, log):
         await wire.nothing_comes()
 
 
+@pytest.mark.parametrize("how", ["variables", "document"])
+async def test_conditions_on_values_and_changed_fields_choose_what_comes(serving, graphql, log, how):
+    """F53, F55, F58, E15."""
+    wish = """{changed: "total", keyPatterns: ["o-[0-9]"], transitions: [ENTERED], where: [
+        {path: "total", compare: GT, value: 10}, {path: "customer.id", compare: IN, value: [7, 9007199254740993]}
+        {path: "note", compare: EXISTS, value: false}, {path: "paid", compare: NE, value: null}]}"""
+    plain = {
+        "changed": ["total"],
+        "keyPatterns": ["o-[0-9]"],
+        "transitions": ["ENTERED"],
+        "where": [
+            {"path": "total", "compare": "GT", "value": 10},
+            {"path": "customer.id", "compare": "IN", "value": [7, 9007199254740993]},
+            {"path": "note", "compare": "EXISTS", "value": False},
+            {"path": "paid", "compare": "NE", "value": None},
+        ],
+    }
+    body = {"total": 11, "customer": {"id": 9007199254740993}, "paid": False}
+    async with graphql(serving()) as wire:
+        await wire.init()
+        if how == "variables":
+            query = "subscription ($wishes: [Criterion!]) { onChange(criteria: $wishes) { key } }"
+            await wire.subscribe(query, wishes=[plain])
+        else:
+            await wire.subscribe(f"subscription {{ onChange(criteria: [{wish}]) {{ key }} }}")
+        await wire.settled()
+        log.commit(
+            [
+                upsert("order", "o-1", body, before=body, changed=["total"]),
+                upsert("order", "o-2", body, before=body | {"total": 10}, changed=["total"]),
+                upsert("order", "o-3", body | {"paid": None}, changed=["total"]),
+                upsert("order", "o-4", body | {"customer": {"id": 9007199254740992}}, changed=["total"]),
+                upsert("order", "o-5", body, changed=["name"]),
+            ]
+        )
+        assert [event["key"] for event in await wire.events(1)] == ["o-2"]
+        await wire.nothing_comes()
+
+
 async def test_after_a_complete_nothing_comes_and_the_id_is_free(serving, graphql, fill, log, until):
     async with graphql(serving()) as wire:
         await wire.init()

@@ -315,11 +315,23 @@ def test_a_request_that_is_wrong_is_refused_in_the_words_of_the_one_table(engine
             assert error["extensions"]["retryable"] is False
 
 
-def test_a_criterion_names_its_fields_in_the_words_of_the_schema(engine):
-    query = 'subscription { onChange(criteria: [{}, {areas: [INFRASTRUCTURE], entityTypes: ["a"]}]) { key } }'
+@pytest.mark.parametrize(
+    ("wish", "path"),
+    [
+        ('areas: [INFRASTRUCTURE], entityTypes: ["a"]', "entityTypes"),
+        ('keyPatterns: ["("]', "keyPatterns"),
+        ("transitions: [LEFT]", "transitions"),
+        ('where: [{path: "a", compare: EXISTS}, {path: "a", compare: LT, value: true}]', "where[1].value"),
+        ('where: [{path: "", compare: EXISTS}]', "where[0].path"),
+        ('where: [{path: "a", compare: EQ}]', "where[0].value"),
+        ('where: [{path: "a", compare: EQ, value: {b: 1}}]', "where[0].value"),
+    ],
+)
+def test_a_criterion_names_its_fields_in_the_words_of_the_schema(engine, wish, path):
+    """E11."""
     with pytest.raises(RequestRefused) as caught:
-        engine.prepare(query).open()
-    assert caught.value.errors[0]["extensions"]["path"] == "criteria[1].entityTypes"
+        engine.prepare(f"subscription {{ onChange(criteria: [{{}}, {{{wish}}}]) {{ key }} }}").open()
+    assert caught.value.errors[0]["extensions"]["path"] == f"criteria[1].{path}"
 
 
 def test_an_error_that_was_not_foreseen_is_told_by_an_id_only(engine, log, monkeypatch, caplog):

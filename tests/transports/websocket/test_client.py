@@ -132,6 +132,37 @@ async def test_criteria_and_views_travel(serving, log, until):
         assert [(change.entity_type, change.body_bytes) for change in probe.items] == [("b", None)]
 
 
+async def test_every_field_of_a_criterion_travels(serving, log, until):
+    """F53, F55, F58, E15: changed fields, regular expressions, conditions and transitions."""
+    wish = Criterion(
+        areas={"DATA"},
+        entity_types={"order"},
+        key_globs={"o-*"},
+        key_patterns={"o-[0-9]+"},
+        operations={"UPSERT"},
+        changed={"total", "status"},
+        where=["total > 10.5", "customer.id in [7, 9007199254740993]", "note not exists"],
+        transitions={"ENTERED"},
+    )
+    body = {"total": 11, "customer": {"id": 9007199254740993}}
+    async with connect(serving().url) as remote:
+        probe = Probe(100)
+        remote.changes(wish, start="earliest").subscribe(probe)
+        log.commit(
+            [
+                upsert("order", "o-1", body, before=body, changed=["total"]),
+                upsert("order", "o-2", body, before=body | {"total": 10}, changed=["total"]),
+                upsert("order", "o-x", body, before=body | {"total": 10}, changed=["total"]),
+                upsert("order", "o-4", body, changed=["name"]),
+                upsert("order", "o-5", body | {"note": None}, changed=["total"]),
+                upsert("order", "o-6", body, changed=["status"]),
+            ]
+        )
+        await until(lambda: len(probe.items) == 2)
+        assert [change.key for change in probe.items] == ["o-2", "o-6"]
+        assert log.statistics().publishers[0].criteria == (wish.to_json(),)
+
+
 async def test_a_checkpoint_moves_the_cursor_although_nothing_matches(serving, fill, log, until):
     async with connect(serving().url) as remote:
         probe = Probe(1)
