@@ -4,6 +4,7 @@ from publishers.batch import Batch
 from publishers.change import Action, Area, Change, Content, Images, Operation, View
 from publishers.changelog import ChangeLog, Produced
 from publishers.committer import Commit
+from publishers.conditions import Comparison, Transition, Where
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import (
     AlreadyVisible,
@@ -71,6 +72,7 @@ __all__ = [
     "ChangeSubscription",
     "Checkpoint",
     "Commit",
+    "Comparison",
     "Content",
     "Criteria",
     "Criterion",
@@ -122,8 +124,10 @@ __all__ = [
     "State",
     "StoreStatistics",
     "TransactionTooLarge",
+    "Transition",
     "View",
     "WalCorrupted",
+    "Where",
     "add",
     "apply_field",
     "changed_fields",
