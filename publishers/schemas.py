@@ -18,7 +18,7 @@ import msgspec
 
 from publishers.change import Area, Change
 from publishers.decoding import attached_of
-from publishers.errors import InvalidChange
+from publishers.errors import InvalidChange, LogFailed
 from publishers.lossless import Reader, reader
 from publishers.position import Position
 from publishers.wal import Column, Columns, FileSystem
@@ -30,6 +30,7 @@ SCHEMAS_NAME: Final = "SCHEMAS"
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 _ENTITY: Final = "entity"
+_SIGNALS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)  # after them nobody knows how far it went
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
@@ -258,8 +259,9 @@ class Telling:
     ) -> None:
         if self._held:
             try:
-                if self._told and (kind is None or issubclass(kind, InvalidChange)):
-                    self._schemas.write(None)  # a repetition, or refused: nothing was told after all
+                if self._told and (kind is None or not issubclass(kind, (LogFailed, *_SIGNALS))):
+                    with contextlib.suppress(OSError):  # a repetition, or refused: nothing was told after all
+                        self._schemas.write(None)
             finally:
                 self._held = False
                 self._schemas.telling.release()

@@ -7,7 +7,7 @@ round them or stumble over ``1E-8``. Spark writes NaN and infinities as strings,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -99,6 +99,11 @@ class Encoding:
             return self.body
         apart = {self.operation_column, self.entity_type_column, *self.order_by} - set(self.key)
         return tuple(name for name in schema.names if name not in apart)
+
+    def told(self, schema: StructType) -> dict[str, Any]:
+        """The schema of bodies as a change of the area SCHEMA tells it: Spark's own JSON, see ``publishers.lossless``."""
+        told: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
+        return told
 
     def select(self, frame: DataFrame, schema: StructType | None = None, **more: Column) -> DataFrame:
         """Turns rows into what a frame needs; nothing runs yet.

@@ -1,7 +1,7 @@
 """The sink of a streaming query: each micro-batch becomes one version of a change log, exactly once."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -18,6 +18,7 @@ from publishers.spark.errors import ConnectRefused, SinkFailed
 from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.queries import Claims, QueryBatch, gate_of
 from publishers.spark.schema import Encoding
+from publishers.spark.telling import with_schema
 from publishers.wal.columns import Columns
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class ChangeSink:
         body: Columns of the body; None for all but operation, entity type and order columns.
         producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
             committed under it count as committed. Needed outside of streaming queries.
+        tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
+            ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
+            body's columns differ from those told last; and so to stamp each row with the version of its schema.
         stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
         collect_bytes: About how much of a large batch is brought to the driver in one Spark job. A batch with a larger
             partition is cut finer first, which computes it three times; the heap of the driver needs several times
@@ -124,6 +128,7 @@ class ChangeSink:
         order_by: str | Sequence[str] | None = None,
         body: Sequence[str] | None = None,
         producer: str | None = None,
+        tell_schema: bool = False,
         stall_timeout: float = 60.0,
         collect_bytes: int = 64 * MIB,
     ) -> None:
@@ -155,6 +160,7 @@ class ChangeSink:
         )
         self.name = name or entity_type or producer or ""
         self._producer = producer
+        self._tell_schema = tell_schema
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
         self._row_bytes: float = ROW_BYTES
@@ -262,10 +268,10 @@ class ChangeSink:
         admitted = perf_counter()
         try:
             gathered = _Gathered(self._columns(frame, spread=False))
-            commit = self._write(gathered, batch, producer)
+            commit = self._write(gathered, frame, batch, producer)
         except TooMuchAtOnce:
             gathered = _Gathered(self._columns(frame, spread=True))
-            commit = self._write(gathered, batch, producer)
+            commit = self._write(gathered, frame, batch, producer)
         if commit is None:
             return
         ended = perf_counter()
@@ -284,12 +290,17 @@ class ChangeSink:
                 commit_seconds=ended - admitted - gathered.seconds,
             )
 
-    def _write(self, gathered: "_Gathered", batch: QueryBatch, producer: str | UUID) -> "Commit | None":
+    def _write(
+        self, gathered: "_Gathered", frame: DataFrame, batch: QueryBatch, producer: str | UUID
+    ) -> "Commit | None":
         if gathered.empty:
             return None
+        columns: Iterable[Columns] = gathered
+        if self._tell_schema:
+            columns = with_schema(gathered, self._encoding.told(frame.schema), self._log.schema)
         # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
         return self._log.commit_columns(
-            gathered,
+            columns,
             meta={"spark": self._annotations(batch, gathered)},
             producer=(producer, batch.batch_id),
             durable=True,

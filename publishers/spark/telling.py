@@ -1,0 +1,47 @@
+"""Schemas of batches, told ahead of the rows that need them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from publishers.mutation import Mutation, columns_of, schema
+from publishers.schemas import SchemaVersion
+from publishers.wal.columns import Columns
+
+__all__ = ["with_schema"]
+
+_PART: Final = "entity"
+
+Find = Callable[[str], SchemaVersion | None]
+
+
+def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Find) -> Iterator[Columns]:
+    """The same batches, and ahead of the first rows of each entity type a telling of its schema, if that is news.
+
+    Args:
+        batches: The rows.
+        told: Their schema, in Spark's own JSON.
+        newest: The schema that was told last of an entity type.
+    """
+    seen: set[str] = set()
+    for columns in batches:
+        fresh = [name for name in columns.entity_types if name not in seen]
+        seen.update(fresh)
+        last = {name: newest(name) for name in fresh}
+        news = [name for name, found in last.items() if found is None or found.body != told]
+        if news:
+            yield columns_of(_telling(name, told, last[name]) for name in news)
+        yield columns
+
+
+def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None) -> Mutation:
+    before = None if last is None else last.parts.get(_PART)
+    old = {} if last is None or last.body is None else _fields(last.body)
+    new = _fields(told)
+    touched = [field for field in {**old, **new} if old.get(field) != new.get(field)]
+    return schema(name, told, part=_PART, before=before, changed=touched)
+
+
+def _fields(body: Any) -> dict[str, Any]:
+    """Name and description of each field; nothing of a schema that somebody else told in another form."""
+    fields = body.get("fields", ()) if isinstance(body, Mapping) else ()
+    return {field["name"]: field for field in fields if isinstance(field, Mapping) and "name" in field}

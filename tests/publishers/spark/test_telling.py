@@ -1,0 +1,122 @@
+"""A sink tells the schema of its rows, once, ahead of the first row that needs it."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers import Area, ChangeLog, Operation
+from publishers.spark import ChangeSink
+
+pytestmark = pytest.mark.timeout(120)
+
+NARROW = "id BIGINT, name STRING"
+WIDE = "id BIGINT, name STRING, total DECIMAL(10,2)"
+
+
+def told(log, stored):
+    return [change for change in stored(log) if change.area is Area.SCHEMA]
+
+
+def test_a_schema_is_told_ahead_of_the_first_row_and_again_only_when_it_differs(source, log, stored):
+    """F9, F10, F11: over batches, restarts of the query and openings of the log."""
+    source.add_numbers(2, 2)
+    source.run(ChangeSink(log, entity_type="number", key="id", tell_schema=True))
+    source.add({"id": 9, "name": "x", "total": 1.5})
+    path = log.path
+    log.close()
+    with ChangeLog.open(path) as log:
+        source.run(ChangeSink(log, entity_type="number", key="id", tell_schema=True), schema=WIDE)
+        changes = stored(log)
+        assert [(c.version, c.area.name, c.schema_version) for c in changes] == [
+            (1, "SCHEMA", 1),
+            (1, "DATA", 1),
+            (1, "DATA", 1),
+            (2, "DATA", 1),
+            (2, "DATA", 1),
+            (3, "SCHEMA", 2),
+            (3, "DATA", 2),
+        ]
+        first, second = told(log, stored)
+        assert (first.operation, first.entity_type, first.key) == (Operation.UPSERT, "number", "entity")
+        assert first.changed == ("id", "name")
+        assert second.changed == ("total",)
+        assert second.before == first.body
+        assert second.body["fields"][2] == {
+            "name": "total",
+            "type": "decimal(10,2)",
+            "nullable": True,
+            "metadata": {},
+        }
+
+
+def test_a_batch_that_runs_again_tells_nothing_twice(source, log, stored):
+    """F9: a re-run after a commit that Spark has not seen, and one with another sink."""
+    source.add_numbers(1, 2)
+    source.run(ChangeSink(log, entity_type="number", key="id", tell_schema=True))
+    source.forget_newest_commit()
+    source.add_numbers(1, 1)
+    sink = ChangeSink(log, entity_type="number", key="id", tell_schema=True)
+    source.run(sink)
+    assert sink.statistics().repeated == 1
+    assert len(told(log, stored)) == 1
+
+
+def test_types_that_come_from_a_column_are_told_one_by_one(source, log, stored):
+    """F9, F10."""
+    source.add({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
+    source.add({"id": 3, "name": "a"}, {"id": 4, "name": "c"})
+    source.run(
+        ChangeSink(log, entity_type_column="name", name="kinds", key="id", order_by="id", tell_schema=True)
+    )
+    seen = set()
+    for change in stored(log):
+        if change.area is Area.SCHEMA:
+            assert change.entity_type not in seen
+            seen.add(change.entity_type)
+        else:
+            assert change.entity_type in seen
+            assert change.schema_version == 1
+    assert seen == {"a", "b", "c"}
+
+
+def test_nothing_is_told_unless_it_is_asked_for(source, log, stored):
+    source.add_numbers(1, 2)
+    source.run(ChangeSink(log, entity_type="number", key="id"))
+    assert [change.schema_version for change in stored(log)] == [None, None]
+
+
+def test_rows_come_back_by_the_schema_that_was_told(spark, log, stored):
+    """F24: every type that Python has, as it was in Spark."""
+    row = spark.range(1).select(
+        F.lit(1).alias("id"),
+        F.lit(2**53 + 1).cast("bigint").alias("long"),
+        F.lit("1.10").cast("decimal(20,10)").alias("decimal"),
+        F.lit("0.00000001").cast("decimal(20,8)").alias("small"),
+        F.lit(bytearray(b"\x00\xff")).alias("binary"),
+        F.lit("2026-01-02T03:04:05.678901Z").cast("timestamp").alias("at"),
+        F.lit("2026-01-02T03:04:05.678901").cast("timestamp_ntz").alias("local"),
+        F.lit("2024-02-29").cast("date").alias("day"),
+        F.lit(float("nan")).alias("nan"),
+        F.lit(None).cast("string").alias("nothing"),
+        F.array(F.struct(F.lit("2.50").cast("decimal(5,2)").alias("price"))).alias("lines"),
+        F.create_map(F.lit(7), F.lit("x")).alias("map"),
+    )
+    ChangeSink(log, entity_type="row", key="id", producer="test", tell_schema=True)(row, 0)
+    change = stored(log)[-1]
+    value = log.schema("row", change.schema_version).reader()(change.body)
+    assert value.pop("nan") != 0
+    assert value == {
+        "id": 1,
+        "long": 2**53 + 1,
+        "decimal": Decimal("1.1000000000"),
+        "small": Decimal("0.00000001"),
+        "binary": b"\x00\xff",
+        "at": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        "local": datetime.fromisoformat("2026-01-02T03:04:05.678901"),
+        "day": datetime(2024, 2, 29, tzinfo=UTC).date(),
+        "nothing": None,
+        "lines": [{"price": Decimal("2.50")}],
+        "map": {7: "x"},
+    }
