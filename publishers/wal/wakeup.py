@@ -17,7 +17,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -253,15 +253,15 @@ class _Watch:
                 os.close(descriptor)
 
 
-def listen(directory: Path) -> Ear:
-    """The best ear that can be had for a log: a datagram socket, else inotify, else one that polls."""
-    kinds: tuple[tuple[EarKind, Callable[[], _Socket | _Watch]], ...] = (
-        ("datagram", lambda: _Socket(directory.absolute() / READERS_NAME)),
-        ("inotify", lambda: _Watch(directory / BELL_NAME)),
-    )
-    for kind, make in kinds:
+def listen(directory: Path, kinds: Sequence[EarKind] = ("datagram", "inotify")) -> Ear:
+    """The best ear that can be had for a log: the first of ``kinds`` that works here, else one that polls."""
+    for kind in kinds:
         with contextlib.suppress(OSError):
-            source = make()
+            source = (
+                _Socket(directory.absolute() / READERS_NAME)
+                if kind == "datagram"
+                else _Watch(directory / BELL_NAME)
+            )
             try:
                 return RealEar(kind, source)
             except OSError:

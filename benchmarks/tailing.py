@@ -1,0 +1,266 @@
+"""From a commit to another process: to its reader of frames, and to ``on_next``, against a poll of 1 ms and a reader that spins.
+
+``perf_counter`` is one clock for all processes of a machine. Commits come at random moments, some milliseconds apart, so that a
+reader has gone to sleep, and a poll is met at any phase. A bare datagram from process to process tells what the machine can do.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Figure, Variant, compare
+from publishers import ChangeLog, Content, Criterion, upsert
+from publishers.wal import Follower, RealFileSystem
+from publishers.wal.bell import PollingEar
+from publishers.wal.wakeup import listen
+
+COMMITS = 300
+ROUNDS = 5
+BULK = 100_000
+_BARE = "a bare datagram, no log"
+_STAMP = struct.Struct("<q")
+
+
+class Spinning(PollingEar):
+    """An ear that never waits; its owner takes a whole processor."""
+
+    def wait(self, timeout: float, /) -> bool:
+        return False
+
+
+class Hearing(RealFileSystem):
+    """Lets a reader hear in one certain way."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def listen(self, directory: Path, /) -> Any:
+        if self.kind in ("datagram", "inotify"):
+            ear = listen(directory, [self.kind])
+            assert ear.kind == self.kind
+            return ear
+        return Spinning() if self.kind == "spinning" else PollingEar()
+
+
+class Stamping:
+    """Tells at what time each change came; of many, only that the last one did."""
+
+    def __init__(self, expected: int) -> None:
+        self.expected = expected
+        self.seen = 0
+
+    def on_subscribe(self, subscription: Any) -> None:
+        subscription.request(2**62)
+
+    def on_next(self, change: object) -> None:
+        now = time.perf_counter_ns()
+        self.seen += 1
+        if self.expected == 1 or self.seen == self.expected:
+            os.write(1, _STAMP.pack(now))
+            self.seen = 0
+
+    def on_next_batch(self, batch: Any) -> None:
+        now = time.perf_counter_ns()
+        self.seen += len(batch)
+        if self.seen == self.expected or self.expected == 1:
+            os.write(1, _STAMP.pack(now))
+            self.seen = 0
+
+    def on_error(self, error: Exception) -> None:
+        raise error
+
+    def on_complete(self) -> None: ...
+
+
+def follow(path: str, kind: str, expected: int) -> None:
+    """A reader in a process of its own."""
+    log = ChangeLog.open(path, read_only=True, filesystem=Hearing(kind), tail_poll=0.001, tail_idle=60.0)
+    feed = log.changes(Criterion(entity_types={"flight"}), content=Content.BODY)
+    feed.subscribe(Stamping(expected))
+    os.write(1, _STAMP.pack(0))
+    sys.stdin.read()
+    log.close()
+
+
+def tail(path: str, kind: str) -> None:
+    """A reader of frames, with nothing above the write-ahead log."""
+    ear = Hearing(kind).listen(Path(path))
+    follower = Follower.open(path)
+    location = follower.reader.locate(follower.visible + 1)
+    closed = threading.Event()
+    threading.Thread(target=lambda: closed.set() if sys.stdin.read() == "" else None).start()
+    os.write(1, _STAMP.pack(0))
+    while not closed.is_set():
+        ear.wait(0.001 if kind == "poll" else 0.1)
+        follower.refresh()
+        while frame := follower.reader.read(location):
+            assert frame.header.count == 1
+            os.write(1, _STAMP.pack(time.perf_counter_ns()))
+            location = frame.next
+    ear.close()
+    follower.close()
+
+
+def receive(path: str) -> None:
+    """A process that does nothing but receive datagrams."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
+        bound.bind(path)
+        os.write(1, _STAMP.pack(0))
+        while bound.recv(16) != b"end":
+            os.write(1, _STAMP.pack(time.perf_counter_ns()))
+
+
+class Reader:
+    """A reader, seen from the process that writes."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.tailing", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parent.parent,
+            bufsize=0,
+        )
+        self.stamp()
+
+    def stamp(self) -> int:
+        assert self.process.stdout is not None
+        data = self.process.stdout.read(_STAMP.size)
+        assert data is not None
+        assert len(data) == _STAMP.size, "the reader has ended"
+        return int(_STAMP.unpack(data)[0])
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def latencies(write: Any, reader: Reader, chance: random.Random) -> list[float]:
+    """Microseconds from the beginning of each write to the reader's stamp."""
+    pause = threading.Event()
+    found = []
+    for _ in range(COMMITS):
+        pause.wait(chance.uniform(0.001, 0.004))
+        began = time.perf_counter_ns()
+        write()
+        found.append((reader.stamp() - began) / 1000)
+    return found
+
+
+def latency(place: Path) -> list[Figure]:
+    """One commit of one change, ``sync="os"``; in each round each reader is alone."""
+    log = ChangeLog.open(place / "log", sync="os")
+    row = [upsert("flight", "B6/1", b'{"status":"DEPARTED","n":1}')]
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    bare = str(place / "bare.sock")
+    readers = {
+        "frames, poll of 1 ms": ("tail", "poll"),
+        "frames, inotify": ("tail", "inotify"),
+        "frames, datagram": ("tail", "datagram"),
+        "frames, spinning": ("tail", "spinning"),
+        "on_next, poll of 1 ms": ("follow", "poll"),
+        "on_next, inotify": ("follow", "inotify"),
+        "on_next, datagram": ("follow", "datagram"),
+    }
+    names = [*readers, _BARE]
+    rounds: dict[str, list[list[float]]] = {name: [] for name in names}
+    chance = random.Random(51)
+    for number in range(ROUNDS):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            if name in readers:
+                how, kind = readers[name]
+                reader = Reader(how, place / "log", kind, 1)
+                write: Any = lambda: log.commit(row)  # noqa: E731 - one of two ways to write
+            else:
+                reader = Reader("receive", bare)
+                write = lambda: sender.sendto(b"1", bare)  # noqa: E731 - the other one
+            threading.Event().wait(0.6)  # until the owner has found it
+            rounds[name].append(latencies(write, reader, chance))
+            if name == _BARE:
+                sender.sendto(b"end", bare)
+            reader.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(bare)
+        sys.stderr.write(f"\rlatency: round {number + 1} of {ROUNDS}")
+    sys.stderr.write("\r\033[K")
+    sender.close()
+    log.close()
+    base = [statistics.median(round_) for round_ in rounds[names[0]]]
+    figures = []
+    print("from a commit to another process (us: p50, p99, and p50 to that of the first)")
+    for name in names:
+        p50 = statistics.median(statistics.median(round_) for round_ in rounds[name])
+        p99 = statistics.median(sorted(round_)[int(len(round_) * 0.99)] for round_ in rounds[name])
+        ratio = statistics.median(
+            statistics.median(round_) / first for round_, first in zip(rounds[name], base, strict=True)
+        )
+        figures += [Figure(f"{name}, p50 us", p50, ratio), Figure(f"{name}, p99 us", p99, 0.0)]
+        print(f"  {name:<28} {p50:>10,.0f} {p99:>10,.0f} {ratio:>8.2f}x")
+    print()
+    return figures
+
+
+def throughput(place: Path) -> list[Figure]:
+    """Ten changes a commit, as fast as the writer can; the clock stops when the reader has the last one."""
+    columns = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
+    log = ChangeLog.open(place / "bulk", sync="os")
+
+    def write_only() -> tuple[int, float]:
+        began = time.perf_counter()
+        for _ in range(BULK // 10):
+            log.commit(columns)
+        return BULK, time.perf_counter() - began
+
+    def beside(kind: str) -> tuple[int, float]:
+        reader = Reader("follow", place / "bulk", kind, BULK)
+        threading.Event().wait(0.6)
+        began = time.perf_counter_ns()
+        for _ in range(BULK // 10):
+            log.commit(columns)
+        ended = reader.stamp()
+        reader.close()
+        return BULK, (ended - began) / 1e9
+
+    figures = compare(
+        "ten changes a commit, to the last one in the other process",
+        "changes/s",
+        [
+            Variant("the writer alone", write_only),
+            Variant("a reader that polls", lambda: beside("poll")),
+            Variant("a reader by inotify", lambda: beside("inotify")),
+            Variant("a reader by datagram", lambda: beside("datagram")),
+        ],
+        rounds=ROUNDS,
+    )
+    log.close()
+    return figures
+
+
+def run(directory: Path) -> dict[str, list[Figure]]:
+    """Latency and throughput of a reader in another process."""
+    place = Path(tempfile.mkdtemp(dir=directory))
+    return {"latency": latency(place), "throughput": throughput(place)}
+
+
+if __name__ == "__main__":
+    name, *rest = sys.argv[1:]
+    if name == "follow":
+        follow(rest[0], rest[1], int(rest[2]))
+    elif name == "tail":
+        tail(rest[0], rest[1])
+    else:
+        receive(rest[0])
