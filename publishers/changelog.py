@@ -316,7 +316,7 @@ class ChangeLog(DeferringLog):
 
     def statistics(self) -> LogStatistics:
         """What the log holds and does at this moment."""
-        return statistics_of(self.name, self._files, self._service, self._publication)
+        return statistics_of(self.name, self._files, self._service, self._publication, self._committer)
 
     def close(self, because: Exception | None = None) -> None:
         """Ends every subscription with a terminal signal, and closes the files. Idempotent.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from publishers.committer import Committer
 from publishers.position import Position
 from publishers.publication import Publication
 from publishers.ring import RingStatistics
@@ -60,6 +61,11 @@ class LogStatistics:
         replay_waiting: Subscriptions that wait for the replayer.
         holds: What keeps history from retention; empty for those who do not own the log.
         held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
+        visible: Newest version that subscribers may be given.
+        durable: Newest version that a crash cannot take (``sync="os"``: newest written); never below ``visible``.
+        appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
+        withheld: How many versions wait for ``publish`` or ``forget_after``.
+        withheld_bytes: Bytes of them that are kept in memory, at most ``deferred_bytes``.
     """
 
     name: str
@@ -74,6 +80,11 @@ class LogStatistics:
     replay_waiting: int
     holds: tuple[HoldStatistics, ...] = ()
     held_bytes: int = 0
+    visible: int = 0
+    durable: int = 0
+    appended: int = 0
+    withheld: int = 0
+    withheld_bytes: int = 0
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -82,7 +93,11 @@ class LogStatistics:
 
 
 def statistics_of(
-    name: str, files: Wal | Follower, service: Service, publication: Publication
+    name: str,
+    files: Wal | Follower,
+    service: Service,
+    publication: Publication,
+    committer: Committer | None = None,
 ) -> LogStatistics:
     """Gathers the statistics of an opened log."""
     publishers = []
@@ -97,6 +112,11 @@ def statistics_of(
             PublisherStatistics(tuple(shared.criteria.to_json()), shared.ring.statistics(), subscriptions)
         )
     read = files.reader.statistics
+    # Read one after the other, and something may be forgotten in between.
+    visible = service.watermark.visible
+    durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
+    durable = min(durable, appended)
+    withheld = committer.withheld if committer is not None else None
     return LogStatistics(
         name=name,
         epoch=files.epoch,
@@ -110,4 +130,9 @@ def statistics_of(
         replay_waiting=service.replayer.waiting,
         holds=files.retention.statistics() if isinstance(files, Wal) else (),
         held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,
+        visible=min(visible, durable),
+        durable=durable,
+        appended=appended,
+        withheld=len(withheld or ()),
+        withheld_bytes=committer.withheld_bytes if committer is not None else 0,
     )
