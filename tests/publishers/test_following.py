@@ -1,0 +1,176 @@
+"""When a read-only opening looks, and what it publishes; two processes do it in tests/crash/test_wakeup.py."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from publishers import ChangeLog
+from publishers.following import Following
+from publishers.housekeeping import Housekeeping
+from publishers.options import LogOptions
+from publishers.wal.filesystem import RealFileSystem
+from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
+
+
+class Ear:
+    """Notes for how long it was waited at, and rings when it is told to."""
+
+    def __init__(self, kind="datagram"):
+        self.kind = kind
+        self.waits = []
+        self.rings = []
+        self.closed = False
+
+    def wait(self, timeout):
+        self.waits.append(timeout)
+        return self.rings.pop(0) if self.rings else False
+
+    def wake(self):
+        raise AssertionError
+
+    def close(self):
+        self.closed = True
+
+
+class Files:
+    def __init__(self):
+        self.visible = 0
+
+    def refresh(self):
+        return self.visible
+
+
+class Room:
+    """What stands in for subscribers and the publish gate."""
+
+    def __init__(self, **options):
+        self.options = LogOptions(**options)
+        self.watermark = SimpleNamespace(visible=0)
+        self.registry = SimpleNamespace(publishers=list)
+        self.gate = threading.Lock()
+
+    def publish(self, transactions):
+        self.watermark.visible = transactions[-1].version
+        return []
+
+
+def following(ear, **options):
+    files, room = Files(), Room(**options)
+    return Following(files, room, room, ear), files
+
+
+def look(one, ear):
+    one.wait()
+    return ear.waits[-1], one.step()
+
+
+def test_who_has_heard_the_owner_looks_by_himself_only_now_and_then():
+    """F51: an owner rings for each new reader, so a second without a ring means that there is none."""
+    ear = Ear()
+    one, _ = following(ear, tail_poll=0.1, tail_idle=7.0)
+    assert [look(one, ear)[0] for _ in range(12)] == [0.1] * 10 + [7.0] * 2
+    ear = Ear()
+    one, _ = following(ear, tail_poll=0.1, tail_idle=7.0)
+    ear.rings = [False, True]
+    assert [look(one, ear)[0] for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
+
+
+def test_who_finds_what_he_was_not_told_of_looks_often_for_a_while():
+    """F51: a lost ring costs one ``tail_idle``, an owner that cannot ring one for each pause of a second."""
+    ear = Ear()
+    one, files = following(ear, tail_poll=0.5, tail_idle=7.0)
+    ear.rings = [True]
+    assert look(one, ear) == (0.5, False)
+    files.visible = 1
+    assert look(one, ear) == (7.0, True)
+    assert [look(one, ear)[0] for _ in range(3)] == [0.5, 0.5, 7.0]
+    files.visible = 2
+    ear.rings = [True]
+    assert look(one, ear) == (7.0, True)
+    assert look(one, ear) == (7.0, False)
+
+
+def test_who_cannot_hear_looks_often_for_ever():
+    ear = Ear("poll")
+    one, _ = following(ear, tail_poll=0.5, tail_idle=7.0)
+    assert {look(one, ear)[0] for _ in range(50)} == {0.5}
+
+
+def test_a_long_poll_is_never_shortened_by_the_idle_one():
+    ear = Ear()
+    one, _ = following(ear, tail_poll=60.0, tail_idle=1.0)
+    assert {look(one, ear)[0] for _ in range(5)} == {60.0}
+
+
+class Counting(RealFileSystem):
+    """Counts how often a reader was woken."""
+
+    def __init__(self):
+        self.waits = 0
+        self.ears = []
+
+    def listen(self, directory, /):
+        ear = super().listen(directory)
+        wait = ear.wait
+
+        def counted(timeout):
+            self.waits += 1
+            return wait(timeout)
+
+        self.ears.append(ear)
+        return SimpleNamespace(kind=ear.kind, wait=counted, wake=ear.wake, close=ear.close)
+
+
+def test_a_caught_up_reader_is_woken_once_for_a_commit_and_not_without_one():
+    """F51: counted, not timed."""
+    path, files = scratch() / "log", Counting()
+    with (
+        ChangeLog.open(path, **QUICK) as owner,
+        ChangeLog.open(path, read_only=True, filesystem=files, tail_poll=60.0, tail_idle=3600.0) as log,
+    ):
+        probe = Probe(first=10_000)
+        log.changes().subscribe(probe)
+        fill(owner, 1)
+        probe.wait_for(2)
+        for number in range(2, 21):
+            fill(owner, 1)
+            probe.wait_for(2 * number)
+        wait_until(lambda: owner._files._neighbours._bell.sent >= 20)
+        assert files.waits <= 20 + 3, "the greeting, the first wait, and the one in progress"
+        assert probe.clean
+
+
+def test_closing_frees_what_a_reader_waited_at():
+    path, files = scratch() / "log", Counting()
+    with ChangeLog.open(path, **QUICK):
+        log = ChangeLog.open(path, read_only=True, filesystem=files)
+        assert list((path / "readers").iterdir())
+        log.close()
+        assert not list((path / "readers").iterdir())
+
+
+def test_a_follower_that_lags_behind_the_rings_is_told_of_the_watermark_only():
+    """F28: reading everything into rings would serve nobody; its subscribers read the log."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as owner:
+        with ChangeLog.open(path, read_only=True, tail_poll=60.0, tail_idle=3600.0, ring_bytes=4096) as log:
+            probe = Probe(first=10_000)
+            log.changes().subscribe(probe)
+            fill(owner, 200, changes=3)
+            probe.wait_for(800)
+            assert probe.clean
+            wait_until(lambda: log.head == owner.head)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_thread_of_a_follower_ends_whatever_it_waits_for(number):
+    ear = RealFileSystem().listen(scratch())
+    one = SimpleNamespace(wait=lambda: ear.wait(3600.0), wake=ear.wake)
+    house = Housekeeping(lambda: None, one, "house")
+    if number:
+        house.poke()
+    if number > 1:
+        house.poke()
+    house.close()
+    ear.close()
