@@ -2,14 +2,14 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from flow.contracts import Subscription
 from flow.demand import Tide
 from flow.drain import COMPLETED, Failed, Outcome
 from flow.drain.feed import GONE
-from flow.operators.link import present
+from flow.operators.link import present, present_all
 
 __all__ = ["Inlet"]
 
@@ -74,6 +74,15 @@ class Inlet(Generic[T]):
             if self._subscription is None:
                 return
             self._buffer.append(item)
+        self._wake()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        """Buffer some elements; there is room for them, since they were requested."""
+        present_all(items)
+        with self._lock:
+            if self._subscription is None:
+                return
+            self._buffer.extend(items)
         self._wake()
 
     def on_error(self, error: Exception, /) -> None:

@@ -1,16 +1,16 @@
 """Operators that let pass a part of a stream."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from flow.contracts import Subscriber, Subscription
 from flow.demand import refusal
 from flow.drain.feed import GONE
 from flow.executors import INLINE
-from flow.operators.link import Link, Operator, at_least, lift, present
+from flow.operators.link import Batchwise, Link, Operator, at_least, lift, present, present_all
 from flow.operators.stage import queued
-from flow.operators.transforming import Sieve
+from flow.operators.transforming import sieve
 
 __all__ = ["limit_rate", "skip", "take", "take_while"]
 
@@ -27,7 +27,7 @@ def take(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return lift(lambda below: _Taking(below, count))
+    return lift(lambda below: _Taking(below, count), lambda below: _BatchTaking(below, count))
 
 
 def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
@@ -35,7 +35,7 @@ def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
-    return lift(lambda below: _TakingWhile(below, keep))
+    return lift(lambda below: _TakingWhile(below, keep), lambda below: _BatchTakingWhile(below, keep))
 
 
 def skip(count: int) -> Operator[T, T]:
@@ -48,7 +48,7 @@ def skip(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return lift(lambda below: Sieve(below, _After(count)))
+    return sieve(lambda: _After(count))
 
 
 def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
@@ -107,6 +107,22 @@ class _Taking(Link[T, T]):
         self._upstream.request(n)
 
 
+class _BatchTaking(Batchwise[T, T], _Taking[T]):
+    __slots__ = ()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        present_all(items)
+        if len(items) < self._left:
+            self._left -= len(items)
+            self._pass_all(items)
+        elif self._left:
+            left, self._left = self._left, 0
+            upstream, self._upstream = self._upstream, GONE
+            upstream.cancel()
+            self._pass_all(items[:left])
+            self._end().on_complete()
+
+
 class _TakingWhile(Link[T, T]):
     __slots__ = ("_keep",)
 
@@ -124,6 +140,27 @@ class _TakingWhile(Link[T, T]):
         if kept:
             self._pass(item)
         else:
+            self._finish()
+
+
+class _BatchTakingWhile(Batchwise[T, T], _TakingWhile[T]):
+    __slots__ = ()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        present_all(items)
+        count = 0
+        failure: Exception | None = None
+        try:
+            for item in items:
+                if not self._keep(item):
+                    break
+                count += 1
+        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            failure = error
+        self._pass_all(items if count == len(items) else items[:count])
+        if failure is not None:
+            self._fail(failure)
+        elif count < len(items):
             self._finish()
 
 

@@ -1,15 +1,30 @@
 """What operators without a queue have in common: signals go straight down, demand goes straight up."""
 
-from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
 
-__all__ = ["Lifted", "Link", "Operator", "at_least", "lift", "none_is_no_element", "one_by_one", "present"]
+__all__ = [
+    "Batchwise",
+    "Lifted",
+    "Link",
+    "Operator",
+    "at_least",
+    "lift",
+    "none_is_no_element",
+    "one_by_one",
+    "present",
+    "present_all",
+]
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+BESIDE: Final = ("on_lagged", "on_state")
+"""Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
 """What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links."""
@@ -18,20 +33,37 @@ Operator = Callable[[Publisher[A]], Publisher[B]]
 class Lifted(Generic[A, B]):
     """A publisher seen through an operator; as cold or as hot as what it is made from (rule 1.11)."""
 
-    __slots__ = ("_make", "_source")
+    __slots__ = ("_make", "_make_batchwise", "_source")
 
-    def __init__(self, source: Publisher[A], make: Callable[[Subscriber[B]], Subscriber[A]]) -> None:
+    def __init__(
+        self,
+        source: Publisher[A],
+        make: Callable[[Subscriber[B]], Subscriber[A]],
+        make_batchwise: Callable[[Subscriber[B]], Subscriber[A]] | None = None,
+    ) -> None:
         self._source = source
         self._make = make
+        self._make_batchwise = make_batchwise
 
     def subscribe(self, subscriber: Subscriber[B], /) -> None:
         """Put a new link between the source and this subscriber."""
-        self._source.subscribe(self._make(one_by_one(subscriber)))
+        if self._make_batchwise is not None and callable(getattr(subscriber, "on_next_batch", None)):
+            self._source.subscribe(self._make_batchwise(subscriber))
+        else:
+            self._source.subscribe(self._make(one_by_one(subscriber)))
 
 
-def lift(make: Callable[[Subscriber[B]], Subscriber[A]]) -> Operator[A, B]:
-    """Make an operator of what makes a link for each subscriber."""
-    return lambda source: Lifted(source, make)
+def lift(
+    make: Callable[[Subscriber[B]], Subscriber[A]],
+    make_batchwise: Callable[[Subscriber[B]], Subscriber[A]] | None = None,
+) -> Operator[A, B]:
+    """Make an operator of what makes a link for each subscriber.
+
+    Args:
+        make: For a subscriber that takes single elements.
+        make_batchwise: For a `flow.BatchSubscriber`, a link that takes batches too; without, it gets batches of one.
+    """
+    return lambda source: Lifted(source, make, make_batchwise)
 
 
 def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
@@ -49,13 +81,17 @@ def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
 class _OneByOne(Generic[B]):
     """Gives a subscriber batches of one."""
 
-    __slots__ = ("__weakref__", "_below", "on_complete", "on_error", "on_subscribe")
+    __slots__ = ("__weakref__", "_below", "on_complete", "on_error", "on_subscribe", *BESIDE)
 
     def __init__(self, below: BatchSubscriber[B]) -> None:
         self._below = below
         self.on_subscribe = below.on_subscribe
         self.on_error = below.on_error
         self.on_complete = below.on_complete
+        for name in BESIDE:
+            tell = getattr(below, name, None)
+            if callable(tell):
+                setattr(self, name, tell)
 
     def on_next(self, item: B, /) -> None:
         self._below.on_next_batch((item,))
@@ -66,8 +102,8 @@ class Link(Generic[A, B]):
 
     It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3); an illegal
     request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
-    sides first (rules 2.3, 3.13). What a
-    subscriber below raises goes through it to the drain above, which reports it.
+    sides first (rules 2.3, 3.13). What a subscriber below raises goes through it to the drain above, which reports it.
+    It has ``on_lagged`` and ``on_state`` if who is below has them, and passes on what they are told.
 
     Args:
         downstream: Gets ``on_subscribe`` with this link.
@@ -117,6 +153,23 @@ class Link(Generic[A, B]):
         self._end()
         upstream.cancel()
 
+    if not TYPE_CHECKING:  # else every attribute of a link would count as known
+
+        def __getattr__(self, name: str) -> Any:
+            """Have the signals beside the stream that downstream has, and that only."""
+            if name in BESIDE and callable(getattr(self._downstream, name, None)):
+                return partial(self._tell, name)
+            raise AttributeError(name)
+
+    def _tell(self, name: str, what: object) -> None:
+        tell = getattr(self._downstream, name, None)
+        if tell is not None:
+            try:
+                tell(what)
+            except BaseException:
+                self.cancel()
+                raise
+
     def _pass(self, item: B) -> None:
         """Give an element to who is below; who raises then is cancelled and forgotten (rule 2.13)."""
         try:
@@ -146,6 +199,31 @@ class Link(Generic[A, B]):
         downstream.on_error(error)
 
 
+class Batchwise(Link[A, B]):
+    """A link above a `flow.BatchSubscriber`: it takes batches, and gives what becomes of one in one call."""
+
+    __slots__ = ()
+
+    def on_next(self, item: A, /) -> None:
+        """Receive one element, of an upstream that has no batches."""
+        present(item, "the element")
+        self.on_next_batch((item,))
+
+    def on_next_batch(self, items: Sequence[A], /) -> None:
+        """Receive some elements."""
+        raise NotImplementedError
+
+    def _pass_all(self, items: Sequence[B]) -> None:
+        """`_pass` for some elements, or none."""
+        if not items or self._downstream is GONE:
+            return
+        try:
+            cast("BatchSubscriber[B]", self._downstream).on_next_batch(items)
+        except BaseException:
+            self.cancel()
+            raise
+
+
 def present(value: object, what: str) -> None:
     """Refuse ``None`` (rule 2.13).
 
@@ -154,6 +232,16 @@ def present(value: object, what: str) -> None:
     """
     if value is None:
         raise TypeError(f"rule 2.13: {what} is None")
+
+
+def present_all(items: Sequence[object]) -> None:
+    """Refuse ``None`` in a list or tuple; other sequences vouch for themselves, as they do to a `flow.Drain`.
+
+    Raises:
+        TypeError: If it is there.
+    """
+    if type(items) in (list, tuple) and any(item is None for item in items):
+        raise none_is_no_element()
 
 
 def none_is_no_element() -> TypeError:

@@ -1,12 +1,12 @@
 """Operators that only look on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from flow import hooks
 from flow.contracts import Subscriber
 from flow.drain.feed import GONE
-from flow.operators.link import Link, Operator, lift, present
+from flow.operators.link import Batchwise, Link, Operator, lift, present, present_all
 
 __all__ = ["tap"]
 
@@ -34,7 +34,10 @@ def tap(
             since no request may raise (rule 3.16).
         on_cancel: Called when the subscriber cancels, and not again. What it raises goes there too (rule 3.15).
     """
-    return lift(lambda below: _Tapping(below, on_next, on_error, on_complete, on_request, on_cancel))
+    return lift(
+        lambda below: _Tapping(below, on_next, on_error, on_complete, on_request, on_cancel),
+        lambda below: _BatchTapping(below, on_next, on_error, on_complete, on_request, on_cancel),
+    )
 
 
 class _Tapping(Link[T, T]):
@@ -99,3 +102,21 @@ class _Tapping(Link[T, T]):
             except Exception as error:  # noqa: BLE001 - rule 3.15
                 hooks.report(error, self._on_cancel)
         super().cancel()
+
+
+class _BatchTapping(Batchwise[T, T], _Tapping[T]):
+    __slots__ = ()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        present_all(items)
+        look, count = self._on_next, 0
+        if look is not None and self._upstream is not GONE:
+            try:
+                for item in items:
+                    look(item)
+                    count += 1
+            except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+                self._pass_all(items[:count])
+                self._fail(error)
+                return
+        self._pass_all(items)

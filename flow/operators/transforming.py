@@ -1,14 +1,23 @@
 """Operators that change elements or leave some out. Of these, only `flat_map` has queues."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
-from flow.operators.link import Link, Operator, at_least, lift, none_is_no_element, present
+from flow.operators.link import (
+    Batchwise,
+    Link,
+    Operator,
+    at_least,
+    lift,
+    none_is_no_element,
+    present,
+    present_all,
+)
 from flow.operators.merging import Merging
 from flow.operators.stage import staged
 
-__all__ = ["Sieve", "distinct_until_changed", "filter", "flat_map", "map", "scan"]
+__all__ = ["distinct_until_changed", "filter", "flat_map", "map", "scan", "sieve"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -20,7 +29,7 @@ def map(f: Callable[[A], B]) -> Operator[A, B]:  # noqa: A001 - the name of the 
 
     If ``f`` raises, or returns ``None``, upstream is cancelled and the stream ends in ``on_error``.
     """
-    return lift(lambda below: _Mapping(below, f))
+    return lift(lambda below: _Mapping(below, f), lambda below: _BatchMapping(below, f))
 
 
 def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the name of the field
@@ -28,7 +37,7 @@ def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the n
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
-    return lift(lambda below: Sieve(below, keep))
+    return sieve(lambda: keep)
 
 
 def flat_map(
@@ -70,7 +79,10 @@ def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Operator[Any, Any]:
         seed: What is accumulated before the first element; it is not an element itself. Without it, the first element
             passes as it is. Subscribers share it, so ``f`` should not change it but return another.
     """
-    return lift(lambda below: _Mapping(below, _Running(f, seed)))
+    return lift(
+        lambda below: _Mapping(below, _Running(f, seed)),
+        lambda below: _BatchMapping(below, _Running(f, seed)),
+    )
 
 
 def distinct_until_changed(key: Callable[[T], object] | None = None) -> Operator[T, T]:
@@ -80,7 +92,7 @@ def distinct_until_changed(key: Callable[[T], object] | None = None) -> Operator
         key: What is compared instead of the elements. If it raises, or comparing does, the stream ends in
             ``on_error``.
     """
-    return lift(lambda below: Sieve(below, _Changed(key)))
+    return sieve(lambda: _Changed(key))
 
 
 class _Mapping(Link[A, B]):
@@ -103,7 +115,33 @@ class _Mapping(Link[A, B]):
             self._pass(made)
 
 
-class Sieve(Link[T, T]):
+class _BatchMapping(Batchwise[A, B], _Mapping[A, B]):
+    __slots__ = ()
+
+    def on_next_batch(self, items: Sequence[A], /) -> None:
+        present_all(items)
+        made: list[B] = []
+        failure: Exception | None = None
+        try:
+            for item in items:
+                result = self._f(item)
+                if result is None:
+                    failure = none_is_no_element()
+                    break
+                made.append(result)
+        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            failure = error
+        self._pass_all(made)
+        if failure is not None:
+            self._fail(failure)
+
+
+def sieve(make: Callable[[], Callable[[T], object]]) -> Operator[T, T]:
+    """Make an operator that leaves out elements, of what makes a predicate for each subscriber."""
+    return lift(lambda below: _Sieve(below, make()), lambda below: _BatchSieve(below, make()))
+
+
+class _Sieve(Link[T, T]):
     """Passes on what ``keep`` accepts, and requests one more for each element that it does not."""
 
     __slots__ = ("_keep",)
@@ -124,6 +162,28 @@ class Sieve(Link[T, T]):
             self._pass(item)
         else:
             self._upstream.request(1)
+
+
+class _BatchSieve(Batchwise[T, T], _Sieve[T]):
+    __slots__ = ()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        present_all(items)
+        kept: list[T] = []
+        seen = 0
+        failure: Exception | None = None
+        try:
+            for item in items:
+                seen += 1
+                if self._keep(item):
+                    kept.append(item)
+        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            failure = error
+        self._pass_all(items if len(kept) == len(items) else kept)
+        if failure is not None:
+            self._fail(failure)
+        elif len(kept) < seen:
+            self._upstream.request(seen - len(kept))
 
 
 class _Running:

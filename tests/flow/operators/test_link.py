@@ -135,5 +135,5 @@ def test_a_subscriber_that_raises_is_cancelled_and_reported_and_gets_no_error(op
 def test_a_subscriber_that_takes_batches_gets_nothing_else(operator):
     probe = BatchProbe(first=3)
     operator(flow.from_iterable([1, 2, 3])).subscribe(probe)
-    assert probe.batches == [(1,), (2,), (3,)]
+    assert probe.items == [1, 2, 3]
     assert set(probe.signals) == {"subscribe", "batch", "complete"}
