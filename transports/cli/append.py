@@ -13,7 +13,6 @@ import msgspec
 
 from publishers.arguments import key_bytes, meta_of
 from publishers.change import Action
-from publishers.changelog import ChangeLog
 from publishers.errors import InvalidChange
 from publishers.fields import path_names
 from publishers.mutation import (
@@ -29,6 +28,7 @@ from publishers.mutation import (
 )
 from publishers.position import Position
 from publishers.wal import Columns
+from transports.cli.places import owned
 from transports.errors import InvalidInput
 
 __all__ = ["append"]
@@ -79,7 +79,7 @@ def append(chosen: argparse.Namespace) -> int:
         if first is None:
             print("0 changes: nothing was committed")
             return 0
-        with ChangeLog.open(chosen.directory) as log:
+        with owned(chosen.directory, chosen.log) as log:
             commit = log.commit_columns(_batches(chain((first,), mutations)))
             count = commit.changes - 1  # beside the TRANSACTION event
             what = f"{count} change{'' if count == 1 else 's'} committed to {log.name}"

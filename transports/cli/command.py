@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from flow.errors import FlowError
-from publishers.errors import InvalidChange, InvalidCriteria, InvalidOption, PenstockError, PositionMalformed
+from publishers.errors import (
+    InvalidChange,
+    InvalidCriteria,
+    InvalidName,
+    InvalidOption,
+    PenstockError,
+    PositionMalformed,
+)
+from transports.cli.log import add_log
 from transports.cli.viewing import add_lens, add_view
 from transports.cli.wishes import add_criteria
 from transports.errors import ExtraMissing, InvalidInput
@@ -27,7 +35,14 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_PORT: Final = 8090
-_USERS_MISTAKES: Final = (InvalidChange, InvalidCriteria, InvalidInput, InvalidOption, PositionMalformed)
+_USERS_MISTAKES: Final = (
+    InvalidChange,
+    InvalidCriteria,
+    InvalidInput,
+    InvalidName,
+    InvalidOption,
+    PositionMalformed,
+)
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -106,16 +121,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"penstock {version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve a log over WebSockets"))
+    _add_serve(commands.add_parser("serve", help="serve a log, or a store of logs, over WebSockets"))
     _add_tail(commands.add_parser("tail", help="print changes as JSON lines, from a server or a directory"))
     _add_append(commands.add_parser("append", help="append changes, given as JSON lines, as one transaction"))
+    add_log(commands.add_parser("log", help="list, create, drop and rename the logs of a store"))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
     commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
     return parser
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="directory of a log")
+    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
     parser.add_argument(
         "--own", action="store_true", help="open it for writing, instead of following its writer"
     )
@@ -134,7 +150,9 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tail(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log")
+    parser.add_argument(
+        "source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log or store"
+    )
     add_criteria(parser)
     parser.add_argument(
         "--since",
@@ -147,15 +165,18 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
     add_view(parser)
-    parser.add_argument("--log", metavar="NAME", help="which log of a server that has several")
+    parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
     parser.set_defaults(command=_tail)
 
 
 def _add_append(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="directory of a log; made if there is none")
+    parser.add_argument(
+        "directory", metavar="DIR", help="directory of a log, made if there is none, or of a store"
+    )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="JSON lines (default: standard input)"
     )
+    parser.add_argument("--log", metavar="NAME", help="which log of a store that has several")
     parser.set_defaults(command=_append)
 
 

@@ -1,4 +1,4 @@
-"""``penstock serve``: a log on a port until it is interrupted."""
+"""``penstock serve``: a log, or all logs of a store, on a port until it is interrupted."""
 
 import argparse
 import signal
@@ -6,6 +6,8 @@ import threading
 from types import FrameType
 
 from publishers.changelog import ChangeLog
+from publishers.store import ChangeStore
+from transports.cli.places import is_store
 from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for
 from transports.server import serve as start
@@ -22,16 +24,32 @@ def serve(chosen: argparse.Namespace) -> int:
         finished.set()
 
     with (
-        ChangeLog.open(chosen.directory, read_only=not chosen.own) as log,
+        _opened(chosen.directory, read_only=not chosen.own) as served,
         start(
-            log, chosen.host, chosen.port, origins=chosen.origin, view=view if view.lenses else None
+            served, chosen.host, chosen.port, origins=chosen.origin, view=view if view.lenses else None
         ) as server,
     ):
         before = signal.signal(signal.SIGTERM, finish)
         try:
             how = "as its owner" if chosen.own else "read-only"
-            print(f"serving {log.name} {how} at {server.url}, health at {server.health_url}", flush=True)
+            print(
+                f"serving {_named(served)} {how} at {server.url}, health at {server.health_url}", flush=True
+            )
             wait_for(finished)
         finally:
             signal.signal(signal.SIGTERM, before)
     return 0
+
+
+def _opened(directory: str, *, read_only: bool) -> ChangeLog | ChangeStore:
+    if is_store(directory):
+        return ChangeStore.open(directory, read_only=read_only)
+    return ChangeLog.open(directory, read_only=read_only)
+
+
+def _named(served: ChangeLog | ChangeStore) -> str:
+    """What is served, in words."""
+    if isinstance(served, ChangeLog):
+        return served.name
+    logs = ", ".join(served) or "no logs yet"
+    return f"the store {served.path.resolve().name} ({logs})"

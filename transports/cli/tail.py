@@ -12,6 +12,7 @@ from publishers.change import Change, Content, Images
 from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import Position, PositionToken
+from transports.cli.places import followed, url_of
 from transports.cli.viewing import mask_of, view_of
 from transports.cli.waiting import wait_for
 from transports.cli.wishes import criteria_of
@@ -29,8 +30,9 @@ _WINDOW: Final = 256
 
 def tail(chosen: argparse.Namespace) -> int:
     """Prints until the limit, the last version, the end of the log, or an interrupt."""
-    if chosen.source.startswith(("ws://", "wss://")):
-        asyncio.run(_remote(chosen))
+    url = url_of(chosen.source)
+    if url is not None:
+        asyncio.run(_remote(chosen, url))
     else:
         _local(chosen)
     return 0
@@ -97,7 +99,7 @@ class _Printer:
 def _local(chosen: argparse.Namespace) -> None:
     criteria = criteria_of(chosen)
     view = view_of(chosen)
-    with ChangeLog.open(chosen.source, read_only=True) as log:
+    with followed(chosen.source, chosen.log) as log:
         encoder = EventEncoder(log.token)
         finished = threading.Event()
 
@@ -136,7 +138,7 @@ def _where(text: str) -> PositionToken | int | str:
         raise InvalidOption("--since", text, right) from None
 
 
-async def _remote(chosen: argparse.Namespace) -> None:
+async def _remote(chosen: argparse.Namespace, url: str) -> None:
     criteria = criteria_of(chosen)
     where = _where(chosen.since)
     finished = asyncio.Event()
@@ -147,7 +149,7 @@ async def _remote(chosen: argparse.Namespace) -> None:
         ]
 
     printer = _Printer(chosen.limit, finished.set, encode)
-    async with connect(chosen.source) as log:
+    async with connect(url) as log:
         feed = log.changes(
             criteria,
             since=where if isinstance(where, PositionToken) else None,

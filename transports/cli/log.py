@@ -1,0 +1,136 @@
+"""``penstock log``: the logs of a store."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from publishers.errors import InvalidOption, PenstockError
+from publishers.store import ChangeStore
+from publishers.wal import Follower
+from transports.cli.places import check_directory
+
+__all__ = ["add_log"]
+
+_DONE: Final = 0
+_HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the commands."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = _add(commands, "list", "the logs of a store", _list)
+    listing.add_argument("--json", action="store_true", help="as one JSON document")
+    making = _add(commands, "create", "make a log, and the store if there is none", _create, "NAME")
+    making.add_argument("--type", metavar="TEXT", help="what kind of log it is, in your own words")
+    making.add_argument(
+        "--label", action="append", default=[], metavar="KEY=VALUE", help="what else to say of it; repeatable"
+    )
+    dropping = _add(commands, "drop", "drop a log with everything in it", _drop, "NAME")
+    dropping.add_argument("--yes", action="store_true", help="without asking")
+    _add(commands, "rename", "give a log another name; its subscribers go on", _rename, "OLD", "NEW")
+
+
+def _add(commands: Any, name: str, what: str, run: Any, *names: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
+    parser.add_argument("directory", metavar="DIR", help="directory of a store")
+    for one in names:
+        parser.add_argument(one.lower(), metavar=one, help="name of a log")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    check_directory(chosen.directory)
+    with ChangeStore.open(chosen.directory, read_only=True) as store:
+        found = [_told(store, name) for name in store]
+    if chosen.json:
+        print(msgspec.json.encode({"logs": found}).decode())
+    elif found:
+        _print_table([_HEADS, *map(_row, found)])
+    else:
+        print("no logs yet", file=sys.stderr)
+    return _DONE
+
+
+def _told(store: ChangeStore, name: str) -> dict[str, Any]:
+    entry = store.entry(name)
+    told: dict[str, Any] = {
+        "name": name,
+        "type": entry.type,
+        "labels": entry.labels,
+        "directory": entry.directory,
+        "logId": entry.log_id,
+    }
+    try:
+        follower = Follower.open(store.path / entry.directory)
+        try:
+            return told | {"oldest": follower.oldest, "newest": follower.visible}
+        finally:
+            follower.close()
+    except (PenstockError, OSError) as error:
+        return told | {"error": str(error)}
+
+
+def _row(told: dict[str, Any]) -> Sequence[str]:
+    labels = ",".join(f"{key}={value}" for key, value in told["labels"].items())
+    oldest, newest = ("?", "damaged") if "error" in told else (str(told["oldest"]), str(told["newest"]))
+    return told["name"], told["type"] or "-", oldest, newest, labels or "-", told["directory"]
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _create(chosen: argparse.Namespace) -> int:
+    check_directory(chosen.directory)
+    labels = dict(_label(text) for text in chosen.label)
+    with ChangeStore.open(chosen.directory) as store:
+        log = store.create(chosen.name, type=chosen.type, labels=labels)
+        print(f"log {log.name} is there, in {log.path}")
+    return _DONE
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not mark or not key:
+        raise InvalidOption("--label", text, "KEY=VALUE")
+    return key, value
+
+
+def _drop(chosen: argparse.Namespace) -> int:
+    check_directory(chosen.directory)
+    with ChangeStore.open(Path(chosen.directory), read_only=True) as store:
+        store.entry(chosen.name)  # before anybody is asked
+    if not chosen.yes and not _agreed(chosen.name):
+        print("nothing was dropped", file=sys.stderr)
+        return 1
+    with ChangeStore.open(chosen.directory) as store:
+        store.drop(chosen.name)
+        print(f"log {chosen.name} is dropped")
+    return _DONE
+
+
+def _agreed(name: str) -> bool:
+    if not sys.stdin.isatty():
+        raise InvalidOption("--yes", None, f"given to drop {name} with everything in it without being asked")
+    print(
+        f"This drops {name} with everything in it. Type its name to go on: ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    return sys.stdin.readline().strip() == name
+
+
+def _rename(chosen: argparse.Namespace) -> int:
+    check_directory(chosen.directory)
+    with ChangeStore.open(chosen.directory) as store:
+        store.rename(chosen.old, chosen.new)
+        print(f"log {chosen.old} is {chosen.new} now")
+    return _DONE
