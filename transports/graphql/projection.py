@@ -11,7 +11,7 @@ import msgspec
 from graphql import ExecutionResult
 
 from publishers.block import Block
-from publishers.change import Action, Area, Operation, View, time_of
+from publishers.change import Action, Area, Content, Operation, View, time_of
 from publishers.images import Shown, show_field
 from publishers.position import Position
 from publishers.seen import seen_error, seen_linked
@@ -117,7 +117,7 @@ class Projection:
         self._steps: list[tuple[bytes, Read | None, ReadShown | None]] = []
         for name, held in fields:
             read = cursor if held == "cursor" else _READS.get(held)
-            if view.plain and read is None:
+            if read is None and view.plain and view.content is Content.BODY:
                 read = _STORED[held]
             shows = _SHOWN[held] if read is None else None
             self._steps.append((b"%s%s:" % (lead, msgspec.json.encode(name)), read, shows))

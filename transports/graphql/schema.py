@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Source", "make_schema"]
 
+_BODY: Final = View(Content.BODY)
+
 Criterions = Annotated[
     list[CriterionInput] | None,
     strawberry.argument(description="Wishes, any of which may hold; nothing for every change."),
@@ -120,7 +122,7 @@ class Source:
     criteria: Criteria
     since: Position | None
     until: int | None
-    view: View = View(Content.BODY)
+    view: View = _BODY
     empty: bool = False
 
     @property

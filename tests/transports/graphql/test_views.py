@@ -1,0 +1,345 @@
+"""Views over both protocols: what a server hides is in nothing that it sends, and each client sees its own view only."""
+
+import json
+import logging
+import random
+import urllib.request
+
+import pytest
+
+from publishers import (
+    Content,
+    Criterion,
+    Drop,
+    Hash,
+    Images,
+    Mutation,
+    Operation,
+    Partial,
+    View,
+    remove,
+    upsert,
+)
+from publishers.block import Block
+from publishers.criteria import Criteria
+from transports import Caller, Forbidden, serve
+from transports.policy import narrow
+
+KEY = "sixteen bytes or more"
+OLD = {"card": "3000-SECRET-9876", "customer": {"name": "SECRET Ann", "zip": "SECRET old"}, "n": 0}
+NEW = {"card": "4111-SECRET-1234", "customer": {"name": "SECRET Ann", "zip": "SECRET zip"}, "n": 1}
+WIDEST = View.of(
+    Content.BODY,
+    Images.ALL,
+    mask={
+        "card": Partial(4),
+        "customer.name": "***",
+        "customer.zip": Drop(),
+        "$key": Hash(KEY),
+        "$meta": "***",
+    },
+)
+FIELDS = "version index operation key body before changed meta lacking cursor entityType"
+SUBSCRIBE = f"""
+subscription ($since: Cursor, $images: Images! = WRITTEN, $fields: [String!], $mask: [MaskRuleInput!]) {{
+  onChange(since: $since, images: $images, fields: $fields, mask: $mask) {{ {FIELDS} }}
+}}"""
+
+
+def mutations(number: object) -> list:
+    key, meta = f"SECRET-{number}", {"user": "SECRET user"}
+    return [
+        upsert("order", key, NEW, before=OLD, changed=["card", "n"], meta=meta),
+        upsert("order", key, NEW, changed=["customer.zip", "customer"]),
+        Mutation(Operation.UPSERT, "order", key.encode(), b'{"card":"4111-SECRET",'),  # damaged
+        remove("order", key, before=OLD),
+    ]
+
+
+async def graphql_events(graphql, server, count: int, **variables) -> list[dict]:
+    async with graphql(server) as wire:
+        await wire.init(token="t")
+        await wire.subscribe(SUBSCRIBE, **variables)
+        return await wire.events(count)
+
+
+async def wire_events(dial, server, count: int, **wish) -> list[dict]:
+    async with dial(server.url) as wire:
+        await wire.init(token="t")
+        await wire.subscribe(credits=count, **wish)
+        return await wire.events(count)
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read().decode()
+
+
+async def test_no_secret_is_in_anything_that_a_server_sends_or_logs(log, dial, graphql, caplog):
+    """F59: every mode on every way, pages, errors, health and statistics, and the log of the program."""
+    caplog.set_level(logging.DEBUG)
+    log.commit(mutations(1), meta={"user": "SECRET user"})
+    since = str(log.token(log.oldest))
+    said: list[object] = []
+    with serve(log, view=WIDEST) as server:
+        for images in Images:
+            name = images.name
+            said += await wire_events(dial, server, 5, since=since, content="BODY", images=name)
+            said += await wire_events(
+                dial, server, 5, since=since, content="BODY", images=name, fields=["card"]
+            )
+            said += await graphql_events(graphql, server, 5, since=since, images=name)
+            query = f"{{ history(images: {name}) {{ changes {{ {FIELDS} error linked field }} next }} }}"
+            async with graphql(server) as wire:
+                await wire.init()
+                await wire.subscribe(query)
+                said.append(await wire.next())
+        async with dial(server.url) as wire:
+            await wire.init()
+            for number, wish in enumerate(({"keys": ["x"]}, {"key_globs": ["x*"]}, {"changed": ["card"]})):
+                said.append(await wire.fail(str(number), criteria=[wish], content="BODY"))
+            said.append(await wire.fail("mask", mask={"card": {"rule": "HASH", "key": "short"}}))
+        said += [fetch(server.health_url), fetch(server.health_url.replace("health", "statistics"))]
+    text = json.dumps(said)
+    assert "SECRET" not in text
+    assert "SECRET" not in caplog.text
+    assert "***1234" in text
+    assert '"n": 1' in text
+
+
+async def test_what_a_client_asks_for_cannot_widen_what_the_server_shows(log, dial, graphql):
+    """F59: fields, masks and modes of a client only narrow."""
+    log.commit([mutations(1)[0]])
+    since = str(log.token(log.oldest))
+    with serve(
+        log, view=View.of(Content.BODY, Images.AFTER, fields=["n", "card"], mask={"card": "***"})
+    ) as server:
+        wish = {"since": since, "content": "BODY"}
+        for more, body in (
+            ({}, {"card": "***", "n": 1}),
+            ({"images": "ALL"}, {"card": "***", "n": 1}),
+            ({"images": "CHANGE"}, {"card": "***", "n": 1}),
+            ({"fields": ["customer", "card"]}, {"card": "***"}),
+            ({"fields": ["customer"]}, {}),
+            ({"mask": {"card": {"rule": "PARTIAL", "last": 1}}}, {"card": "****", "n": 1}),
+            ({"mask": {"n": {"rule": "DROP"}}}, {"card": "***"}),
+        ):
+            _, event = await wire_events(dial, server, 2, **wish, **more)
+            assert event["body"] == body
+            assert "before" not in event
+        _, event = await wire_events(dial, server, 2, since=since, images="ALL")
+        assert "body" not in event
+        _, event = await graphql_events(
+            graphql, server, 2, since=since, images="ALL", fields=["card", "customer"]
+        )
+        assert (event["body"], event["before"]) == ({"card": "***"}, None)
+    with serve(log, view=View()) as server:
+        _, event = await wire_events(dial, server, 2, **wish)
+        assert "body" not in event
+        _, event = await graphql_events(graphql, server, 2, since=since)
+        assert event["body"] is None
+
+
+async def test_a_policy_tells_callers_apart(log, dial, graphql):
+    """F59: by the token that came with the connection; on one publisher, and in neither direction mixed up."""
+    log.commit([mutations(1)[0]])
+    since = str(log.token(log.oldest))
+    asked = []
+
+    def policy(caller: Caller) -> View:
+        asked.append((caller.log, caller.token))
+        if caller.token == "nobody":
+            raise Forbidden("token", "one that may read this log")
+        return View(Content.BODY) if caller.token == "auditor" else WIDEST
+
+    with serve(log, view=policy, authenticate=lambda token: token is not None) as server:
+        for token, card in (("auditor", NEW["card"]), ("t", "***1234"), ("auditor", NEW["card"])):
+            async with dial(server.url) as wire, graphql(server) as other:
+                await wire.init(token=token)
+                await wire.subscribe(since=since, content="BODY", credits=2)
+                assert (await wire.events(2))[1]["body"]["card"] == card
+                await other.init(token=token)
+                await other.subscribe(SUBSCRIBE, since=since)
+                assert (await other.events(2))[1]["body"]["card"] == card
+        async with dial(server.url) as wire, graphql(server) as other:
+            await wire.init(token="nobody")
+            assert (await wire.fail(content="BODY"))["code"] == "FORBIDDEN"
+            await other.init(token="nobody")
+            (error,) = await other.fail(SUBSCRIBE)
+            assert error["extensions"]["code"] == "FORBIDDEN"
+    assert set(asked) == {("shop", "auditor"), ("shop", "t"), ("shop", "nobody")}
+    assert "auditor" not in repr(Caller("shop", "auditor"))
+
+
+HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={"card.number": "***"})
+
+
+@pytest.mark.parametrize(
+    ("wish", "widest", "refused"),
+    [
+        ({"keys": ["1"]}, View.of(mask={"$key": "***"}), "keys"),
+        ({"key_globs": ["1*"]}, View.of(mask={"$key": Drop()}), "key_globs"),
+        ({"keys": ["1"]}, View.of(mask={"card": "***"}), None),
+        ({"changed": ["card"]}, HIDES, "changed"),
+        ({"changed": ["card.number"]}, HIDES, "changed"),
+        ({"changed": ["other"]}, HIDES, "changed"),
+        ({"changed": ["n"]}, HIDES, None),
+        ({"changed": ["n"]}, View.of(Content.BODY, Images.KEYS_ONLY), "changed"),
+        ({"where": ["card.number == 1"]}, HIDES, "where"),
+        ({"where": ["card exists"]}, HIDES, "where"),
+        ({"where": ["customer.name == Ann"]}, HIDES, "where"),
+        ({"where": ["n > 1"]}, HIDES, None),
+        ({"where": ["list.0.x > 1"]}, HIDES, None),
+        ({"where": ["card.0.number > 1"]}, HIDES, "where"),
+        ({"where": ["before:n > 1"]}, HIDES, "where"),
+        ({"where": ["n > 1"], "transitions": ["ENTERED"]}, HIDES, "where"),
+        ({"where": ["n > 1"]}, View(), "where"),
+        ({"where": ["n > 1"]}, View(Content.BODY, Images.CHANGE), "where"),
+        ({"where": ["n > 1"], "transitions": ["ENTERED"]}, View(Content.BODY), None),
+    ],
+)
+def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
+    """F59: a filter would tell the value bit by bit."""
+    criteria = Criteria.of(Criterion(entity_types=["other"]), Criterion(**wish))
+    if refused is None:
+        assert narrow(widest, Caller("shop"), View(), criteria) == View().within(widest)
+        return
+    with pytest.raises(Forbidden) as caught:
+        narrow(widest, Caller("shop"), View(), criteria)
+    assert caught.value.path == refused
+    assert narrow(None, Caller("shop"), View(), criteria) == View()
+
+
+async def test_refusals_are_told_on_both_protocols(log, dial, graphql):
+    """F59."""
+    with serve(log, view=WIDEST) as server:
+        async with dial(server.url) as wire, graphql(server) as other:
+            await wire.init()
+            payload = await wire.fail(criteria=[{"keys": ["SECRET-1"]}])
+            assert (payload["code"], payload["path"], payload["retryable"]) == ("FORBIDDEN", "keys", False)
+            assert "SECRET" not in payload["message"]
+            await other.init()
+            query = 'subscription { onChange(criteria: [{keys: ["SECRET-1"]}]) { key } }'
+            (error,) = await other.fail(query)
+            assert error["extensions"]["code"] == "FORBIDDEN"
+            (error,) = await other.fail(SUBSCRIBE, fields=["a."])
+            assert (error["extensions"]["code"], error["extensions"]["path"]) == (
+                "INVALID_REQUEST",
+                "fields[0]",
+            )
+
+
+RULES = ({"rule": "REDACT"}, {"rule": "DROP"}, {"rule": "PARTIAL"}, {"rule": "HASH", "key": KEY})
+PATHS = ("card", "customer", "customer.name", "customer.zip", "n", "$key")
+
+
+def a_wish(chance: random.Random) -> dict:
+    fields = chance.sample(PATHS[:5], chance.randint(1, 3)) if chance.random() < 0.5 else None
+    mask = {path: chance.choice(RULES) for path in chance.sample(PATHS, chance.randint(0, 3))} or None
+    return {"images": chance.choice([*Images]).name, "fields": fields, "mask": mask}
+
+
+def seen(change) -> dict:
+    body, before = None if change.error else change.body, change.before
+    changed = None if change.changed is None else list(change.changed)
+    return {
+        "key": change.key,
+        "body": body,
+        "before": before,
+        "changed": changed,
+        "lacking": list(change.lacking),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_subscribers_of_one_publisher_never_see_the_bytes_of_another_view(log, dial, graphql, seed):
+    """F59, E8: random views over both protocols at once, while the log is written; each gets what is its own."""
+    chance = random.Random(seed)
+    wishes = [a_wish(chance) for _ in range(5)]
+    since, count = log.head, 3 * 5
+    with serve(log) as server:
+        for turn in range(2):  # the second time from the history, of blocks in which all views were made
+            if turn == 0:
+                tasks = []
+                for wish in wishes:
+                    plain = {name: value for name, value in wish.items() if value is not None}
+                    rules = [{"path": path, **rule} for path, rule in (wish["mask"] or {}).items()] or None
+                    tasks.append((plain, {**plain, **({"mask": rules} if rules else {})}))
+                for number in range(3):
+                    log.commit(mutations(number))
+            expected = {
+                number: [
+                    seen(change)
+                    for change in log.history(
+                        view=View.of(
+                            Content.BODY, Images[wish["images"]], fields=wish["fields"], mask=wish["mask"]
+                        )
+                    ).changes
+                ]
+                for number, wish in chance.sample(list(enumerate(wishes)), len(wishes))
+            }
+            for number, (plain, variables) in enumerate(tasks):
+                start = str(log.token(since))
+                events = await wire_events(dial, server, count, since=start, content="BODY", **plain)
+                keys = ("key", "body", "before", "changed", "lacking")
+                assert [
+                    {key: event.get(key, [] if key == "lacking" else None) for key in keys}
+                    for event in events
+                ] == (expected[number])
+                found = await graphql_events(graphql, server, count, since=start, **variables)
+                assert [{key: event[key] for key in keys} for event in found] == expected[number]
+
+
+async def test_equal_views_share_their_bytes(log, dial, graphql, monkeypatch):
+    """F59, E8: whatever order the paths are given in, an event is encoded once for all who see it alike."""
+    from transports.codec.events import EventEncoder
+
+    log.commit(mutations(1))
+    since = str(log.token(log.oldest))
+    made: list[int] = []
+    real = EventEncoder._encode
+    monkeypatch.setattr(EventEncoder, "_encode", lambda *given: made.append(given[2]) or real(*given))
+    with serve(log) as server:
+        for fields in (["n", "card"], ["card", "n"], ["card", "n", "card.x"]):
+            await wire_events(dial, server, 5, since=since, content="BODY", fields=fields)
+            await graphql_events(graphql, server, 5, since=since, fields=fields)
+        assert made == [0, 1, 2, 3, 4]
+        assert server.application._graphql.engine.encodings == 5
+        await wire_events(dial, server, 5, since=since, content="BODY", fields=["card"])
+        await graphql_events(graphql, server, 5, since=since, fields=["card"])
+        assert len(made) == server.application._graphql.engine.encodings == 10
+
+
+@pytest.mark.parametrize(
+    ("selection", "arguments", "content"),
+    [
+        ("key changed", "", Content.HEADER),
+        ("key changed", '(images: ALL, fields: ["n"])', Content.HEADER),
+        ("key before", "(images: ALL)", Content.BODY),
+        ("key changed", "(images: CHANGE)", Content.BODY),
+        ("key lacking", "(images: CHANGED_WITH_OLD)", Content.BODY),
+        ("key meta", "(images: CHANGED_WITH_OLD)", Content.HEADER),
+    ],
+)
+def test_bodies_are_read_exactly_if_the_selection_takes_them(engine, selection, arguments, content):
+    """E57: the names of changed fields are found out by comparing bodies in two modes."""
+    operation = engine.prepare(f"subscription {{ onChange{arguments} {{ {selection} }} }}")
+    operation.open()
+    assert operation.view.content is content
+
+
+def test_no_body_is_touched_for_a_header_through_a_lens(engine, log, monkeypatch):
+    """E8, E57: also if key, attachments and names are masked."""
+    log.commit(mutations(1))
+    monkeypatch.setattr(Block, "parsed", None)
+    touched = []
+    for name in ("body", "before"):
+        real = getattr(Block, name)
+        monkeypatch.setattr(
+            Block, name, lambda self, index, real=real: touched.append(index) or real(self, index)
+        )
+    view = View.of(Content.HEADER, Images.CHANGE, fields=["n"], mask={"$key": "***"})
+    assert [change.key for change in log.history(view=view).changes] == [None, *["***"] * 4]
+    query = 'history(images: CHANGE, fields: ["n"]) { changes { key meta } }'
+    assert engine.prepare(f"{{ {query} }}").run().errors is None
+    assert touched == []
