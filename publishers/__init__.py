@@ -48,6 +48,7 @@ from publishers.fields import (
     remove_field,
     set_field,
 )
+from publishers.gap import Gap
 from publishers.history import History
 from publishers.masking import Drop, Hash, Mask, Partial, Redact
 from publishers.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
@@ -78,6 +79,7 @@ __all__ = [
     "Criterion",
     "Drop",
     "FieldChange",
+    "Gap",
     "Hash",
     "History",
     "HistoryPruned",

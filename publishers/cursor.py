@@ -70,10 +70,13 @@ class Cursor(RingCursor):
         """Leaves the ring; ``for_good`` means that it cannot enter again."""
         self._ring.leave(self, for_good=for_good)
 
-    def poll(self, max_events: int, max_bytes: int) -> list[Slice] | None:
-        """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on."""
+    def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> list[Slice] | None:
+        """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.
+
+        With ``whole`` it ends at the end of a transaction, unless that alone is above the bounds.
+        """
         # The watermark is read before the ring: all that is at or below it has been linked.
-        taken = self._ring.poll(self, self.upto, max_events, max_bytes)
+        taken = self._ring.poll(self, self.upto, max_events, max_bytes, whole=whole)
         return None if taken is BEHIND else list(taken[0])
 
     def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> list[Slice]:

@@ -11,7 +11,8 @@ from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change, View
 from publishers.criteria import Criteria
-from publishers.errors import HistoryPruned, InvalidOption, LogClosed, PenstockError, PositionAhead
+from publishers.errors import InvalidOption, LogClosed, PenstockError, PositionAhead
+from publishers.gap import OnGap
 from publishers.position import Position, Start
 from publishers.service import Service
 from publishers.shared import SharedPublisher
@@ -34,6 +35,7 @@ class ChangeFeed:
         since: The first position to deliver, or a name of it that is resolved at subscribe time.
         until: The last version to deliver, after which the subscriber is completed, or None.
         view: How subscribers see the changes.
+        on_gap: What happens where history is missing that they still had to read.
         kind: Makes a subscription.
     """
 
@@ -46,6 +48,7 @@ class ChangeFeed:
         until: int | None,
         view: View,
         check: "Callable[[], None]",
+        on_gap: OnGap = "fail",
         kind: "Callable[..., ChangeSubscription]" = ChangeSubscription,
     ) -> None:
         self.criteria = criteria
@@ -53,6 +56,7 @@ class ChangeFeed:
         self.until = until
         self.view = view
         self._service = service
+        self.on_gap = on_gap
         self._check = check
         self.kind = kind
         self._closed = threading.Event()
@@ -69,6 +73,7 @@ class ChangeFeed:
         batch_events: int | None = None,
         batch_bytes: int | None = None,
         name: str | None = None,
+        whole_batches: bool = False,
     ) -> None:
         """Gives the subscriber its subscription, or ``on_subscribe`` and then ``on_error`` if that cannot be.
 
@@ -82,13 +87,19 @@ class ChangeFeed:
             batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
             batch_bytes: Likewise in bytes.
             name: What errors and statistics call it.
+            whole_batches: Whether a batch ends at the end of a transaction, unless that alone is above the bounds of a
+                batch, or above the demand.
 
         Raises:
-            TypeError: If the subscriber is None (Reactive Streams §1.9).
+            TypeError: If the subscriber is None (Reactive Streams §1.9), or cannot be told of a gap that it wants to jump.
             InvalidOption: If a bound is out of its range.
         """
         if subscriber is None:
             raise TypeError("the subscriber is None (Reactive Streams §1.9)")
+        if self.on_gap == "jump" and not callable(getattr(subscriber, "on_gap", None)):
+            raise TypeError(
+                "on_gap is 'jump', but the subscriber has no method on_gap: history is never left out in silence"
+            )
         options = self._service.options
         for parameter, value, least in (
             ("max_lag", max_lag, 0),
@@ -112,6 +123,8 @@ class ChangeFeed:
                 batch_bytes=batch_bytes or options.batch_bytes,
                 max_lag=max_lag,
                 name=name or type(subscriber).__name__,
+                whole_batches=whole_batches,
+                on_gap=self.on_gap,
             )
 
         try:
@@ -129,8 +142,7 @@ class ChangeFeed:
         with self._lock:
             self._subscriptions.add(subscription)
         # Registered first, compared with the oldest afterwards: retention cannot slip in between.
-        if subscription.position < (oldest := self._service.oldest):
-            subscription.fail(HistoryPruned(oldest))
+        subscription.begin(self._service.oldest, silently=self.since is Start.EARLIEST)
         subscription.start()
         # Whoever closed the log or this feed meanwhile may have missed it.
         if self._service.closed:

@@ -189,6 +189,7 @@ class HostingSubscription(ChangeSubscription):
         """Changes up to the version of the event that waits first, then that event, then what is later."""
         if self._replaying:
             return ()
+        self._arrive()
         batch, self._filled = self._filled, None
         if batch is None:
             found = super().pull(limit)

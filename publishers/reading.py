@@ -10,6 +10,7 @@ from publishers.change import Change, Content, Images, View
 from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogClosed, PositionAhead, PublishingOff
 from publishers.feed import ChangeFeed
+from publishers.gap import OnGap
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
 from publishers.masking import Mask, Rule
@@ -54,6 +55,7 @@ class ReadableLog:
         mask: Masking = None,
         view: View | None = None,
         whole: bool = False,
+        on_gap: OnGap = "fail",
     ) -> ChangeFeed:
         """The changes that fulfil any of the wishes, as a publisher.
 
@@ -68,6 +70,9 @@ class ReadableLog:
             fields: Paths that are shown of an entity, such as ``customer.name``; None for all.
             mask: Of each path what is shown in place of its value: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
             view: All of the last four at once, in place of them.
+            on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
+                ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
+                callable is told likewise.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
 
         Raises:
@@ -77,7 +82,9 @@ class ReadableLog:
         """
         if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
             raise InvalidOption("until", until, "a version, from 0, or None")
-        start = self._places.find(since)
+        if on_gap not in ("fail", "jump") and not callable(on_gap):
+            raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
+        start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
         view = View.of(content, images, fields=fields, mask=mask) if view is None else view
@@ -88,6 +95,7 @@ class ReadableLog:
             until=until,
             view=view,
             check=self._check_published,
+            on_gap=on_gap,
         )
 
     def unsubscribe(self, subscription_id: int) -> bool:

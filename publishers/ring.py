@@ -167,7 +167,7 @@ class Ring:
                 self._trim()
 
     def poll(
-        self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int
+        self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int, *, whole: bool = False
     ) -> tuple[Sequence[Slice], bool] | _Behind:
         """Takes what comes next for a cursor, by reference.
 
@@ -176,6 +176,7 @@ class Ring:
             upto: The watermark, read before this call, or a lower version at which the cursor shall stop.
             max_events: Most changes to take; 0 only moves ``next`` over versions in which nothing matches.
             max_bytes: Most bytes to take, but at least one change if there is one.
+            whole: Whether a transaction that does not fit behind others is left for the next poll.
 
         Returns:
             The changes and whether more are at hand, or ``BEHIND`` if the ring does not serve this cursor.
@@ -189,13 +190,15 @@ class Ring:
                 chunk = self._chunks[at]
                 if max_events <= 0 or (max_bytes <= 0 and taken):
                     break
-                whole = not (cursor.next.index and cursor.next.version == chunk.version)
-                if whole and chunk.events <= max_events and chunk.nbytes <= max_bytes:
+                begins = not (cursor.next.index and cursor.next.version == chunk.version)
+                if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
                     taken += chunk.slices
                     max_events -= chunk.events
                     max_bytes -= chunk.nbytes
+                elif whole and begins and taken:
+                    break
                 else:
-                    parts = chunk.slices if whole else _rest(chunk, cursor.next.index)
+                    parts = chunk.slices if begins else _rest(chunk, cursor.next.index)
                     pieces = _fitting(parts, max_events, max_bytes, least=0 if taken else 1)
                     taken += pieces
                     max_events -= sum(map(len, pieces))

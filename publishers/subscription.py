@@ -15,8 +15,6 @@ Whose turn it is
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from itertools import count
 from typing import Any
@@ -29,9 +27,12 @@ from publishers.block import Slice
 from publishers.change import Change, View
 from publishers.cursor import Cursor
 from publishers.errors import HistoryPruned, LogClosed, LogError
+from publishers.gap import OnGap
+from publishers.moving import Checkpoint, Moving, State
 from publishers.position import Position
 from publishers.service import Service
 from publishers.shared import SharedPublisher
+from publishers.slicing import Bounds, read_kept, read_slice
 
 __all__ = ["ChangeSubscription", "Checkpoint", "State"]
 
@@ -39,29 +40,7 @@ __all__ = ["ChangeSubscription", "Checkpoint", "State"]
 _ids = count(1)
 
 
-class State(Enum):
-    """From where a subscription reads."""
-
-    LIVE = "LIVE"
-    RESYNC = "RESYNC"
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """How far a subscription is.
-
-    Attributes:
-        position: Everything before it was delivered, or did not match: the place to resume.
-        head: The position after the watermark.
-        state: LIVE or RESYNC.
-    """
-
-    position: Position
-    head: Position
-    state: State
-
-
-class ChangeSubscription:
+class ChangeSubscription(Moving):
     """What links one subscriber to a log: its cursor, its queue, its drain.
 
     The queue holds what the last poll pulled: at most the demand, at most one batch; it is empty at rest.
@@ -88,6 +67,8 @@ class ChangeSubscription:
         batch_bytes: int,
         max_lag: int | None,
         name: str,
+        whole_batches: bool = False,
+        on_gap: OnGap = "fail",
     ) -> None:
         self.id = next(_ids)
         self.shared = shared
@@ -97,6 +78,8 @@ class ChangeSubscription:
         self._service = service
         self._batch_events = batch_events
         self._batch_bytes = batch_bytes
+        self._whole = whole_batches
+        super().__init__(on_gap)
         self._cursor = Cursor(
             start,
             ring=shared.ring,
@@ -106,10 +89,10 @@ class ChangeSubscription:
             owner=self,
         )
         self._settled = start
-        self._filled: Batch | None = None
+        self._filled = None
         self._replaying = False
         self._closed = False
-        self._parked_at: int | None = None
+        self._parked_at = None
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._inline = executor is INLINE
         self._drain: Drain[Change] = Drain(subscriber, self, executor=executor, turn=batch_events)
@@ -209,6 +192,7 @@ class ChangeSubscription:
         """Takes what is there for the subscriber; never does I/O."""
         if self._replaying:
             return ()
+        self._arrive()
         if self._filled is not None:
             # The demand was there when it was filled, but this turn of the drain may be nearly used up.
             given, self._filled = self._filled.cut(limit)
@@ -218,7 +202,7 @@ class ChangeSubscription:
         if cursor.finished or (cursor.live and cursor.next.version > cursor.upto):
             return ()
         limit = min(limit, self._batch_events)
-        taken = cursor.poll(limit, self._batch_bytes)
+        taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None:
             return self._resync(limit)
         if not taken:
@@ -229,7 +213,11 @@ class ChangeSubscription:
     def outcome(self) -> Outcome | None:
         """Whether it has ended: at ``until``, or because the log was closed."""
         cursor = self._cursor
-        if self._replaying or self._filled is not None:
+        if self._replaying:
+            return None
+        if self._arrive():
+            self._drain.signal()  # there may be something to pull at the new place
+        if self._filled is not None:
             return None
         closed = self._service.closed or self._closed
         if cursor.live and (closed or cursor.until is not None):
@@ -238,7 +226,11 @@ class ChangeSubscription:
         if cursor.finished:
             return COMPLETED
         if not cursor.live and cursor.next < (oldest := self._service.oldest):
-            return Failed(HistoryPruned(oldest))
+            if self._on_gap == "fail":
+                return Failed(HistoryPruned(oldest))
+            self._jump(oldest)
+            self._settle(oldest)
+            return None
         if closed:
             if self._service.reason is not None:
                 return Failed(self._service.reason)
@@ -284,7 +276,14 @@ class ChangeSubscription:
         cursor, service = self._cursor, self._service
         while True:
             room = min(self._drain.demand, self._batch_events)
-            if room == 0 or self._drain.ended or service.closed or self._closed or cursor.finished:
+            if (
+                room == 0
+                or self._sought is not None
+                or self._drain.ended
+                or service.closed
+                or self._closed
+                or cursor.finished
+            ):
                 return False
             if cursor.enter():
                 self._tell_state()
@@ -301,40 +300,25 @@ class ChangeSubscription:
             self._parked_at = None
         joined = cursor.join(Position(upto + 1, 0))
         taken: list[Slice] = []
+        missing: HistoryPruned | None = None
         try:
-            self._read(taken, upto, room)
+            weight = service.options.replay_slice_bytes
+            bounds = Bounds(upto, room, self._batch_bytes, weight, whole=self._whole)
+            read_slice(cursor, service.frames, bounds, taken)
+        except HistoryPruned as error:
+            if self._on_gap == "fail":
+                raise
+            missing = error
         finally:
             if joined and (cursor.finished or cursor.next.version <= upto or not cursor.enter()):
                 cursor.leave()
         if cursor.live:
             self._tell_state()
+        elif missing is not None and not taken:
+            self._jump(missing.oldest)
         if taken:
             self._filled = Batch(tuple(taken), cursor.next, self.view)
         return not taken and not cursor.live
-
-    def _read(self, taken: list[Slice], upto: int, room: int) -> None:
-        cursor, frames = self._cursor, self._service.frames
-        budget = self._service.options.replay_slice_bytes
-        space = self._batch_bytes
-        while cursor.next.version <= upto and room > 0 and budget > 0:
-            fresh = cursor.location is None
-            location = cursor.location or frames.locate(*cursor.next)
-            found = frames.read(location)
-            if found is None or found[0].version > upto:
-                if fresh and cursor.next.index:  # the version where it began has no such index
-                    cursor.next = Position(upto + 1, 0)
-                    break
-                raise LogError(f"the log ends before {cursor.next}, although version {upto} was published")
-            block, after = found
-            cursor.location = location
-            for piece in cursor.take(block, room, space, least=0 if taken else 1):
-                taken.append(piece)
-                room -= len(piece)
-                space -= piece.nbytes
-            if cursor.next < block.end:
-                break
-            budget -= block.weight
-            cursor.location = after
 
     def _resync(self, limit: int) -> Sequence[Change]:
         """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
@@ -346,15 +330,8 @@ class ChangeSubscription:
             if self._parked_at == upto:
                 return ()
             self._parked_at = None
-        if cursor.location is not None and cursor.next.version <= upto:
-            found = service.frames.peek(cursor.location)
-            if found is not None and found[0].version <= upto:
-                block, after = found
-                pieces = cursor.take(block, limit, self._batch_bytes)
-                if cursor.next >= block.end:
-                    cursor.location = after
-                if pieces:
-                    return Batch(tuple(pieces), cursor.next, self.view)
+        if not self._whole and (pieces := read_kept(cursor, service.frames, upto, limit, self._batch_bytes)):
+            return Batch(tuple(pieces), cursor.next, self.view)
         self._replaying = True
         service.replayer.enlist(self)
         return ()

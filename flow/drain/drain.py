@@ -13,6 +13,7 @@ import contextvars
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import takewhile
+from operator import length_hint
 from typing import Any, Final, Generic, TypeVar, cast
 
 from flow import hooks
@@ -53,6 +54,7 @@ class Drain(Strand, Generic[T]):
     __slots__ = (
         "_batches",
         "_demand",
+        "_discarded",
         "_feed",
         "_greeted",
         "_subscriber",
@@ -85,6 +87,7 @@ class Drain(Strand, Generic[T]):
         self._demand = 0
         self._taken = 0  # pulled, but not yet subtracted from the demand
         self._greeted = False
+        self._discarded = False
 
     @property
     def demand(self) -> int:
@@ -132,6 +135,17 @@ class Drain(Strand, Generic[T]):
             go = self._claim()
         if go:
             self._go()
+
+    def discard(self) -> None:
+        """Drop what was pulled and not delivered yet, for a feed that goes on elsewhere; its demand stays.
+
+        Nothing that is pulled later is delivered either, until the feed calls `resume`.
+        """
+        self._discarded = True
+
+    def resume(self) -> None:
+        """Deliver again what is pulled from now on; to be called in `Feed.pull`."""
+        self._discarded = False
 
     # Delivering: from here on the caller holds the flag.
 
@@ -192,12 +206,19 @@ class Drain(Strand, Generic[T]):
             self._tell_all()
         self._taken = taken
         if self._batches:
-            self._deliver_batch(items)
+            if self._discarded:
+                taken = self._taken = 0
+            else:
+                self._deliver_batch(items)
             return taken
         on_next = self._subscriber.on_next
+        left = iter(items)
         try:
-            for item in items:
+            for item in left:
                 if self._halted:
+                    break
+                if self._discarded:
+                    taken = self._taken = taken - 1 - length_hint(left)
                     break
                 if item is None:
                     self.fail(_none_is_no_element())
@@ -209,7 +230,7 @@ class Drain(Strand, Generic[T]):
             self.cancel()
         finally:
             # A traceback that somebody keeps must not keep the subscriber through this frame (rule 3.13).
-            items = ()
+            items = left = ()  # type: ignore[assignment]  # forgotten
             item = on_next = None  # type: ignore[assignment]  # forgotten
         return taken
 

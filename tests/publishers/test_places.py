@@ -175,6 +175,7 @@ def test_names_are_resolved_when_somebody_subscribes(log):
         probe = Probe(first=1)
         feed.subscribe(probe, executor=flow.INLINE)
         fill(log, 1)
+        probe.wait_for(1)
         assert probe.positions == [start]
         probe.subscription.cancel()
 
