@@ -117,7 +117,8 @@ class Committer:
             self._alone(self._roll)
 
     def _roll(self) -> list[Published]:
-        self._wal.roll()
+        with self._publication.gate:
+            self._wal.roll()
         return []
 
     def close(self) -> None:

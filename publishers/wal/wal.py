@@ -230,7 +230,7 @@ class Wal:
         return not self._closed and self._writer.must_roll()
 
     def roll(self) -> None:
-        """Closes the live segment and begins the next one, if it is above ``segment_age``: nobody may have committed.
+        """Closes the live segment, if it is above ``segment_age``, and tells followers. Both gates must be held.
 
         Raises:
             LogFull: If the disk has no room for a segment; nothing has changed.
@@ -248,6 +248,8 @@ class Wal:
         except OSError as error:
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error
+        writer.sync()
+        self.publish_tail(self._withholding.shown.version)
 
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""

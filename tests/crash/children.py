@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from publishers import ChangeLog, Position, upsert
 from publishers.errors import LogBusy
+from publishers.wal import Follower, RealFileSystem
 
 
 def say(*words: object) -> None:
@@ -150,6 +151,38 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
     sys.stdin.read()
     log.close()
     say("closed")
+
+
+def scrutinise(path: str) -> None:
+    """Reads every frame as soon as it may be read, as fast as it can; ends at the end of its standard input."""
+    follower = Follower.open(path)
+    ear = RealFileSystem().listen(Path(path))
+    ended = threading.Event()
+    threading.Thread(target=lambda: sys.stdin.read() or ended.set()).start()
+    location, version, index, told, rolls = follower.reader.locate(1), 0, 0, 0, 0
+    while not ended.is_set():
+        ear.wait(0.05)
+        visible = follower.refresh()
+        while frame := follower.reader.read(location):
+            header = frame.header
+            assert header.version <= visible == follower.visible, "above the watermark"
+            first = bool(header.flags & 1)
+            assert first == (header.version == version + 1), (header, version)
+            assert header.first_index == (1 if first else index)
+            keys = [key.decode() for key in frame.columns.key if key is not None]
+            assert len(keys) == header.count
+            index = header.first_index + header.count
+            if header.flags & 2:
+                assert index == header.transaction_count, "half a transaction"
+            rolls += frame.next.segment != location.segment
+            version, location = header.version, frame.next
+        if version > told:
+            assert version == visible, "less than the watermark"
+            say("read", version, rolls)
+            told = version
+    ear.close()
+    follower.close()
+    say("sound", version)
 
 
 def own(path: str, options: dict) -> None:

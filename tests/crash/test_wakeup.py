@@ -1,5 +1,6 @@
 """How a process learns that another one has committed, and that it costs that one nothing."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from publishers import ChangeLog, upsert
-from tests.crash.support import NEVER, Child, hearing, judge
+from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge
 from tests.publishers.support import wait_until
 
 pytestmark = pytest.mark.crash
@@ -146,3 +147,43 @@ def test_a_follower_that_waits_is_closed_at_once(place):
         wait_until(lambda: follower.head == log.head)
         follower.close()
         assert os.listdir(path / "readers") == []
+
+
+def test_readers_of_the_live_segment_see_whole_frames_up_to_the_watermark(place):
+    """D13, F50, F51: while another process appends, continues transactions over frames, and rolls half a dozen times.
+
+    Three readers of frames, and one whose subscriber is left behind by its ring all the time; none sees an error, a
+    part of anything, or anything above the watermark, and the writer goes on.
+    """
+    path = str(place / "log")
+    options = {
+        "fill_step": 65_536,
+        "segment_bytes": 65_536,
+        "frame_bytes": 1024,
+        "retain_bytes": None,
+        "sync": "interval",
+        "sync_interval": 0.005,
+    }
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(Child("write", path, options, 2, 0))
+        writer.wait_for("open")
+        readers = [stack.enter_context(Child("scrutinise", path)) for _ in range(3)]
+        laggard = stack.enter_context(Child("follow", path, {**NEVER, "ring_events": 2}))
+        while not all(reader.said("read") and int(reader.said("read")[-1][1]) > 5 for reader in readers):
+            for child in (writer, *readers, laggard):
+                assert child.read(0.01), child.finish() or child.errors()
+        writer.kill()
+        writer.finish()
+        with ChangeLog.open(path, **options) as log:
+            judge(log, acknowledged_by(writer))
+            last = log.commit([]).version
+            for reader in readers:
+                while int(reader.said("read")[-1][0]) < last:
+                    assert reader.read(1.0), reader.finish() or reader.errors()
+                reader.process.stdin.close()
+                assert reader.finish() == 0, reader.errors()
+                assert reader.said("sound") == [[str(last)]]
+            truth = [(str(c.version), str(c.index)) for c in log.history(limit=10**6).changes]
+            laggard.wait_for("got", len(truth))
+            assert [tuple(line[:2]) for line in laggard.said("got")] == truth
+            assert not laggard.said("error")

@@ -7,13 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from publishers.errors import HistoryPruned, LogBusy, LogClosed, NotALog
+from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogFull, NotALog
 from publishers.position import Position
-from publishers.wal import Epoch, ProducerState, encode_one, seal_change, seal_transaction
+from publishers.wal import Epoch, Follower, ProducerState, encode_one, seal_change, seal_transaction
 from publishers.wal.filesystem import RealFileSystem
 from publishers.wal.head import HEAD_NAME, read_head
 from publishers.wal.segment import segment_name
 from tests.publishers.wal.logs import OPTIONS, batch, commit, contents, fill_segments, opened, options, sealed
+from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import Clock
 
 REAL = RealFileSystem()
@@ -175,6 +176,50 @@ def test_a_segment_is_rolled_by_age_unless_it_is_empty(path):
     commit(log, b"c")
     assert log._writer.live.number == 2
     log.close()
+
+
+def test_a_segment_above_its_age_is_rolled_without_a_commit_and_followers_are_told(path):
+    """F41: an idle log rolls once, never an empty segment."""
+    clock = Clock(1000)
+    log = opened(REAL, options(segment_age=10.0), path=path, clock=clock)
+    clock.now += 20_000_000
+    assert not log.overdue, "it is empty"
+    commit(log, b"a")
+    follower = Follower.open(path)
+    assert log.overdue
+    log.roll()
+    assert (log._writer.live.number, log.overdue) == (2, False)
+    clock.now += 20_000_000
+    log.roll()
+    assert log._writer.live.number == 2
+    follower.refresh()
+    assert follower.reader._catalog.entries == log.reader._catalog.entries
+    assert contents(follower) == contents(log) == [(1, [b"a"])]
+    commit(log, b"b")
+    follower.refresh()
+    assert contents(follower) == [(1, [b"a"]), (2, [b"b"])]
+    log.close()
+    follower.close()
+    assert not log.overdue
+    with pytest.raises(LogClosed):
+        log.roll()
+
+
+def test_a_roll_by_age_that_fails_fails_the_log():
+    """F41: but a full disk is no failure."""
+    for kind, error in (("ENOSPC", LogFull), ("EIO", LogFailed)):
+        system, clock = SimulatedFileSystem(), Clock(1000)
+        log = opened(system, options(segment_age=10.0), clock=clock)
+        commit(log, b"a")
+        clock.now += 20_000_000
+        system.faults = {system.operations + 3: kind}  # of the new file
+        with pytest.raises(error):
+            log.roll()
+        assert (log.failed is None) is (error is LogFull)
+        if error is LogFull:
+            log.roll()
+            assert log._writer.live.number == 2
+            assert contents(log) == [(1, [b"a"])]
 
 
 def test_a_transaction_larger_than_a_segment_has_one_of_its_own(path):
