@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace as replace_entry
+
 from flow.clock import Clock
 from flow.contracts import UNBOUNDED
 from flow.executors import INLINE
@@ -64,7 +66,7 @@ class Logbook:
         self._filesystem = filesystem
         self._clock = clock
         self._told: Position | None = None
-        self._handles: dict[str, ChangeLog] = {}  # by directory, which a log keeps for ever
+        self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
 
     # The caller holds the lock.
 
@@ -79,19 +81,19 @@ class Logbook:
 
     def handle(self, entry: LogEntry) -> ChangeLog | None:
         """The log, if it is open here."""
-        handle = self._handles.get(entry.directory)
+        handle = self._handles.get(entry.log_id)
         return None if handle is None or handle.closed else handle
 
-    def forget(self, entry: LogEntry) -> ChangeLog | None:
+    def forget(self, log: ChangeLog) -> None:
         """Takes a log from the list; the caller closes it."""
-        return self._handles.pop(entry.directory, None)
+        self._handles.pop(log.log_id.hex, None)
 
     def handles(self) -> list[ChangeLog]:
         """All logs that were opened."""
         return list(self._handles.values())
 
     def open(self, entry: LogEntry) -> ChangeLog:
-        """Opens a log, and tells if that cannot be."""
+        """Opens a log; one without a log id is made."""
         known = {
             name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
         }
@@ -107,19 +109,21 @@ class Logbook:
                 log.close()
                 raise NotALog(log.path, f"it is another log than the one that was made as {entry.name!r}")
         except (PenstockError, OSError) as error:
-            if self._read_only and not self.shelf.has_head(entry.directory):
+            if self._read_only and self._gone(entry):
                 raise NoSuchLog(entry.name, set(self.roster) - {entry.name}) from error
-            self.system.board.tell(
-                entry.name, "FAILED", {"error": type(error).__name__, "message": str(error)}
-            )
             raise
         log.name = entry.name
+        found = replace_entry(entry, log_id=log.log_id.hex)
         log.attend(
             lambda what, body: self.system.board.tell(log.name, what, body),
-            lambda error: error if self.shelf.has_head(entry.directory) else LogDropped(log.name),
+            lambda error: LogDropped(log.name) if self._gone(found) else error,
         )
-        self._handles[entry.directory] = log
+        self._handles[found.log_id] = log
         return log
+
+    def _gone(self, entry: LogEntry) -> bool:
+        """Whether the files of a log are gone, which the system log may not have told yet."""
+        return self.shelf.log_id(entry.directory) != entry.log_id
 
     def record(self, mutation: Mutation) -> list[Step]:
         """Commits to the system log, and takes what it tells then."""
@@ -175,7 +179,17 @@ class Logbook:
             handle = self.handle(entry)
             if handle is not None:
                 return handle
-            opened = self.open(entry)
+            failure: PenstockError | OSError | None = None
+            try:
+                opened = self.open(entry)
+            except (PenstockError, OSError) as error:
+                failure = error
+        if failure is not None:
+            if not isinstance(failure, NoSuchLog):
+                self.system.board.tell(
+                    name, "FAILED", {"error": type(failure).__name__, "message": str(failure)}
+                )
+            raise failure
         self.tell_opened(opened)
         return opened
 
@@ -209,9 +223,9 @@ class Logbook:
             with self.lock:
                 if self.closed:
                     return
-                known = None if before is None else self._handles.get(before.directory)
-                if after is None and before is not None:
-                    self._handles.pop(before.directory, None)
+                known = None if before is None else self._handles.get(before.log_id)
+                if after is None and known is not None:
+                    self.forget(known)
                 elif after is not None and known is not None:
                     known.name = after.name
             if before is not None and after is None and known is not None:

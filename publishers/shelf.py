@@ -26,7 +26,7 @@ from publishers.errors import NotAStore
 from publishers.wal import FileSystem
 from publishers.wal.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.filesystem import File
-from publishers.wal.head import HEAD_NAME
+from publishers.wal.head import HEAD_NAME, read_head
 from publishers.wal.segment import segment_number
 
 __all__ = ["SYSTEM_DIRECTORY", "Kind", "Shelf", "kind_of"]
@@ -125,12 +125,19 @@ class Shelf:
         self._filesystem.sync_directory(self.path)
         self.settle(directory)
 
-    def has_head(self, directory: str) -> bool:
-        """Whether the log is (still) there."""
+    def log_id(self, directory: str) -> str | None:
+        """Which log is there at this moment; None if there is none, or it cannot be told."""
         try:
-            return HEAD_NAME in self._filesystem.listing(self.path / directory)
+            file = self._filesystem.open(self.path / directory / HEAD_NAME, "read")
         except OSError:
-            return False
+            return None
+        try:
+            state = read_head(file)
+        except OSError:
+            return None
+        finally:
+            file.close()
+        return None if state is None else state.log_id.hex
 
     def lock_log(self, directory: str) -> File | None:
         """The lock of a log that is not open here, lest another process writes to it; None if it is not there.

@@ -178,12 +178,14 @@ class ChangeStore(Mapping[str, ChangeLog]):
             directory = self._book.roster.free_directory(name, self._book.shelf.names())
             self._book.shelf.doubt(directory)
             entry = LogEntry(name, "", directory, type, said, options)
+            log: ChangeLog | None = None
             try:
                 log = self._book.open(entry)
                 self._book.record(created(replace(entry, log_id=log.log_id.hex)))
-            except PenstockError as error:
-                if (failed := self._book.forget(entry)) is not None:
-                    failed.close()
+            except (PenstockError, OSError) as error:
+                if log is not None:
+                    self._book.forget(log)
+                    log.close()
                 if not _unknown(error):
                     self._book.remove(directory)
                 raise
@@ -277,6 +279,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
             found = ((entry.name, self._book.handle(entry)) for entry in self._book.roster.values())
             return MappingProxyType({name: log for name, log in found if log is not None})
 
+    def peek(self, name: str) -> ChangeLog | None:
+        """The log of a name if it is open in this process at this moment; never reads the disk."""
+        with self._book.lock:
+            entry = self._book.roster.get(name)
+            return None if entry is None else self._book.handle(entry)
+
     def open_all(self) -> None:
         """Opens every log, and from now on each that appears. One that cannot be opened is told of, and left out."""
         self._book.eager = True
@@ -363,6 +371,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
         self._book.catch_up()  # an interrupt may have come between a commit and its consequences
 
 
-def _unknown(error: PenstockError) -> bool:
+def _unknown(error: PenstockError | OSError) -> bool:
     """Whether a commit that failed may be there all the same."""
     return isinstance(error, LogFailed) and error.outcome == "unknown"

@@ -26,7 +26,10 @@ class StoreLogs(Mapping[str, "ChangeLog"]):
         store.open_all()
 
     def __getitem__(self, name: str) -> "ChangeLog":
-        return self._store.system if name == SYSTEM else self._store.opened()[name]
+        log = self._store.system if name == SYSTEM else self._store.peek(name)
+        if log is None:
+            raise KeyError(name)
+        return log
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._store.opened())

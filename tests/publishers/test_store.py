@@ -421,6 +421,24 @@ def test_a_follower_sees_logs_appear_change_their_names_and_disappear(store, pla
         assert told(system)[1::2] == ["CREATED", "CREATED", "RENAMED", "DROPPED"]
 
 
+def test_a_log_that_was_made_anew_under_an_old_name_is_another_one(store, place):
+    """E13, E45: also for a follower that hears of both at once, and where the directory is the same."""
+    fill(store.create("orders"), 3)
+    with following(place) as other:
+        old = other["orders"]
+        probe = follow(old)
+        with other._book.lock:  # so that it takes the two together
+            store.drop("orders")
+            fill(store.create("orders"), 1)
+            wait_until(lambda: other.system.head == store.system.head)
+        wait_until(lambda: other["orders"] is not old)
+        assert other["orders"].head.version == 2
+        assert other["orders"].path == old.path
+        probe.wait_for_end()
+        assert isinstance(probe.error, LogDropped)
+        assert not probe.changes
+
+
 def test_a_follower_opens_what_appears_if_it_was_asked_to(store, place):
     store.create("orders")
     with following(place) as other:
