@@ -168,9 +168,17 @@ def _history(
     info: strawberry.Info[Context, None],
     criteria: Criterions = None,
     since: Annotated[
-        Cursor | None, strawberry.argument(description="Where to begin; the oldest place if left out.")
+        Cursor | None,
+        strawberry.argument(description="Where to begin; the oldest place, or the newest one, if left out."),
     ] = None,
     limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
+    reverse: Annotated[
+        bool,
+        strawberry.argument(
+            description="Versions from the newest to the oldest; in each the TRANSACTION event first, and then the "
+            "changes from the last to the first."
+        ),
+    ] = False,
     images: ImagesName = Images.WRITTEN,
     fields: Paths = None,
     mask: MaskRules = None,
@@ -187,16 +195,14 @@ def _history(
         view = context.view(found, wishes, images, fields, mask)
         if context.probe is not None:
             if context.probing:
-                return HistoryPage(changes=[cast("ChangeEvent", context.probe)], next=Cursor(""))
+                return HistoryPage.of([cast("ChangeEvent", context.probe)])
             view = context.probe.view(view)
-        page = found.history(() if criteria == [] else wishes, start, limit, view=view)
+        page = found.history(() if criteria == [] else wishes, start, limit, view=view, reverse=reverse)
     except PenstockError as error:
         raise told(error, found) from None
     token = found.token
-    return HistoryPage(
-        changes=[ChangeEvent.of(change, str(token(change.after))) for change in page.changes],
-        next=Cursor(str(token(page.next))),
-    )
+    changes = [ChangeEvent.of(change, str(token(change.after))) for change in page.changes]
+    return HistoryPage.of(changes, str(token(page.since)), str(token(page.next)), more=page.more)
 
 
 def _on_change(

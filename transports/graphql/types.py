@@ -189,9 +189,18 @@ class HistoryPage:
     """Past changes, and where to go on."""
 
     changes: list[ChangeEvent] = strawberry.field(description="The changes, in order.")
+    since: Cursor = strawberry.field(description="Where the page begins.")
     next: Cursor = strawberry.field(
-        description="Where the next page begins, and where to subscribe after the last."
+        description="Where the next page begins, and, unless reversed, where to subscribe after the last."
     )
+    has_next: bool = strawberry.field(description="Whether there is a next page now.")
+
+    @classmethod
+    def of(
+        cls, changes: list[ChangeEvent], since: str = "", following: str = "", *, more: bool = False
+    ) -> "HistoryPage":
+        """A page."""
+        return cls(changes=changes, since=Cursor(since), next=Cursor(following), has_next=more)
 
 
 @strawberry.type(name="Log", description="A change log of this server.")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, remove, upsert
+from publishers import Content, Position, remove, upsert
 from publishers.batch import Batch
 from publishers.block import Block
 from transports.graphql.errors import RequestRefused
@@ -192,7 +192,7 @@ def test_history_reads_bodies_exactly_if_they_are_selected(engine, log, fill, mo
     monkeypatch.setattr(
         type(log),
         "history",
-        lambda *arguments, view: contents.append(view.content) or real(*arguments, view=view),
+        lambda *arguments, view, **more: contents.append(view.content) or real(*arguments, view=view, **more),
     )
     engine.prepare("{ history { changes { key } } }").run()
     engine.prepare("{ history { changes { key ...F } } } fragment F on Change { b: body }").run()
@@ -372,6 +372,28 @@ def test_pages_of_history_meet_without_gap_or_overlap(engine, log, fill):
             break
     assert found == [(version, index) for version in range(1, 8) for index in range(4)]
     assert cursor == str(log.token(log.head))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_history_is_read_in_either_direction(engine, log, fill, reverse):
+    """E52: reversed too; the resolved start is echoed, and "has next" is looked up."""
+    fill(7, changes=3)
+    query = (
+        "query ($since: Cursor, $reverse: Boolean!) { history(since: $since, limit: 5, reverse: $reverse) "
+        "{ since next hasNext changes { version index } } }"
+    )
+    cursor, found = None, []
+    while True:
+        prepared = engine.prepare(query, None, {"since": cursor, "reverse": reverse})
+        page = json.loads(encode_response(prepared.run()))["data"]["history"]
+        assert page["since"] == (cursor or str(log.token(Position(7) if reverse else log.oldest)))
+        found += [(int(change["version"]), change["index"]) for change in page["changes"]]
+        cursor = page["next"]
+        if not page["hasNext"]:
+            break
+    indices = (0, 3, 2, 1) if reverse else (0, 1, 2, 3)
+    versions = range(7, 0, -1) if reverse else range(1, 8)
+    assert found == [(version, index) for version in versions for index in indices]
 
 
 def test_the_logs_are_told_with_their_ends(engine, log, fill):
