@@ -101,13 +101,9 @@ class ChangeFeed:
                 "on_gap is 'jump', but the subscriber has no method on_gap: history is never left out in silence"
             )
         options = self._service.options
-        for parameter, value, least in (
-            ("max_lag", max_lag, 0),
-            ("batch_events", batch_events, 1),
-            ("batch_bytes", batch_bytes, 1),
-        ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-                raise InvalidOption(parameter, value, f"a whole number from {least}")
+        _check_bounds(
+            ("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1)
+        )
         where = executor if executor is not None else _running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
@@ -128,11 +124,7 @@ class ChangeFeed:
             )
 
         try:
-            if self._closed.is_set():
-                raise LogClosed
-            self._check()
-            if isinstance(self.since, Position) and self.since > (head := self._service.head):
-                raise PositionAhead(head)
+            self._admit()
         except PenstockError as error:
             # Not the log's pool, which may be going just now; this one goes with the drain.
             aside = ThreadPoolExecutor(1, "penstock-refused") if where is None else where
@@ -149,6 +141,13 @@ class ChangeFeed:
             subscription.wake()
         if self._closed.is_set():
             subscription.close()
+
+    def _admit(self) -> None:
+        if self._closed.is_set():
+            raise LogClosed
+        self._check()
+        if isinstance(self.since, Position) and self.since > (head := self._service.head):
+            raise PositionAhead(head)
 
     def _start(self) -> Position:
         if self.since is Start.LATEST:
@@ -182,6 +181,12 @@ class _Refused:
 
     def release(self) -> None:
         return
+
+
+def _check_bounds(*bounds: tuple[str, int | None, int]) -> None:
+    for parameter, value, least in bounds:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InvalidOption(parameter, value, f"a whole number from {least}")
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
