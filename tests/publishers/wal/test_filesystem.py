@@ -282,3 +282,29 @@ def test_a_file_size_limit_is_a_short_write_and_then_a_full_disk(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     file.close()
+
+
+def test_a_file_knows_whether_a_name_is_still_its_own(system, home):
+    file = system.open(home / "a", "create")
+    assert file.is_at(home / "a")
+    system.link(home / "a", home / "b")
+    system.open(home / "c", "create").close()
+    assert file.is_at(home / "b")
+    assert not file.is_at(home / "c")
+    assert not file.is_at(home / "missing")
+    system.rename(home / "c", home / "a")
+    assert not file.is_at(home / "a")
+    system.unlink(home / "b")
+    assert not file.is_at(home / "b")
+    file.close()
+
+
+def test_a_bell_may_be_rung_and_an_ear_waited_at(system, home):
+    bell, ear = system.bell(home), system.listen(home)
+    bell.look()
+    bell.ring()
+    assert ear.wait(0.001) is (ear.kind != "poll")
+    ear.wake()
+    assert ear.wait(30.0) is False
+    bell.close()
+    ear.close()

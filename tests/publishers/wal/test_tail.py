@@ -100,3 +100,31 @@ def test_a_page_that_cannot_be_mapped_is_none():
     Tail.create(system, LOG)
     with mock.patch.object(SimulatedFile, "map", side_effect=OSError("no maps here")):
         assert Tail.open(system, LOG) is None
+
+
+def test_a_claim_fences_off_every_owner_before(place):
+    """F123: whoever claimed last may write; those before find it out, and readers see nothing of it."""
+    system, path = place
+    owners = []
+    for number in range(3):
+        owners.append(Tail.create(system, path))
+        owners[-1].claim()
+        assert [owner.claimed for owner in owners] == [False] * number + [True]
+    owners[-1].write(3, 2, 1, 100, 2)
+    assert owners[-1].claimed
+    reader = Tail.open(system, path)
+    assert reader.read() == TailState(3, 2, 1, 100, 2)
+    for page in (*owners, reader):
+        page.close()
+
+
+def test_claims_begin_anew_behind_the_greatest_number(place):
+    system, path = place
+    page = Tail.create(system, path)
+    page._page[128:136] = b"\xff" * 8
+    page.close()
+    page = Tail.create(system, path)
+    page.claim()
+    assert page.claimed
+    assert bytes(page._page[128:136]) == bytes(8)
+    page.close()
