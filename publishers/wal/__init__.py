@@ -15,6 +15,7 @@ and without a write. `Wal.maintain` is called by a thread of its own and keeps t
     TAIL                     4 KiB, mapped, never synced: the live visible position for other processes
     BELL                     a byte that is written again for readers that watch it (`wakeup`)
     readers/                 datagram sockets of readers that wait for a ring
+    held/<consumer>/         hard links to segments, for a reader that must not depend on retention (`links`)
     wal-<12 digits>.log      segments, numbered from 1 without holes
     wal-<12 digits>.idx      of a closed segment: an entry each 64 KiB, and a trailer that tells its end
     *.tmp                    unfinished: spare segments, spooled transactions; deleted at the next opening
