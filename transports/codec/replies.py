@@ -1,7 +1,7 @@
 """Messages from a server, as its client reads them."""
 
-import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -179,6 +179,12 @@ class Pong(msgspec.Struct, tag_field="type", tag="pong"):
 
 Reply = Ack | Subscribed | Next | Checkpoint | Failure | Done | Goaway | Ping | Pong
 
+# An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|udc([89a-f][0-9a-f])|.)", re.DOTALL
+)
+_PRIVATE: Final = range(0xE0, 0xF9)  # high bytes of the characters that mean nothing by themselves
+
 _decoder: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 
@@ -192,28 +198,36 @@ def read(text: bytes | str) -> Reply:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         try:
-            return _with_surrogates(json.loads(text))
-        except (ValueError, TypeError, KeyError, msgspec.MsgspecError, RecursionError):
+            return _with_surrogates(text)
+        except (ValueError, TypeError, KeyError, msgspec.MsgspecError, RecursionError, StopIteration):
             raise Violation(CloseCode.BAD_REQUEST, f"the server sent what is no message: {error}") from None
 
 
-def _with_surrogates(message: Mapping[str, Any]) -> Reply:
-    """Reads a message that holds lone surrogates, which stand for keys that are not UTF-8 and which msgspec refuses."""
-    if message["type"] != "next":
-        raise ValueError("only events have keys")
-    events = []
-    for plain in message["events"]:
-        keys = plain.pop("key", None), plain.pop("linked", None)
-        for name in ("body", "before", "meta"):
-            if name in plain:
-                plain[name] = msgspec.Raw(json.dumps(plain[name]).encode())
-        raw = {name: plain.pop(name) for name in ("body", "before", "meta") if name in plain}
-        event = msgspec.convert(plain, Event)
-        event.key, event.linked = keys
-        for name, value in raw.items():
-            setattr(event, name, value)
-        events.append(event)
-    return Next(message["id"], events, message["cursor"], message["boundary"])
+def _with_surrogates(text: bytes | str) -> Reply:
+    """Reads a message that holds lone surrogates, which stand for keys that are not UTF-8 and which msgspec refuses.
+
+    They are exchanged for characters that the message does not have, and back; everything else stays the text it is.
+    """
+    data = text.encode() if isinstance(text, str) else bytes(text)
+    high = next(high for high in _PRIVATE if not _occurs(high, data))
+    free = b"\\u%02x" % high
+    reply = _decoder.decode(_ESCAPE.sub(lambda found: free + found[1] if found[1] else found[0], data))
+    if not isinstance(reply, Next):
+        raise TypeError("only events have keys")
+    back = {(high << 8) + byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
+    for event in reply.events:
+        event.key = None if event.key is None else event.key.translate(back)
+        event.linked = None if event.linked is None else event.linked.translate(back)
+        event.body, event.before, event.meta = (
+            msgspec.Raw(bytes(raw).replace(free, b"\\udc")) for raw in (event.body, event.before, event.meta)
+        )
+    return reply
+
+
+def _occurs(high: int, data: bytes) -> bool:
+    """Whether a message has characters with that high byte, escaped or not."""
+    plain = (chr((high << 8) + low).encode()[:2] for low in (0x80, 0xC0))
+    return b"\\u%02x" % high in data.lower() or any(start in data for start in plain)
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:

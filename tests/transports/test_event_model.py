@@ -1,0 +1,280 @@
+"""What a change says arrives over every wire as it was written."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flow.bridges.asyncio import aiter as iterate
+from publishers import (
+    ChangeLog,
+    Content,
+    expire,
+    push,
+    rekey,
+    remove_field,
+    schema,
+    set_field,
+    truncate,
+    upsert,
+)
+from publishers.block import Slice
+from publishers.change import View
+from publishers.lossless import reader
+from publishers.mutation import columns_of
+from publishers.wal.columns import Column, Columns
+from tests.publishers.support import QUICK, opened
+from transports import Limits, connect
+from transports.codec.events import EventEncoder, encode_change
+from transports.codec.replies import Next, read
+from transports.graphql.execution import Engine
+
+MOMENT = datetime(2026, 11, 20, 12, 30, 0, 123456, UTC)
+ANNOTATIONS = {"user": "ann", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+FIELDS = (
+    "version index count area operation entityType key body before changed schemaVersion entryVersion origin meta "
+    "expiresAt linked field action error cursor"
+)
+
+
+def write(log):
+    """One of everything that a writer can say."""
+    log.commit(
+        [
+            schema("order", {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}),
+            upsert(
+                "order",
+                "1",
+                {"total": Decimal("1.00"), "tags": ["a"]},
+                before={"total": Decimal("0.50"), "note": None},
+                changed="auto",
+                changes=[set_field("total", "1.00", before="0.50"), push("tags", "a"), remove_field("note")],
+                expires_at=MOMENT,
+                entry_version=7,
+                origin="rome",
+                meta={"m": [1.50, None]},
+            ),
+            rekey("order", "1", b"\xff\x00", {"total": "1.00"}),
+            expire("order", "2", expires_at=MOMENT),
+            truncate("order"),
+        ],
+        meta=ANNOTATIONS,
+    )
+
+
+def damaged(log):
+    """Seven changes of which every second one cannot be rendered."""
+    sound = columns_of(
+        [upsert("a", str(n), {"n": n}, before={"n": 0}, changed=["n"], origin="x") for n in range(7)]
+    )
+    made = {name: list(getattr(sound, name)) for name in ("body", "before", "changed", "meta")}
+    made["body"][1], made["before"][3], made["changed"][5], made["meta"][5] = (
+        b'{"n":',
+        b'"\xff"',
+        b"[1]",
+        b"{",
+    )
+    columns = [Column.of(made[name]) for name in ("body", "before", "changed", "meta")]
+    log.commit_columns([Columns(sound.kinds, sound.entity_types, None, sound.key, *columns)])
+
+
+def past(log):
+    return log.history(content=Content.BODY, limit=10_000).changes
+
+
+async def remote(serving, since="earliest"):
+    """Everything of the first version, as our client gets it over a WebSocket."""
+    async with connect(serving().url) as client:
+        feed = client.changes(start=since, until=1, content=Content.BODY)
+        async with iterate(feed) as changes:
+            return [change async for change in changes]
+
+
+def over_graphql(log, selection=FIELDS):
+    """Everything, as both ways to make a payload tell it."""
+    engine = Engine({log.name: log}, Limits())
+    operation = engine.prepare(f"subscription {{ onChange {{ {selection} }} }}")
+    operation.open()
+    told = []
+    for block in blocks(log):
+        for index in block.indices:
+            spliced = json.loads(operation._make(block, index, operation.view))
+            executed = json.loads(operation.payload(block.change(index, operation.view)))
+            assert spliced == executed
+            told.append(spliced["data"]["onChange"])
+    return told
+
+
+def blocks(log):
+    location = log._service.frames.locate(1, 0)
+    found = []
+    while location is not None and (frame := log._service.frames.read(location)) is not None:
+        block, location = frame
+        found.append(block)
+    return found
+
+
+async def test_every_operation_arrives_over_a_web_socket(log, serving):
+    """F1, F2, F3, F4, F11, F17, F18, F20, F21, F23, F139: equal to what a subscriber in process gets."""
+    write(log)
+    found = await remote(serving)
+    assert tuple(found) == past(log)
+    assert found[0].meta == ANNOTATIONS
+    assert [change.field for change in found if change.field] == ["total", "tags", "note"]
+    gone, made = (change for change in found if change.linked is not None)
+    assert (
+        (gone.linked, made.linked)
+        == (made.key, gone.key)
+        == (b"\xff\x00".decode("utf-8", "surrogateescape"), "1")
+    )
+    assert found[2].expires_at == MOMENT
+    assert found[-1].key is None
+
+
+async def test_idempotency_keys_travel(log, serving):
+    """F22: over the WebSocket, and by the cursor over GraphQL."""
+    write(log)
+    wanted = [log.idempotency_key(change) for change in past(log)]
+    assert [change.idempotency_key for change in await remote(serving)] == wanted
+    told = over_graphql(log)
+    assert [
+        f"{event['cursor'].split(':')[0]}:{event['version']}:{event['index']}" for event in told
+    ] == wanted
+
+
+def test_every_operation_arrives_over_graphql(log):
+    """F1, F2, F3, F4, F11, F17, F18, F20, F21, F23, F139."""
+    write(log)
+    for change, event in zip(past(log), over_graphql(log), strict=True):
+        assert (event["version"], event["index"]) == (str(change.version), change.index)
+        assert (event["area"], event["operation"]) == (change.area.name, change.operation.name)
+        assert (event["entityType"], event["body"], event["before"]) == (
+            change.entity_type,
+            change.body,
+            change.before,
+        )
+        assert (event["field"], event["action"]) == (change.field, change.action and change.action.name)
+        assert (event["origin"], event["meta"], event["error"]) == (change.origin, change.meta, None)
+        assert event["expiresAt"] == (change.expires_at and "2026-11-20T12:30:00.123456Z")
+        assert (event["key"], event["linked"]) == (change.key, change.linked)
+        assert event["changed"] == (None if change.changed is None else list(change.changed))
+
+
+async def test_a_damaged_change_is_marked_over_a_web_socket_and_its_neighbours_are_intact(log, serving):
+    """F19."""
+    damaged(log)
+    here, there = past(log), await remote(serving)
+    for change, found in zip(here, there, strict=True):
+        assert (change.position, change.key, change.error) == (found.position, found.key, found.error)
+        if change.error is None:
+            assert change == found
+    assert [bool(change.error) for change in there[1:]] == [False, True, False, True, False, True, False]
+    assert (there[2].body, there[2].before) == (None, {"n": 0})
+    assert (there[4].body, there[4].before) == ({"n": 3}, None)
+
+
+def test_a_damaged_change_is_marked_over_graphql_and_its_neighbours_are_intact(log):
+    """F19."""
+    damaged(log)
+    for change, event in zip(past(log), over_graphql(log), strict=True):
+        assert (event["index"], event["key"], event["error"]) == (change.index, change.key, change.error)
+        if change.error is None:
+            assert (event["body"], event["before"]) == (change.body, change.before)
+    assert over_graphql(log, "error")[2]["error"].startswith("body: ")
+
+
+def test_events_of_changes_that_lie_in_no_block_are_the_same(log):
+    """F4, F20, F23: what pages of history say is what subscribers get."""
+    write(log)
+    encoder = EventEncoder(log.token)
+    (block,) = blocks(log)
+    view = View(Content.BODY)
+    events = encoder.events([Slice(block, block.indices)], view)
+    for change, event in zip(past(log), events, strict=True):
+        assert msgspec.json.decode(
+            _plain(encode_change(change, encoder.cursor(change.after)))
+        ) == msgspec.json.decode(_plain(event))
+
+
+def _plain(event):
+    """Lone surrogates, which stand for bytes, as other characters, since no strict reader takes them."""
+    return event.replace(b"\\udcff", b"?")
+
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"name": "long", "type": "long"},
+        {"name": "decimal", "type": "decimal(38,6)"},
+        {"name": "double", "type": "double"},
+        {"name": "binary", "type": "binary"},
+        {"name": "at", "type": "timestamp"},
+        {"name": "day", "type": "date"},
+        {"name": "text", "type": "string"},
+        {"name": "list", "type": {"type": "array", "elementType": "decimal(9,3)"}},
+    ],
+}
+
+
+def _unfolded(moment):
+    return moment.replace(fold=0)  # which means nothing in UTC
+
+
+rows = st.fixed_dictionaries(
+    {},
+    optional={
+        "long": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "decimal": st.none() | st.decimals(places=6, allow_nan=False, allow_infinity=False),
+        "double": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "binary": st.none() | st.binary(max_size=8),
+        "at": st.none() | st.datetimes(timezones=st.just(UTC), allow_imaginary=False).map(_unfolded),
+        "day": st.none() | st.dates(),
+        "text": st.none() | st.text(st.characters(codec="utf-8"), max_size=8),
+        "list": st.none()
+        | st.lists(st.none() | st.decimals(places=3, allow_nan=False, allow_infinity=False), max_size=3),
+    },
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=4))
+def test_values_survive_every_wire_format(values):
+    """F24: fuzzed; read back by the schema from the WebSocket's events and from GraphQL's payloads."""
+    with opened() as log:
+        log.commit([schema("row", SCHEMA), *(upsert("row", str(n), row) for n, row in enumerate(values))])
+        back = reader(log.schema("row").body)
+        batch = EventEncoder(log.token)
+        (block,) = blocks(log)
+        events = batch.events([Slice(block, block.indices)], View(Content.BODY))
+        message = b'{"type":"next","id":"a","events":[%s],"cursor":"c","boundary":true}' % b",".join(events)
+        reply = read(message)
+        assert isinstance(reply, Next)
+        assert [repr(back(change.body)) for change in reply.changes()[2:]] == [repr(row) for row in values]
+        told = over_graphql(log, "body")
+        assert [back(event["body"]) for event in told[2:]] == values
+
+
+def test_a_follower_sees_the_same(tmp_path):
+    """F1, F4, F22, F23."""
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log:
+        write(log)
+        with ChangeLog.open(tmp_path / "log", read_only=True) as follower:
+            assert past(follower) == past(log)
+            change = past(log)[1]
+            assert follower.idempotency_key(change) == log.idempotency_key(change)
+
+
+async def test_keys_that_are_no_text_leave_the_json_beside_them_as_it_was(log, serving):
+    """F24: also where bodies hold the characters that stand in for them meanwhile."""
+    body = (
+        rb'{"a":1.50,"b":1e400,"c":"\uf880 \uE080 \ud83d\udc80 \\udc80 ',
+        "\ue080".encode(),
+        b'","d":1234567890123456789}',
+    )
+    body = b"".join(body)
+    log.commit([upsert("order", b"\x80\\udc80\xff", body, before=body), upsert("order", b"\xfe", b"1.50")])
+    found = await remote(serving)
+    assert tuple(found) == past(log)
+    assert found[1].body_bytes == body
