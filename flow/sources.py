@@ -8,6 +8,7 @@ from typing import Final, Generic, Never, Protocol, TypeVar, runtime_checkable
 from flow.contracts import Publisher, Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Feed, Outcome
 from flow.executors import Executor
+from flow.misuse import require_functions, require_iterable
 
 __all__ = ["Source", "empty", "error", "from_iterable", "generate", "never"]
 
@@ -45,6 +46,7 @@ def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]
         lookahead: Whether to take one element more than requested, in order to tell the end without a further request
             (rule 2.9); without, nothing is taken that was not requested.
     """
+    require_iterable("iterable", iterable)
     return _Cold(
         lambda: _IterableFeed(lambda: iterable, lookahead=lookahead, shared=isinstance(iterable, Iterator))
     )
@@ -59,6 +61,7 @@ def generate(make: Callable[[], Iterable[T]], *, lookahead: bool = True) -> Sour
         make: Called, and its result iterated, on the executor of the subscriber.
         lookahead: As in `from_iterable`.
     """
+    require_functions(make=make)
     return _Cold(lambda: _IterableFeed(make, lookahead=lookahead, shared=False))
 
 

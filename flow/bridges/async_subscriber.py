@@ -9,6 +9,7 @@ from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.inbox import OnLag
 from flow.contracts import Publisher
+from flow.misuse import require_functions
 
 __all__ = ["AsyncSubscriber", "subscribe_async"]
 
@@ -70,13 +71,17 @@ def subscribe_async(
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency: {concurrency!r}; an integer of at least 1 is expected")
+    if not isinstance(receiver, AsyncSubscriber):
+        require_functions(receiver=receiver)
+    if loop is not None and loop.is_closed():
+        raise RuntimeError("loop: it is closed; one that runs is expected")
     serving = _Serving(receiver, concurrency)
     items = aiter(publisher, prefetch, low_tide, on_lag=serving.on_lag)
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
         if loop is None:
-            raise
+            raise RuntimeError("no event loop runs here; name one with loop=") from None
         here = None
     if loop is None or loop is here:
         return asyncio.create_task(serving.run(items))

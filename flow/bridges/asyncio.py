@@ -9,6 +9,7 @@ from flow.bridges.inbox import EMPTY, Inbox, OnLag
 from flow.contracts import Publisher
 from flow.demand import Tide
 from flow.executors import LoopExecutor, loop_executor
+from flow.misuse import require_publisher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
     Raises:
         ValueError: If a parameter is out of its bounds.
     """
+    require_publisher("publisher", publisher)
     return AsyncItems(publisher, Tide(prefetch, low_tide), on_lag)
 
 

@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar
 from flow.bridges.inbox import EMPTY, Inbox, OnLag
 from flow.contracts import Publisher
 from flow.demand import Tide
+from flow.misuse import require_publisher
 
 __all__ = ["BlockingItems", "iter_blocking"]
 
@@ -39,20 +40,25 @@ def iter_blocking(
     Raises:
         ValueError: If a parameter is out of its bounds.
     """
+    require_publisher("publisher", publisher)
     return BlockingItems(publisher, Tide(prefetch, low_tide), on_lag)
 
 
 class BlockingItems(Generic[T]):
     """An iterator that is a context manager; single use, for one thread at a time. See `iter_blocking`."""
 
-    __slots__ = ("_awake", "_inbox", "_publisher")
+    __slots__ = ("_awake", "_entered", "_inbox", "_publisher")
 
     def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
         self._publisher: Publisher[T] | None = publisher
         self._awake = threading.Event()
+        self._entered = False
         self._inbox: Inbox[T] = Inbox(tide, self._awake.set, on_lag)
 
     def __enter__(self) -> Self:
+        if self._entered:
+            raise RuntimeError("an iterator can be entered only once; call flow.iter_blocking again")
+        self._entered = True
         self._subscribe()
         return self
 

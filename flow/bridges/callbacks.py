@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from flow import hooks
 from flow.contracts import UNBOUNDED, Publisher, Subscription
 from flow.demand import Tide
+from flow.misuse import require_functions, require_publisher
 
 __all__ = ["CallbackSubscription", "subscribe"]
 
@@ -38,6 +39,9 @@ def subscribe(
     Raises:
         ValueError: If ``prefetch`` is not a positive integer.
     """
+    require_publisher("publisher", publisher)
+    require_functions(on_next=on_next)
+    require_functions(on_error=on_error, on_complete=on_complete, optional=True)
     subscriber = CallbackSubscription(on_next, on_error, on_complete, Tide(prefetch))
     publisher.subscribe(subscriber)
     return subscriber

@@ -18,6 +18,7 @@ from flow.demand import Tide
 from flow.drain import COMPLETED, Drain, Outcome
 from flow.errors import Overflowed
 from flow.executors import Executor
+from flow.misuse import require_functions, require_publisher
 from flow.overflow import KEPT, Backlog, Overflow
 from flow.sources import Source
 
@@ -62,6 +63,7 @@ def to_observable(
     from reactivex.disposable import CompositeDisposable, Disposable  # noqa: PLC0415 - as above
     from reactivex.scheduler import CurrentThreadScheduler  # noqa: PLC0415 - as above
 
+    require_publisher("publisher", publisher)
     Tide(prefetch, low_tide)
 
     def subscribe(
@@ -158,6 +160,7 @@ def from_observable(
     if none not in ("error", "drop"):
         raise ValueError(f"none: {none!r}; 'error' or 'drop' is expected")
     Backlog[T](overflow, capacity)
+    require_functions(on_drop=on_drop, optional=True)
     return _Observed(
         observable,
         scheduler,

@@ -23,7 +23,9 @@ class BroadcastClosed(FlowError):
     """An element was submitted to a broadcast that has ended."""
 
     def __init__(self) -> None:
-        super().__init__("the broadcast has ended and takes no more elements")
+        super().__init__(
+            "the broadcast has ended and takes no more elements; offer() answers CLOSED instead of raising this"
+        )
 
 
 class Broadcast(Generic[T]):
@@ -297,7 +299,9 @@ class Broadcast(Generic[T]):
 
 def _present(item: object) -> None:
     if item is None:
-        raise TypeError("rule 2.13: None is not an element")
+        raise TypeError(
+            "rule 2.13: None is not an element; leave it out, or say nothing by a value of your own"
+        )
 
 
 def _rouse(sleeper: "asyncio.Future[None]") -> None:

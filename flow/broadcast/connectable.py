@@ -10,6 +10,7 @@ from flow.broadcast.connection import Connection
 from flow.broadcast.policy import Lag
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
+from flow.misuse import require_publisher, require_seconds
 from flow.operators.timing import TIMERS, Alarm, Timers
 from flow.sources import Source
 
@@ -29,6 +30,7 @@ def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOC
     Raises:
         ValueError: If ``prefetch`` is not a positive integer, or unbounded.
     """
+    require_publisher("publisher", publisher)
     return Connectable(lambda: Connection(publisher, prefetch, 0, lag))
 
 
@@ -44,6 +46,7 @@ def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = L
     Raises:
         ValueError: If a number is out of its bounds.
     """
+    require_publisher("publisher", publisher)
     return Connectable(lambda: Connection(publisher, prefetch, n, lag))
 
 
@@ -113,8 +116,7 @@ class Connectable(Generic[T]):
         Raises:
             ValueError: If a number is out of its bounds.
         """
-        if not grace >= 0:
-            raise ValueError(f"grace: {grace!r}; a number of seconds of at least 0 is expected")
+        require_seconds("grace", grace)
         return _RefCounted(self._make, _positive(n), grace, timers)
 
 

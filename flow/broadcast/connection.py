@@ -58,7 +58,9 @@ class Connection(Generic[T]):
     def __init__(self, source: Publisher[T], prefetch: int, replay: int, lag: Lag) -> None:
         tide = Tide(prefetch)
         if prefetch >= UNBOUNDED:
-            raise ValueError(f"prefetch: {prefetch!r}; it bounds a ring")
+            raise ValueError(
+                f"prefetch: {prefetch!r}; a bounded integer is expected: it is the size of a ring"
+            )
         if isinstance(replay, bool) or not isinstance(replay, int) or replay < 0:
             raise ValueError(f"replay: {replay!r}; an integer of at least 0 is expected")
         self._prefetch = prefetch

@@ -1,6 +1,7 @@
 """What a subscriber of a `flow.Broadcast` chooses, and what a writer is answered."""
 
 from enum import Enum
+from typing import Any
 
 __all__ = ["Lag", "OfferResult", "Start"]
 
@@ -23,6 +24,10 @@ class Lag(Enum):
     ERROR = "ERROR"
     """This subscriber, and nobody else, ends with `flow.Lagged`."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise ValueError(f"lag: {value!r}; a member of flow.Lag is expected: {', '.join(cls.__members__)}")
+
 
 class Start(Enum):
     """Where in the ring a new subscriber begins."""
@@ -32,6 +37,12 @@ class Start(Enum):
 
     REPLAY = "REPLAY"
     """With the last elements that were written, as many as the broadcast replays."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        raise ValueError(
+            f"from_: {value!r}; a member of flow.Start is expected: {', '.join(cls.__members__)}"
+        )
 
 
 class OfferResult(Enum):

@@ -22,6 +22,7 @@ from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE, Failed, Feed, Outcome
 from flow.drain.strand import ENDED, IDLE, SCHEDULED, Strand
 from flow.executors import Executor, Rescue
+from flow.misuse import require_subscriber
 
 __all__ = ["Drain"]
 
@@ -48,7 +49,7 @@ class Drain(Strand, Generic[T]):
         turn: Most elements that one pull is asked for.
 
     Raises:
-        TypeError: If the subscriber is ``None``, or the executor is none.
+        TypeError: If the subscriber is ``None`` or lacks a method, or the executor is none.
     """
 
     __slots__ = (
@@ -73,10 +74,9 @@ class Drain(Strand, Generic[T]):
         rescue: Rescue | None = None,
         turn: int = 256,
     ) -> None:
-        if subscriber is None:
-            raise TypeError("rule 1.9: the subscriber is None")
+        require_subscriber(subscriber)
         if turn < 1:
-            raise ValueError(f"turn: {turn!r}; at least 1 is expected")
+            raise ValueError(f"turn: {turn!r}; an integer of at least 1 is expected")
         super().__init__(executor, rescue)
         self._turn_items = turn
         self._subscriber: Subscriber[T] = subscriber
@@ -321,4 +321,4 @@ class Drain(Strand, Generic[T]):
 
 
 def _none_is_no_element() -> TypeError:
-    return TypeError("rule 2.13: None is not an element")
+    return TypeError("rule 2.13: None is not an element; leave it out, or say nothing by a value of your own")

@@ -11,6 +11,7 @@ from flow.drain import COMPLETED, Failed, Outcome
 from flow.drain.feed import GONE
 from flow.errors import Overflowed
 from flow.executors import Executor, executor_of
+from flow.misuse import require_functions
 from flow.operators.link import Link, Operator, lift, present
 from flow.operators.stage import Stage, queued, staged
 from flow.overflow import KEPT, Backlog, Overflow
@@ -65,7 +66,7 @@ def on_backpressure_buffer(
         ValueError: If the capacity is no positive integer, or the policy none.
     """
     Backlog[T](overflow, capacity)
-
+    require_functions(on_drop=on_drop, optional=True)
     return staged(lambda source: _Overflowing(source, Backlog(overflow, capacity), on_drop))
 
 
@@ -80,6 +81,7 @@ def on_backpressure_drop(on_drop: Callable[[T], object] | None = None) -> Operat
     Args:
         on_drop: Called with each of them, on upstream's thread; if it raises, the stream ends with that.
     """
+    require_functions(on_drop=on_drop, optional=True)
     return lift(lambda below: _Unasked(below, on_drop, fails=False))
 
 

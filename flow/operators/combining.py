@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
 from flow.drain import Outcome
+from flow.misuse import require_publisher
 from flow.operators.inlet import Inlet
 from flow.operators.link import Operator, at_least
 from flow.operators.merging import Merging
@@ -38,6 +39,7 @@ def merge(*others: Publisher[T], prefetch: int = 32, delay_error: bool = False) 
         ValueError: If ``prefetch`` is not a positive integer.
     """
     at_least("prefetch", prefetch)
+    _publishers(others)
     return staged(
         lambda source: Merging(
             from_iterable((source, *others)),
@@ -54,6 +56,7 @@ def concat(*others: Publisher[T]) -> Operator[T, T]:
 
     Each is subscribed to when the one before has completed, and nothing is requested of it that is not asked for.
     """
+    _publishers(others)
     return lambda source: Switched(source, lambda _, below: _Concatenating(below, iter(others)))
 
 
@@ -90,7 +93,13 @@ def zip(*others: Publisher[Any], prefetch: int = 32) -> Operator[Any, Any]:  # n
         ValueError: If ``prefetch`` is not a positive integer.
     """
     at_least("prefetch", prefetch)
+    _publishers(others)
     return staged(lambda source: _Zipping((source, *others), prefetch))
+
+
+def _publishers(others: Sequence[object]) -> None:
+    for number, publisher in enumerate(others, 1):
+        require_publisher(f"publisher {number}", publisher)
 
 
 class _Concatenating(Switching[T]):

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
+from flow.misuse import require_publisher
 from flow.operators import batching, buffering, combining, limiting, observing, recovering, transforming
 from flow.operators.link import Operator
 from flow.operators.recovering import USUAL, Backoff
@@ -36,6 +37,7 @@ class Flow(Generic[T]):
     __slots__ = ("_publisher",)
 
     def __init__(self, publisher: Publisher[T]) -> None:
+        require_publisher("publisher", publisher)
         self._publisher = publisher
 
     def subscribe(self, subscriber: Subscriber[T], /) -> None:

@@ -8,6 +8,7 @@ from flow.contracts import Subscriber, Subscription
 from flow.demand import refusal
 from flow.drain.feed import GONE
 from flow.executors import INLINE
+from flow.misuse import require_functions
 from flow.operators.link import Batchwise, Link, Operator, at_least, lift, present, present_all
 from flow.operators.stage import queued
 from flow.operators.transforming import sieve
@@ -35,6 +36,7 @@ def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
+    require_functions(keep=keep)
     return lift(lambda below: _TakingWhile(below, keep), lambda below: _BatchTakingWhile(below, keep))
 
 
@@ -64,6 +66,7 @@ def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
     Raises:
         ValueError: If a number is out of its bounds.
     """
+    at_least("high", high)
     return queued(INLINE, high, low, delay_error=False)
 
 

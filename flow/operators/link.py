@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
+from flow.misuse import require_subscriber
 
 __all__ = [
     "Batchwise",
@@ -47,6 +48,7 @@ class Lifted(Generic[A, B]):
 
     def subscribe(self, subscriber: Subscriber[B], /) -> None:
         """Put a new link between the source and this subscriber."""
+        require_subscriber(subscriber)
         if self._make_batchwise is not None and callable(getattr(subscriber, "on_next_batch", None)):
             self._source.subscribe(self._make_batchwise(subscriber))
         else:
@@ -70,10 +72,9 @@ def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
     """Return what takes single elements: of a `flow.BatchSubscriber`, only ``on_next_batch`` is called.
 
     Raises:
-        TypeError: If it is ``None``.
+        TypeError: If it is ``None``, or lacks a method.
     """
-    if subscriber is None:
-        raise TypeError("rule 1.9: the subscriber is None")
+    require_subscriber(subscriber)
     batches = callable(getattr(subscriber, "on_next_batch", None))
     return _OneByOne(cast("BatchSubscriber[B]", subscriber)) if batches else subscriber
 
@@ -246,7 +247,9 @@ def present_all(items: Sequence[object]) -> None:
 
 def none_is_no_element() -> TypeError:
     """What ends a stream whose function gave ``None``."""
-    return TypeError("rule 2.13: None is not an element")
+    return TypeError(
+        "rule 2.13: None is not an element; leave it out with filter, or give a value of your own"
+    )
 
 
 def at_least(name: str, value: int, least: int = 1) -> int:

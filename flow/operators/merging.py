@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from flow.contracts import Publisher
 from flow.demand import Tide
 from flow.drain import COMPLETED, Failed, Outcome
+from flow.misuse import require_publisher
 from flow.operators.inlet import Inlet
 from flow.operators.stage import Stage
 
@@ -131,6 +132,7 @@ class Merging(Stage[B], Generic[A, B]):
             if not items:
                 return
             publisher = self._f(items[0])
+            require_publisher("what the function made", publisher)
             inlet = Inlet[B](Tide(self._prefetch), self._wake, None if self._delay_error else self._abort)
             self._branches.append(_Branch(inlet))
             publisher.subscribe(inlet)

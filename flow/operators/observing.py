@@ -6,6 +6,7 @@ from typing import TypeVar
 from flow import hooks
 from flow.contracts import Subscriber
 from flow.drain.feed import GONE
+from flow.misuse import require_functions
 from flow.operators.link import Batchwise, Link, Operator, lift, present, present_all
 
 __all__ = ["tap"]
@@ -34,6 +35,14 @@ def tap(
             since no request may raise (rule 3.16).
         on_cancel: Called when the subscriber cancels, and not again. What it raises goes there too (rule 3.15).
     """
+    require_functions(
+        on_next=on_next,
+        on_error=on_error,
+        on_complete=on_complete,
+        on_request=on_request,
+        on_cancel=on_cancel,
+        optional=True,
+    )
     return lift(
         lambda below: _Tapping(below, on_next, on_error, on_complete, on_request, on_cancel),
         lambda below: _BatchTapping(below, on_next, on_error, on_complete, on_request, on_cancel),

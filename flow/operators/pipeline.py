@@ -1,9 +1,9 @@
 """Operators in a row."""
 
-from functools import reduce
 from typing import Any, TypeVar, overload
 
 from flow.contracts import Publisher
+from flow.misuse import require_function, require_publisher
 from flow.operators.link import Operator
 
 __all__ = ["pipe"]
@@ -111,4 +111,9 @@ def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publis
 
         flow.pipe(publisher, operators.map(str), operators.take(10))
     """
-    return reduce(lambda source, operator: operator(source), operators, publisher)
+    require_publisher("publisher", publisher)
+    for number, operator in enumerate(operators, 1):
+        require_function(f"operator {number}", operator)
+        publisher = operator(publisher)
+        require_publisher(f"what operator {number} made", publisher)
+    return publisher

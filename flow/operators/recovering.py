@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
+from flow.misuse import require_functions
 from flow.operators.link import Link, Operator, at_least, lift, present
 from flow.operators.switching import Switched, Switching
 from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
@@ -93,6 +94,9 @@ def retry(
         ValueError: If ``attempts`` is not an integer, or negative.
     """
     at_least("attempts", attempts, 0)
+    if not isinstance(backoff, Backoff):
+        raise TypeError(f"backoff: {backoff!r}; a flow.operators.Backoff is expected")
+    require_functions(when=when, optional=True)
     waiting = TIMERS if timers is None else timers
     return lambda source: Switched(
         source, lambda again, below: _Retrying(below, again, attempts, backoff, when, waiting, chance)
@@ -105,6 +109,7 @@ def on_error_resume(fallback: Callable[[Exception], Publisher[T]]) -> Operator[T
     Args:
         fallback: Called once at most: the error of what it returned is passed on. If it raises, the stream ends in that.
     """
+    require_functions(fallback=fallback)
     return lambda source: Switched(source, lambda _, below: _Resuming(below, fallback))
 
 

@@ -8,6 +8,7 @@ from flow import hooks
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE
+from flow.misuse import require_publisher
 from flow.operators.link import one_by_one, present
 
 __all__ = ["Switched", "Switching"]
@@ -70,6 +71,7 @@ class Switching(Generic[T]):
             self._subscribing = True
         while (following := self._take_next()) is not None:
             try:
+                require_publisher("what to go on with", following)
                 following.subscribe(_Leg(self))
             except Exception as error:  # noqa: BLE001 - it is no publisher: rule 1.4
                 self._greet()

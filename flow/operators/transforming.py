@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
+from flow.misuse import require_functions
 from flow.operators.link import (
     Batchwise,
     Link,
@@ -29,6 +30,7 @@ def map(f: Callable[[A], B]) -> Operator[A, B]:  # noqa: A001 - the name of the 
 
     If ``f`` raises, or returns ``None``, upstream is cancelled and the stream ends in ``on_error``.
     """
+    require_functions(f=f)
     return lift(lambda below: _Mapping(below, f), lambda below: _BatchMapping(below, f))
 
 
@@ -37,6 +39,7 @@ def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the n
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
+    require_functions(keep=keep)
     return sieve(lambda: keep)
 
 
@@ -56,6 +59,7 @@ def flat_map(
     Raises:
         ValueError: If a number is not a positive integer.
     """
+    require_functions(f=f)
     at_least("concurrency", concurrency)
     at_least("prefetch", prefetch)
     return staged(
@@ -79,6 +83,7 @@ def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Operator[Any, Any]:
         seed: What is accumulated before the first element; it is not an element itself. Without it, the first element
             passes as it is. Subscribers share it, so ``f`` should not change it but return another.
     """
+    require_functions(f=f)
     return lift(
         lambda below: _Mapping(below, _Running(f, seed)),
         lambda below: _BatchMapping(below, _Running(f, seed)),
@@ -92,6 +97,7 @@ def distinct_until_changed(key: Callable[[T], object] | None = None) -> Operator
         key: What is compared instead of the elements. If it raises, or comparing does, the stream ends in
             ``on_error``.
     """
+    require_functions(key=key, optional=True)
     return sieve(lambda: _Changed(key))
 
 

@@ -20,7 +20,7 @@ SOURCES = {
     "empty": flow.empty,
     "never": flow.never,
     "error": lambda: flow.error(OSError()),
-    "not iterable": lambda: flow.from_iterable(3),
+    "not iterable": lambda: flow.generate(lambda: 3),
     "broken factory": lambda: flow.generate(lambda: 1 / 0),
 }
 

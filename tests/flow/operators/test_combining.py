@@ -214,7 +214,7 @@ def test_bounds_are_positive_integers():
 
 
 @pytest.mark.parametrize("other", [None, 3])
-@pytest.mark.parametrize("operator", [op.concat, op.merge], ids=["concat", "merge"])
-def test_what_is_no_publisher_ends_the_stream(operator, other):
-    probe = collect(operator(other)(flow.empty()), first=0)
-    assert probe.signals == ["subscribe", "error"]
+@pytest.mark.parametrize("operator", [op.concat, op.merge, op.zip], ids=["concat", "merge", "zip"])
+def test_what_is_no_publisher_is_refused_at_once(operator, other):
+    with pytest.raises(TypeError, match=r"publisher 1: .* a publisher, which has subscribe"):
+        operator(other)

@@ -1,0 +1,97 @@
+"""What the public functions refuse, in words that name the rule, if there is one, and what would be right."""
+
+from collections.abc import AsyncIterable, Iterable
+from typing import Final
+
+__all__ = [
+    "require_function",
+    "require_functions",
+    "require_iterable",
+    "require_publisher",
+    "require_seconds",
+    "require_subscriber",
+]
+
+_SIGNALS: Final = ("on_subscribe", "on_error", "on_complete")
+
+
+def require_subscriber(subscriber: object) -> None:
+    """Refuse what cannot be told anything.
+
+    Raises:
+        TypeError: If it is ``None``, or lacks a method (rule 1.9).
+    """
+    if subscriber is None:
+        raise TypeError(
+            "rule 1.9: the subscriber is None; what has on_subscribe, on_next, on_error and on_complete is expected"
+        )
+    lacking = [name for name in _SIGNALS if not callable(getattr(subscriber, name, None))]
+    if not any(callable(getattr(subscriber, name, None)) for name in ("on_next", "on_next_batch")):
+        lacking.append("on_next")
+    if lacking:
+        raise TypeError(
+            f"rule 1.9: the subscriber, a {type(subscriber).__name__}, has no {' and no '.join(lacking)};"
+            " to subscribe with plain functions there is flow.subscribe"
+        )
+
+
+def require_publisher(name: str, publisher: object) -> None:
+    """Refuse what cannot be subscribed to.
+
+    Raises:
+        TypeError: If it has no ``subscribe``.
+    """
+    if callable(getattr(publisher, "subscribe", None)):
+        return
+    remedy = ""
+    if isinstance(publisher, AsyncIterable):
+        remedy = "; flow.from_async_iterable makes one of an asynchronous iterable"
+    elif isinstance(publisher, Iterable):
+        remedy = "; flow.from_iterable makes one of an iterable"
+    elif callable(publisher):
+        remedy = "; an operator has to be called first, as in op.map(str)"
+    raise TypeError(
+        f"{name}: {type(publisher).__name__}; a publisher, which has subscribe(subscriber), is expected{remedy}"
+    )
+
+
+def require_functions(*, optional: bool = False, **functions: object) -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        TypeError: If one is no function; with ``optional``, ``None`` is one.
+    """
+    for name, function in functions.items():
+        if not optional or function is not None:
+            require_function(name, function, "a function or None" if optional else "a function")
+
+
+def require_function(name: str, function: object, expected: str = "a function") -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        TypeError: If it cannot.
+    """
+    if not callable(function):
+        raise TypeError(f"{name}: {function!r}; {expected} is expected")
+
+
+def require_iterable(name: str, iterable: object) -> None:
+    """Refuse what cannot be iterated over.
+
+    Raises:
+        TypeError: If it has neither ``__iter__`` nor ``__getitem__``.
+    """
+    if not isinstance(iterable, Iterable) and not hasattr(iterable, "__getitem__"):
+        remedy = "; there is flow.from_async_iterable" if isinstance(iterable, AsyncIterable) else ""
+        raise TypeError(f"{name}: {type(iterable).__name__}; an iterable is expected{remedy}")
+
+
+def require_seconds(name: str, seconds: object) -> None:
+    """Refuse what is no length of time.
+
+    Raises:
+        ValueError: If it is no number, or less than 0.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise ValueError(f"{name}: {seconds!r}; a number of seconds of at least 0 is expected")
