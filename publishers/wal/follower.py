@@ -130,7 +130,18 @@ class Follower:
             self._limit = limit
             self.visible = limit.version
         self.epoch = max(epoch, self.epoch)
+        self._forget_deleted()
         return self.visible
+
+    def _forget_deleted(self) -> None:
+        """Drops the segments that retention takes: HEAD tells it before they go, so nobody has to meet a missing file."""
+        try:
+            head = read_head(self._head_file)
+        except OSError:
+            return
+        entries = self._catalog.entries
+        if head is not None and entries and entries[0].number < head.oldest <= entries[-1].number:
+            self._catalog.drop(head.oldest)
 
     def _limit_of(self, head: HeadState) -> Limit:
         """What HEAD tells; where something is withheld, exactly up to there, because what is behind may be forgotten."""

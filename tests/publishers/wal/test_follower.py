@@ -126,6 +126,26 @@ def test_a_follower_writes_nothing_and_takes_no_lock(tmp_path):
     assert system.operations == operations
 
 
+def test_a_follower_learns_of_retention_when_it_refreshes(tmp_path):
+    """E37: it needs not read what is gone to find out, not even where nothing new is to be seen."""
+    log = opened(REAL, options(retain_bytes=None), path=tmp_path)
+    fill_segments(log, 4)
+    commit(log, b"last")
+    follower = Follower.open(tmp_path)
+    assert follower.oldest == 1
+    log.retention._options = options(retain_bytes=0)
+    while log.maintain():
+        pass
+    assert log.oldest > 1
+    assert follower.oldest == 1
+    visible = follower.visible
+    assert follower.refresh() == visible
+    assert follower.oldest == log.oldest
+    assert contents(follower) == contents(log)
+    follower.close()
+    log.close()
+
+
 def test_a_follower_whose_place_was_pruned_is_told(tmp_path):
     log = opened(REAL, options(retain_bytes=0), path=tmp_path)
     fill_segments(log, 2)
