@@ -265,6 +265,7 @@ class Block:
     def shown_key(self, index: int, view: View) -> str | None:
         """The key as a view shows it. Bytes that are not UTF-8 appear as lone surrogates."""
         key = self.key(index)
+        view = view if self.kind(index) >> 4 == Area.DATA else View()  # only entities are seen through lenses
         return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
 
     def shown_meta(self, index: int, view: View) -> bytes:

@@ -104,8 +104,8 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     """How one subscriber sees a change; part of every key under which anything is shared.
 
     Equal views, in whatever order their paths were given, are equal objects. Use ``View.of`` to make one with a
-    projection or a mask. TRANSACTION events have no images and no fields: of a view, only ``content`` and a mask of
-    ``$meta`` concern them.
+    projection or a mask. These are for entities: key and images of changes of other areas are shown as they are.
+    TRANSACTION events have no images and no fields: of a view, only ``content`` and a mask of ``$meta`` concern them.
 
     Attributes:
         content: HEADER leaves out body and images.

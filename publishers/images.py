@@ -40,6 +40,11 @@ class Stored(Protocol):
         ...
 
     @property
+    def entity(self) -> bool:
+        """Whether it is a change of an entity, which lenses are for; a schema or a log has names of its own."""
+        ...
+
+    @property
     def partial(self) -> bool:
         """Whether it is a field-level change, whose images hold nothing but what changed."""
         ...
@@ -75,6 +80,8 @@ def show(stored: Stored, view: View) -> Shown:
     """What a view shows of a change that is no TRANSACTION event."""
     if view.images is Images.KEYS_ONLY:
         return Shown()
+    if view.lenses and not stored.entity:
+        view = View(view.content, view.images)
     if view.content is Content.HEADER or view.images is Images.NOTHING:
         return Shown(changed=_visible(stored.changed, view.lenses))
     mode = view.images

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from publishers.change import Change, Operation, View
+from publishers.change import Area, Change, Operation, View
 from publishers.decoding import Attached
 from publishers.images import Name, show_field, show_key
 from publishers.paths import Fields
@@ -30,6 +30,11 @@ class Row:
     def operation(self) -> Operation:
         """What happened."""
         return self._block.operation(self._index)
+
+    @property
+    def entity(self) -> bool:
+        """Whether it is a change of an entity."""
+        return self._block.kind(self._index) >> 4 == Area.DATA
 
     @property
     def partial(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Change, Content, Images, Operation, View, remove, upsert
+from publishers import Change, Content, Drop, Images, Operation, View, remove, upsert
 from publishers.block import Block
 from publishers.images import show_field
 from publishers.mutation import columns_of
@@ -254,3 +254,14 @@ def test_a_field_level_change_is_what_changed():
     masked = View.of(Content.BODY, Images.ALL, mask={"customer.zip": {"rule": "DROP"}})
     hidden = one.change(2, masked)
     assert (hidden.field, hidden.body, hidden.before) == (None, {"customer": {}}, {"customer": {}})
+
+
+def test_lenses_are_for_entities_and_leave_schemas_as_they_are():
+    """F59: a schema tells names, which a path into an entity would meet by accident."""
+    from publishers.mutation import schema
+
+    one = block(schema("order", {"name": "order", "total": "string"}, 1))
+    view = View.of(Content.BODY, Images.CHANGE, fields=["state"], mask={"name": "***", "$key": Drop()})
+    told = one.change(1, View.of(Content.BODY, fields=["state"], mask={"name": "***", "$key": Drop()}))
+    assert (told.key, told.body) == ("entity", {"name": "order", "total": "string"})
+    assert one.change(1, view).lacking == ("before", "changed")
