@@ -179,17 +179,16 @@ class Logbook:
             handle = self.handle(entry)
             if handle is not None:
                 return handle
-            failure: PenstockError | OSError | None = None
             try:
-                opened = self.open(entry)
+                opened: ChangeLog | PenstockError | OSError = self.open(entry)
             except (PenstockError, OSError) as error:
-                failure = error
-        if failure is not None:
-            if not isinstance(failure, NoSuchLog):
+                opened = error
+        if isinstance(opened, Exception):
+            if not isinstance(opened, NoSuchLog):
                 self.system.board.tell(
-                    name, "FAILED", {"error": type(failure).__name__, "message": str(failure)}
+                    name, "FAILED", {"error": type(opened).__name__, "message": str(opened)}
                 )
-            raise failure
+            raise opened
         self.tell_opened(opened)
         return opened
 

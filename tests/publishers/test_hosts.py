@@ -219,6 +219,23 @@ def test_events_follow_their_cause_on_an_executor_of_many_threads(store):
         assert [shape(probe.changes) for probe in probes[1:]] == [shape(probes[0].changes)] * 7
 
 
+def test_events_come_in_between_for_who_goes_back_too(store):
+    """E51: a seek moves what is stored, and repeats no event of the process."""
+    probe = Probe(first=5)
+    store.system.changes(EVERYTHING).subscribe(probe, executor=flow.INLINE)
+    store.create("a")
+    store.create("b")
+    assert len(probe.changes) == 5
+    probe.subscription.seek(store.system.oldest)
+    probe.request(20)
+    probe.wait_for(10)
+    events = [entry[3] for entry in shape(probe.changes)]
+    assert events[:5] == [None, "CREATED", "OPENED", None, "CREATED"]
+    assert [event for event in events[5:] if event != "OPENED"] == [None, "CREATED"] * 2
+    assert events[5:].count("OPENED") == 1
+    assert probe.clean
+
+
 def test_a_follower_tells_of_its_own_process(store, tmp_path):
     """E51, F50."""
     fill(store.create("orders"), 1)
