@@ -130,7 +130,8 @@ class Follower:
             self._limit = limit
             self.visible = limit.version
         self.epoch = max(epoch, self.epoch)
-        self._forget_deleted()
+        if self._held is None:  # whose links are his own
+            self._forget_deleted()
         return self.visible
 
     def _forget_deleted(self) -> None:
