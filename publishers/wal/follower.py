@@ -12,7 +12,7 @@ from publishers.wal.cut import place_of
 from publishers.wal.directory import check_names
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
-from publishers.wal.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
 from publishers.wal.links import HeldReader, HeldSegments
 from publishers.wal.reader import BLOCK_BYTES, Reader
 from publishers.wal.segment import DATA_START
@@ -47,6 +47,7 @@ class Follower:
         self.visible = 0
         self._filesystem = filesystem
         self._head_file = head_file
+        self._head_content = b""
         self._tail: Tail | None = None
         self._held = held
         self._catalog = self._originals = Catalog(filesystem, directory, head.log_id)
@@ -136,11 +137,17 @@ class Follower:
 
     def _forget_deleted(self) -> None:
         """Drops the segments that retention takes: HEAD tells it before they go, so nobody has to meet a missing file."""
+        entries = self._catalog.entries
+        if len(entries) < 2:
+            return
         try:
+            content = self._head_file.pread(HEAD_BYTES, 0)
+            if content == self._head_content:  # to compare it costs less than to take it apart
+                return
             head = read_head(self._head_file)
         except OSError:
             return
-        entries = self._catalog.entries
+        self._head_content = content
         if head is not None and entries and entries[0].number < head.oldest <= entries[-1].number:
             self._catalog.drop(head.oldest)
 
