@@ -1,8 +1,8 @@
 """Events as JSON: encoded once per event and view, and spliced from what the log stores.
 
 Bodies, images, metadata and lists of changed fields lie in the log as JSON already; they are copied into the event, and
-parsed only for a view that shows parts of them. What is made is kept in the memo of the block, so that all subscribers of a block with the same view share
-it, and it goes with the block.
+parsed only for a view that shows parts of them. What is made is kept with the block, so that all subscribers of a block
+with the same view share it, and it goes with the block.
 """
 
 import json
@@ -14,7 +14,7 @@ import msgspec
 
 from publishers.batch import Batch
 from publishers.block import Block, Slice
-from publishers.change import Area, Change, Operation, View, time_of
+from publishers.change import Area, Change, Content, Operation, View, time_of
 from publishers.images import show_field
 from publishers.position import Position
 from publishers.seen import seen_error, seen_linked
@@ -117,13 +117,15 @@ class EventEncoder:
         for part in parts:
             block = part.block
             shelf = self._shelf(block, view)
-            made = shelf.made
+            made, weight = shelf.made, 0
             for index in part.indices:
                 event = made.get(index)
                 if event is None:
                     event = made[index] = self._encode(block, index, view, shelf)
-                    block.weigh(shelf, len(event) + _EVENT_BYTES)
+                    weight += len(event) + _EVENT_BYTES
                 encoded.append(event)
+            if weight:
+                block.weigh(shelf, weight)
         return encoded
 
     def next(self, head: bytes, batch: Batch) -> bytes:
@@ -156,25 +158,48 @@ class EventEncoder:
             if named is None:
                 named = shelf.types[entity_type] = b',"entity_type":' + encode_text(entity_type)
             parts.append(named)
-        key = block.shown_key(index, view)
+        parts += self._stored(block, index, view) if view.plain else self._shown(block, index, view)
+        attached = block.columns.meta is not None
+        if not index or attached:
+            parts += self._attached(block, index, view)
+        if (attached or "errors" in block.memo) and (error := seen_error(block, index, view)) is not None:
+            parts += (b',"error":', encode_text(error))
+        parts.append(b"}")
+        return b"".join(parts)
+
+    @staticmethod
+    def _stored(block: Block, index: int, view: View) -> list[bytes]:
+        """Key and images as they lie in the log; what most subscribers want, so nothing is asked for in vain."""
+        parts = []
+        columns = block.columns
+        key = block.key(index)
         if key is not None:
-            parts += (b',"key":', encode_text(key))
+            parts += [b',"key":', encode_text(key.decode("utf-8", "surrogateescape"))]
+        if view.content is Content.BODY:
+            if (body := block.body(index)) is not None:
+                parts += [b',"body":', body]
+            if columns.before is not None and (before := block.before(index)) is not None:
+                parts += [b',"before":', before]
+        if columns.changed is not None and (changed := block.changed(index)) is not None:
+            parts += [b',"changed":', changed]
+        return parts
+
+    @staticmethod
+    def _shown(block: Block, index: int, view: View) -> list[bytes]:
+        """Key and images as a view shows them."""
+        key = block.shown_key(index, view)
         shown = block.shown(index, view)
+        parts = []
         for name, value in (
+            (b',"key":', None if key is None else encode_text(key)),
             (b',"body":', shown.body),
             (b',"before":', shown.before),
             (b',"changed":', shown.changed),
+            (b',"lacking":', msgspec.json.encode(shown.lacking) if shown.lacking else None),
         ):
             if value is not None:
-                parts += (name, value)
-        if not index or block.columns.meta is not None:
-            parts += self._attached(block, index, view)
-        if (error := seen_error(block, index, view)) is not None:
-            parts += (b',"error":', encode_text(error))
-        if shown.lacking:
-            parts += (b',"lacking":', msgspec.json.encode(shown.lacking))
-        parts.append(b"}")
-        return b"".join(parts)
+                parts += [name, value]
+        return parts
 
     @staticmethod
     def _attached(block: Block, index: int, view: View) -> list[bytes]:
