@@ -31,7 +31,7 @@ from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
 from flow.errors import FlowError, IllegalRequestError, Lagged, Overflowed, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
 from flow.operators import Flow, Operator, pipe
-from flow.overflow import Overflow
+from flow.overflow import Meter, Overflow, OverflowStatistics
 from flow.sources import Source, empty, error, from_iterable, generate, never
 
 __all__ = [
@@ -62,11 +62,13 @@ __all__ = [
     "Lag",
     "Lagged",
     "LoopExecutor",
+    "Meter",
     "OfferResult",
     "OnLag",
     "Operator",
     "Outcome",
     "Overflow",
+    "OverflowStatistics",
     "Overflowed",
     "Processor",
     "Publisher",

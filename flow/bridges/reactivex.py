@@ -19,7 +19,7 @@ from flow.drain import COMPLETED, Drain, Outcome
 from flow.errors import Overflowed
 from flow.executors import Executor
 from flow.misuse import require_functions, require_publisher
-from flow.overflow import KEPT, Backlog, Overflow
+from flow.overflow import KEPT, Backlog, Meter, Overflow
 from flow.sources import Source
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def from_observable(
     on_drop: Callable[[T], object] | None = None,
     none: Literal["error", "drop"] = "error",
     scheduler: "abc.SchedulerBase | None" = None,
+    meter: Meter | None = None,
 ) -> Source[T]:
     """Publish what an observable pushes. Cold: each subscriber subscribes to the observable anew.
 
@@ -146,6 +147,7 @@ def from_observable(
             it raises, the stream ends with that error. What waits at the end of the subscription is not told.
         none: What becomes of ``None``, which is no element: "error" ends the stream with ``TypeError``, "drop" skips it.
         scheduler: Given to ``observable.subscribe``: the default scheduler of its sources.
+        meter: Counts what comes, waits and goes, for all subscribers.
 
     Raises:
         ModuleNotFoundError: If reactivex is not installed.
@@ -159,12 +161,12 @@ def from_observable(
         raise TypeError(f"observable: {observable!r}; a reactivex.Observable is expected")
     if none not in ("error", "drop"):
         raise ValueError(f"none: {none!r}; 'error' or 'drop' is expected")
-    Backlog[T](overflow, capacity)
+    Backlog[T](overflow, capacity, meter)
     require_functions(on_drop=on_drop, optional=True)
     return _Observed(
         observable,
         scheduler,
-        lambda: _Intake(Backlog(overflow, capacity), on_drop, skips_none=none == "drop"),
+        lambda: _Intake(Backlog(overflow, capacity, meter), on_drop, skips_none=none == "drop"),
     )
 
 

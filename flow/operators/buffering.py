@@ -14,7 +14,7 @@ from flow.executors import Executor, executor_of
 from flow.misuse import require_functions
 from flow.operators.link import Link, Operator, lift, present
 from flow.operators.stage import Stage, queued, staged
-from flow.overflow import KEPT, Backlog, Overflow
+from flow.overflow import KEPT, Backlog, Meter, Overflow, require_meter
 
 __all__ = [
     "on_backpressure_buffer",
@@ -51,7 +51,11 @@ def publish_on(
 
 
 def on_backpressure_buffer(
-    capacity: int, overflow: Overflow = Overflow.ERROR, on_drop: Callable[[T], object] | None = None
+    capacity: int,
+    overflow: Overflow = Overflow.ERROR,
+    on_drop: Callable[[T], object] | None = None,
+    *,
+    meter: Meter | None = None,
 ) -> Operator[T, T]:
     """Request everything of upstream, and let wait what nobody has asked for.
 
@@ -61,33 +65,41 @@ def on_backpressure_buffer(
         capacity: Most elements that wait; there is no default. Without effect for LATEST and BUFFER.
         overflow: Which element goes when there is one too many; ERROR ends the stream with `Overflowed`.
         on_drop: Called with each element that went, on upstream's thread; if it raises, the stream ends with that.
+        meter: Counts what comes, waits and goes, for all subscribers.
 
     Raises:
         ValueError: If the capacity is no positive integer, or the policy none.
     """
-    Backlog[T](overflow, capacity)
+    Backlog[T](overflow, capacity, meter)
     require_functions(on_drop=on_drop, optional=True)
-    return staged(lambda source: _Overflowing(source, Backlog(overflow, capacity), on_drop))
+    return staged(lambda source: _Overflowing(source, Backlog(overflow, capacity, meter), on_drop))
 
 
-def on_backpressure_latest(on_drop: Callable[[T], object] | None = None) -> Operator[T, T]:
+def on_backpressure_latest(
+    on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
+) -> Operator[T, T]:
     """Request everything of upstream, and keep the newest of what nobody has asked for."""
-    return on_backpressure_buffer(1, Overflow.LATEST, on_drop)
+    return on_backpressure_buffer(1, Overflow.LATEST, on_drop, meter=meter)
 
 
-def on_backpressure_drop(on_drop: Callable[[T], object] | None = None) -> Operator[T, T]:
+def on_backpressure_drop(
+    on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
+) -> Operator[T, T]:
     """Request everything of upstream, and let go of each element that nobody has asked for when it comes.
 
     Args:
         on_drop: Called with each of them, on upstream's thread; if it raises, the stream ends with that.
+        meter: Counts what comes and what goes, for all subscribers.
     """
+    require_meter(meter)
     require_functions(on_drop=on_drop, optional=True)
-    return lift(lambda below: _Unasked(below, on_drop, fails=False))
+    return lift(lambda below: _Unasked(below, on_drop, meter, fails=False))
 
 
-def on_backpressure_error() -> Operator[T, T]:
+def on_backpressure_error(*, meter: Meter | None = None) -> Operator[T, T]:
     """Request everything of upstream, and end with `Overflowed` at the first element that nobody has asked for."""
-    return lift(lambda below: _Unasked(below, None, fails=True))
+    require_meter(meter)
+    return lift(lambda below: _Unasked(below, None, meter, fails=True))
 
 
 class _Overflowing(Stage[T]):
@@ -198,10 +210,18 @@ class _Overflowing(Stage[T]):
 class _Unasked(Link[T, T]):
     """Passes on what was asked for, and does not keep anything else."""
 
-    __slots__ = ("_demand", "_fails", "_lock", "_on_drop")
+    __slots__ = ("_demand", "_fails", "_lock", "_meter", "_on_drop")
 
-    def __init__(self, below: Subscriber[T], on_drop: Callable[[T], object] | None, *, fails: bool) -> None:
+    def __init__(
+        self,
+        below: Subscriber[T],
+        on_drop: Callable[[T], object] | None,
+        meter: Meter | None,
+        *,
+        fails: bool,
+    ) -> None:
         super().__init__(below)
+        self._meter = meter
         self._lock = threading.Lock()
         self._demand = 0
         self._on_drop = on_drop
@@ -219,6 +239,8 @@ class _Unasked(Link[T, T]):
             asked = self._demand > 0
             if asked:
                 self._demand = subtract(self._demand, 1)
+        if self._meter is not None and self._upstream is not GONE:
+            self._meter.count(received=1, dropped=int(not asked))
         if asked:
             self._pass(item)
         elif self._fails:

@@ -11,7 +11,7 @@ from flow.operators import batching, buffering, combining, limiting, observing, 
 from flow.operators.link import Operator
 from flow.operators.recovering import USUAL, Backoff
 from flow.operators.timing import Timers
-from flow.overflow import Overflow
+from flow.overflow import Meter, Overflow
 
 __all__ = ["Flow"]
 
@@ -166,21 +166,27 @@ class Flow(Generic[T]):
         capacity: int,
         overflow: Overflow = Overflow.ERROR,
         on_drop: Callable[[T], object] | None = None,
+        *,
+        meter: Meter | None = None,
     ) -> "Flow[T]":
         """Request everything, and let wait what nobody has asked for."""
-        return self.through(buffering.on_backpressure_buffer(capacity, overflow, on_drop))
+        return self.through(buffering.on_backpressure_buffer(capacity, overflow, on_drop, meter=meter))
 
-    def on_backpressure_drop(self, on_drop: Callable[[T], object] | None = None) -> "Flow[T]":
+    def on_backpressure_drop(
+        self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
+    ) -> "Flow[T]":
         """Request everything, and let go of what nobody has asked for."""
-        return self.through(buffering.on_backpressure_drop(on_drop))
+        return self.through(buffering.on_backpressure_drop(on_drop, meter=meter))
 
-    def on_backpressure_latest(self, on_drop: Callable[[T], object] | None = None) -> "Flow[T]":
+    def on_backpressure_latest(
+        self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
+    ) -> "Flow[T]":
         """Request everything, and keep the newest of what nobody has asked for."""
-        return self.through(buffering.on_backpressure_latest(on_drop))
+        return self.through(buffering.on_backpressure_latest(on_drop, meter=meter))
 
-    def on_backpressure_error(self) -> "Flow[T]":
+    def on_backpressure_error(self, *, meter: Meter | None = None) -> "Flow[T]":
         """Request everything, and fail at the first element that nobody has asked for."""
-        return self.through(buffering.on_backpressure_error())
+        return self.through(buffering.on_backpressure_error(meter=meter))
 
     # Observing.
 
