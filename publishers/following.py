@@ -102,6 +102,8 @@ class Following:
             if block.ends:
                 transactions.append(Published(block.version, block.transaction_count, _given(blocks)))
                 blocks = []
+                if block.version == visible:
+                    break
         self._location = location
         return transactions or None
 
