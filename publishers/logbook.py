@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -66,6 +67,7 @@ class Logbook:
         self._filesystem = filesystem
         self._clock = clock
         self._told: Position | None = None
+        self._steps: deque[Step] = deque()  # told, and not carried out yet
         self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
 
     # The caller holds the lock.
@@ -125,14 +127,13 @@ class Logbook:
         """Whether the files of a log are gone, which the system log may not have told yet."""
         return self.shelf.log_id(entry.directory) != entry.log_id
 
-    def record(self, mutation: Mutation) -> list[Step]:
+    def record(self, mutation: Mutation) -> None:
         """Commits to the system log, and takes what it tells then."""
         self.system.record(mutation)
-        return self.catch_up()
+        self.catch_up()
 
-    def catch_up(self) -> list[Step]:
-        """Takes what the system log tells; the caller carries out what follows, after it has let go of the lock."""
-        steps = []
+    def catch_up(self) -> None:
+        """Takes what the system log tells; ``carry_out``, without the lock, is to follow."""
         while self._told is None or self._told < self.system.head:
             page = self.system.history(
                 Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
@@ -140,9 +141,8 @@ class Logbook:
             for change in page.changes:
                 step = self.roster.apply(change)
                 if step is not None:
-                    steps.append(step)
+                    self._steps.append(step)
             self._told = page.next
-        return steps
 
     # What a dead process left, and what cannot be done just now: the next opening does it.
 
@@ -197,8 +197,8 @@ class Logbook:
         with self.lock:
             if self.closed:
                 return
-            steps = self.catch_up()
-        self.carry_out(steps)
+            self.catch_up()
+        self.carry_out()
 
     def follow(self) -> None:
         """Refreshes whenever there is something new."""
@@ -216,12 +216,13 @@ class Logbook:
         }
         self.system.board.tell(log.name, "OPENED", body)
 
-    def carry_out(self, steps: list[Step]) -> None:
-        """What follows from what the system log told; may reach user code."""
-        for before, after in steps:
+    def carry_out(self) -> None:
+        """Does what follows from what the system log told; may reach user code."""
+        while self._steps:
             with self.lock:
-                if self.closed:
+                if self.closed or not self._steps:
                     return
+                before, after = self._steps.popleft()
                 known = None if before is None else self._handles.get(before.log_id)
                 if after is None and known is not None:
                     self.forget(known)

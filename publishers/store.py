@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.changelog import ChangeLog
-from publishers.errors import LogFailed, LogReadOnly, PenstockError
+from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
 from publishers.logbook import Logbook, options_with
 from publishers.options import KIB, LogOptions
 from publishers.roster import LogEntry, check_labels, created, dropped, replaced
@@ -126,6 +126,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             stack.callback(system.close)
             book = Logbook(shelf, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
             book.catch_up()
+            book.carry_out()
             if read_only:
                 book.follow()
             else:
@@ -144,7 +145,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogClosed: If the store is closed.
             WalCorrupted: If acknowledged data are damaged.
         """
-        self._follow()
+        self._book.refresh()
         return self._book.log(name)
 
     def create(
@@ -190,6 +191,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                     self._book.remove(directory)
                 raise
             self._book.settle(directory)
+        self._book.carry_out()
         self._book.tell_opened(log)
         return log
 
@@ -204,11 +206,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
         with self._book.lock:
             self._check_owned()
             entry = self._book.roster.find(name)
-            lock = self._book.shelf.lock_log(entry.directory) if self._book.handle(entry) is None else None
+            handle = self._book.handle(entry)
+            lock = self._book.shelf.lock_log(entry.directory) if handle is None else None
             try:
                 self._book.shelf.doubt(entry.directory)
                 try:
-                    steps = self._book.record(dropped(entry))
+                    self._book.record(dropped(entry))
                 except PenstockError as error:
                     if not _unknown(error):
                         self._book.settle(entry.directory)
@@ -216,7 +219,9 @@ class ChangeStore(Mapping[str, ChangeLog]):
             finally:
                 if lock is not None:
                     lock.close()
-        self._book.carry_out(steps)
+        self._book.carry_out()
+        if handle is not None:
+            handle.close(LogDropped(name))  # or wait until somebody else has
         self._book.remove(entry.directory)
 
     def rename(self, old: str, new: str) -> None:
@@ -234,8 +239,9 @@ class ChangeStore(Mapping[str, ChangeLog]):
             self._check_owned()
             entry = self._book.roster.find(old)
             self._book.roster.check_free(new, but=old)
-            steps = self._book.record(replaced(entry, replace(entry, name=new))) if new != old else []
-        self._book.carry_out(steps)
+            if new != old:
+                self._book.record(replaced(entry, replace(entry, name=new)))
+        self._book.carry_out()
 
     def retype(
         self,
@@ -257,6 +263,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
             self._book.record(replaced(entry, replace(entry, type=kind, labels=said)))
+        self._book.carry_out()
 
     def names(self) -> list[str]:
         """What the logs are called, in order."""
@@ -268,7 +275,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         Raises:
             NoSuchLog: If there is none.
         """
-        self._follow()
+        self._book.refresh()
         with self._book.lock:
             self._book.check_open()
             return self._book.roster.find(name)
@@ -296,16 +303,18 @@ class ChangeStore(Mapping[str, ChangeLog]):
         return self.log(name)
 
     def __iter__(self) -> Iterator[str]:
-        self._follow()
+        self._book.refresh()
         with self._book.lock:
             self._book.check_open()
             return iter(list(self._book.roster))
 
     def __len__(self) -> int:
+        self._book.refresh()
         with self._book.lock:
             return len(self._book.roster)
 
     def __contains__(self, name: object) -> bool:
+        self._book.refresh()
         with self._book.lock:
             return name in self._book.roster
 
@@ -359,10 +368,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-    def _follow(self) -> None:
-        if self.read_only:
-            self._book.refresh()
 
     def _check_owned(self) -> None:
         self._book.check_open()

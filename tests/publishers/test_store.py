@@ -467,3 +467,54 @@ def test_whoever_reads_a_log_while_its_files_go_hears_that_it_was_dropped(store,
         probe.wait_for_end()
         assert isinstance(probe.error, LogDropped)
         other._book.closed = False
+
+
+# Many at once.
+
+
+def test_many_threads_make_write_rename_and_drop_logs(store, place):
+    """E51, E65: what the system log tells is what there is, for the owner and for a follower."""
+    failures = []
+
+    def work(number):
+        for turn in range(scaled(8)):
+            name, other = f"log{number}-{turn}", f"new{number}-{turn}"
+            log = store.create(name)
+            log.commit([order(turn)])
+            store.rename(name, other)
+            if store.log(other) is not log or log.head.version != 2:
+                failures.append(name)
+            if turn % 2:
+                store.drop(other)
+
+    def look():
+        with following(place) as mine:
+            for _ in range(scaled(200)):
+                for name in mine:
+                    with contextlib.suppress(NoSuchLog, LogDropped, LogClosed):
+                        mine.log(name).history()
+
+    in_threads(*(lambda number=number: work(number) for number in range(4)), look)
+    assert not failures
+    kept = sorted(f"new{number}-{turn}" for number in range(4) for turn in range(0, scaled(8), 2))
+    assert store.names() == kept == sorted(store.opened())
+    with following(place) as other:
+        assert other.names() == kept
+    directories = {store.entry(name).directory for name in kept}
+    assert {path.name for path in place.iterdir()} == directories | {".system", "LOCK"}
+
+
+def test_a_subscriber_may_use_the_store_from_inside_a_signal(store):
+    """The store calls nobody while it holds what another call of the same thread would need."""
+
+    class Curious(Probe):
+        def on_next(self, change):
+            super().on_next(change)
+            if change.index and change.operation.name == "UPSERT":
+                found.append((store.names(), store.entry(change.key).name))
+
+    found = []
+    store.system.changes().subscribe(Curious(first=99), executor=flow.INLINE)
+    store.create("orders")
+    store.rename("orders", "sales")
+    assert len(found) == 2
