@@ -64,16 +64,17 @@ def encode(value: object) -> bytes:
     data = _encoder.encode(value)
     if b"null" in data and (path := _not_finite(value)) is not None:
         raise NotFinite(path)
-    if _OFFSET.search(data):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
+    if b"T" in data and _OFFSET.search(data):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
         data = _encoder.encode(_in_minutes(value))
     return data
 
 
-def flaw_of(data: bytes | memoryview) -> str | None:
+def flaw_of(data: bytes) -> str | None:
     """What keeps bytes from being JSON in UTF-8; None if nothing does."""
     try:
         _raw.decode(data)
-        str(data, "utf-8")
+        if not data.isascii():
+            data.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return str(error)
     return None

@@ -37,6 +37,8 @@ REMOVE: Final = 2
 TRUNCATE: Final = 4
 EXPIRE: Final = 5
 
+_NO_EXTRAS: Final = (None,) * 5
+
 Image = Mapping[str, Any] | bytes
 """An entity: a mapping, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
 
@@ -102,7 +104,7 @@ def upsert(
     elif changed is not None:
         names = encode_names(changed)
     extras = None
-    if any(extra is not None for extra in (meta, schema_version, entry_version, origin, expires_at)):
+    if (meta, schema_version, entry_version, origin, expires_at) != _NO_EXTRAS:
         extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
     return Mutation(UPSERT, entity_type, stored, image, old, names, extras, DATA, entry_version, follows)
 

@@ -1,5 +1,9 @@
 """Schemas are told before they are used, and every change names its own."""
 
+import contextlib
+import logging
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +15,7 @@ from publishers import (
     Criterion,
     InvalidChange,
     Operation,
+    PenstockError,
     Position,
     schema,
     set_field,
@@ -19,6 +24,7 @@ from publishers import (
 from publishers.mutation import columns_of
 from publishers.schemas import SCHEMAS_NAME
 from tests.publishers.support import QUICK, in_threads, opened
+from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}
 NOTE = {"type": "struct", "fields": [{"name": "note", "type": "string"}]}
@@ -227,6 +233,46 @@ def test_every_change_names_the_newest_schema_told_before_it(steps):
                 wanted.append(current[kind])
         assert versions(log) == wanted
         log.close()
+
+
+DISK = {"sync": "always", "fill_step": 65_536}
+
+
+def live(disk):
+    """A short life of a log on a simulated disk."""
+    with ChangeLog.open(Path("/log"), filesystem=disk, **DISK) as log:
+        for number in range(3):
+            log.commit([schema("order", {"n": number}), upsert("order", "1", {})])
+            log.commit([upsert("order", "1", {})])
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # the power fails for all threads
+@pytest.mark.parametrize("fault", ["crash", "EIO", "ENOSPC"])
+def test_whatever_fails_at_any_step_versions_are_those_that_the_log_tells(fault):
+    """F9, F10, F11: a power cut, an error or a full disk at each operation, and then a power cut."""
+    logging.disable(logging.CRITICAL)
+    try:
+        whole = SimulatedFileSystem()
+        live(whole)
+        for step in range(1, whole.operations + 1):
+            disk = SimulatedFileSystem(seed=step)
+            disk.faults[step] = fault
+            with contextlib.suppress(PowerCut, PenstockError, OSError):
+                live(disk)
+            disk.faults.clear()
+            disk.power_cut()
+            with ChangeLog.open(Path("/log"), filesystem=disk, **DISK) as log:
+                told = [change.schema_version for change in past(log, Criterion(areas={Area.SCHEMA}))]
+                assert told == list(range(1, len(told) + 1))
+                newest = log.schema("order")
+                assert (newest.version if newest else 0) == len(told), (step, told)
+                assert all(log.schema("order", version) for version in versions(log))
+                log.commit([schema("order", {"n": "next"})])
+                assert log.schema("order").version == len(told) + 1
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def test_logs_without_schemas_have_no_file_of_them(log):

@@ -40,7 +40,7 @@ FIELDS = (
 )
 
 
-def write(log):
+def write(log, key=b"\xff\x00"):
     """One of everything that a writer can say."""
     log.commit(
         [
@@ -57,7 +57,7 @@ def write(log):
                 origin="rome",
                 meta={"m": [1.50, None]},
             ),
-            rekey("order", "1", b"\xff\x00", {"total": "1.00"}),
+            rekey("order", "1", key, {"total": "1.00"}),
             expire("order", "2", expires_at=MOMENT),
             truncate("order"),
         ],
