@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Figure, Variant, compare
-from publishers import ChangeLog, Content, Criterion, upsert
+from publishers import ChangeLog, Content, Criterion, Position, upsert
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.bell import PollingEar
 from publishers.wal.wakeup import listen
@@ -250,10 +250,71 @@ def throughput(place: Path) -> list[Figure]:
     return figures
 
 
+class Counting:
+    """Takes batches until it has everything."""
+
+    def __init__(self, expected: int) -> None:
+        self.left = expected
+        self.done = threading.Event()
+
+    def on_subscribe(self, subscription: Any) -> None:
+        subscription.request(2**62)
+
+    def on_next(self, change: object) -> None:
+        raise AssertionError
+
+    def on_next_batch(self, batch: Any) -> None:
+        self.left -= len(batch)
+        if self.left <= 0:
+            self.done.set()
+
+    def on_error(self, error: Exception) -> None:
+        raise error
+
+    def on_complete(self) -> None: ...
+
+
+def catching_up(place: Path) -> list[Figure]:
+    """What a reader can take that has fallen behind: the log is there, ten changes a commit."""
+    log = ChangeLog.open(place / "backlog", sync="os")
+    rows = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
+    for _ in range(BULK // 10):
+        log.commit(rows)
+    follower = ChangeLog.open(place / "backlog", read_only=True, replay_bytes=1)
+    feed = follower.changes(Criterion(entity_types={"flight"}), since=Position(1), content=Content.BODY)
+
+    def frames() -> tuple[int, float]:
+        files = Follower.open(place / "backlog")
+        began, seen, location = time.perf_counter(), 0, files.reader.locate(1)
+        while frame := files.reader.read(location):
+            seen += frame.header.count
+            location = frame.next
+        assert seen == BULK
+        files.close()
+        return seen, time.perf_counter() - began
+
+    def batches() -> tuple[int, float]:
+        reader = Counting(BULK)
+        began = time.perf_counter()
+        feed.subscribe(reader)
+        assert reader.done.wait(120)
+        return BULK, time.perf_counter() - began
+
+    figures = compare(
+        "a read-only opening catches up, ten changes a commit",
+        "changes/s",
+        [Variant("frames, verified", frames), Variant("on_next_batch", batches)],
+        rounds=ROUNDS,
+    )
+    follower.close()
+    log.close()
+    return figures
+
+
 def run(directory: Path) -> dict[str, list[Figure]]:
     """Latency and throughput of a reader in another process."""
     place = Path(tempfile.mkdtemp(dir=directory))
-    return {"latency": latency(place), "throughput": throughput(place)}
+    return {"latency": latency(place), "throughput": throughput(place), "catching up": catching_up(place)}
 
 
 if __name__ == "__main__":
