@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.harness import environment, save
 
-NAMES = ("append", "commit", "fanout", "resync", "tailing")
+NAMES = ("append", "commit", "fanout", "flow_signals", "resync", "tailing")
 
 
 def main() -> int:

@@ -72,7 +72,7 @@ def timed(work: Callable[[], int]) -> tuple[int, float]:
 def environment() -> dict[str, str]:
     """On what this ran."""
     found = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
-    for package in ("penstock", "msgspec", "reactivex", "websockets", "uvicorn"):
+    for package in ("penstock", "msgspec", "reactivex", "eventkit", "aiostream", "websockets", "uvicorn"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

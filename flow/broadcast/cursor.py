@@ -144,11 +144,15 @@ class Cursor(Generic[T]):
     def pull(self, limit: int, /) -> Sequence[T]:
         """Take what is next for this subscriber."""
         ring = self._ring
+        items: list[T] = []
+        room = False
         with ring.lock:
-            gate = ring.gate
-            items = self._take(limit)
+            # A drain pulls until nothing is left: every other pull finds nothing.
+            if self._next < ring.end or self._saved:
+                gate = ring.gate if self.lag is Lag.BLOCK else ring.end
+                items = self._take(limit)
+                room = self.lag is Lag.BLOCK and ring.gate > gate
             untold = self._missed
-            room = ring.gate > gate
         if room:
             ring.on_room()
         if untold:
@@ -159,6 +163,8 @@ class Cursor(Generic[T]):
         """Fail at once; complete after everything was pulled and every loss was told."""
         ring = self._ring
         with ring.lock:
+            if ring.outcome is None and self._next >= ring.start:
+                return None
             if self._overtaken:
                 return Failed(Lagged(self.lost))
             if isinstance(ring.outcome, Failed):
