@@ -15,7 +15,6 @@ PARTLY = {
     "F18": "stored and delivered",
     "F24": "from Spark by type; typed schemas are to come",
     "F45": "by size and age",
-    "F51": "polled each 20 ms",
     "F53": "all but changed fields",
     "F61": "all but by time",
     "F117": "in the log itself",
