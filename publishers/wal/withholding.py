@@ -99,30 +99,28 @@ class Withholding:
 
     def forget_after(self, version: int) -> None:
         """See `Wal.forget_after`."""
-        writer = self._writer
-        writer.sync()
-        visible = self.visible
+        self._writer.sync()
         with self.housekeeping, self.head:
-            segment, offset = place_of(self._catalog, writer.limit, version + 1)
-            header = self._read_header(segment)
-            try:
-                self._head.write(writer.epoch, version, segment, offset, flags=CUT, visible=visible)
-            except OSError as error:
-                if means_full(error):
-                    raise LogFull(None, 88) from error
-                writer.health.fail(error)
-                raise LogFailed("unknown", str(error)) from error
-            except BaseException as error:
-                writer.health.fail(error)
-                raise
-            try:
-                self._cut(header, version, offset, visible if visible < version else None)
-            except OSError as error:
-                writer.health.fail(error)
-                raise LogFailed("unknown", str(error)) from error
-            except BaseException as error:
-                writer.health.fail(error)
-                raise
+            self._forget_after(version)
+
+    def _forget_after(self, version: int) -> None:
+        writer = self._writer
+        visible = self.visible
+        segment, offset = place_of(self._catalog, writer.limit, version + 1)
+        header = self._read_header(segment)
+        begun = False
+        try:
+            self._head.write(writer.epoch, version, segment, offset, flags=CUT, visible=visible)
+            begun = True
+            self._cut(header, version, offset, visible if visible < version else None)
+        except OSError as error:
+            if means_full(error) and not begun:
+                raise LogFull(None, 88) from error
+            writer.health.fail(error)
+            raise LogFailed("unknown", str(error)) from error
+        except BaseException as error:
+            writer.health.fail(error)
+            raise
 
     def _cut(self, header: SegmentHeader, version: int, offset: int, visible: int | None) -> None:
         writer, catalog = self._writer, self._catalog

@@ -1,5 +1,6 @@
 """Commits that are interrupted: at every step, at every line, twice, and while they wait."""
 
+import contextlib
 import itertools
 import shutil
 import sys
@@ -11,6 +12,7 @@ import pytest
 import flow
 from publishers import (
     ChangeLog,
+    LogError,
     LogFailed,
     Position,
     committer,
@@ -22,7 +24,7 @@ from publishers import (
     visibility,
     watermark,
 )
-from publishers.wal import wal, withholding, writer
+from publishers.wal import cut, wal, withholding, writer
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
 
 
@@ -157,7 +159,10 @@ ENTRIES = ("__enter__", "acquire")
 
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
-    for module in (committer, pending, publication, registry, ring, service, visibility, watermark, writer)
+    for module in (
+        *(committer, pending, publication, registry, ring, service, visibility, watermark),
+        *(cut, wal, withholding, writer),
+    )
 }
 
 
@@ -205,6 +210,89 @@ def test_an_interrupt_inside_the_locks_of_the_standard_library_leaves_none_of_th
     for number in itertools.count():
         if not commit_against_an_interrupt(monkeypatch, interrupt_at(number)):
             break
+
+
+def interrupt_of_an_owner(monkeypatch, call, number, queued):
+    """A call on a log with three withheld versions, interrupted at a line; answers whether it came so far."""
+    path = scratch() / "log"
+    lines = itertools.count()
+
+    def trace(frame, event, _argument):
+        text = TRACED.get(frame.f_code.co_filename)
+        if text is None:
+            return None
+        entry = event == "line" and not text[frame.f_lineno - 1].lstrip().startswith("with ")
+        if entry and next(lines) == number:
+            sys.settrace(None)
+            raise Interrupt
+        return trace
+
+    def interrupted():
+        sys.settrace(trace)
+        try:
+            call(log)
+        except Interrupt:
+            hit.append(number)
+        finally:
+            sys.settrace(None)
+
+    hit = []
+    with ChangeLog.open(path, **{**QUICK, "sync": "always"}) as log:
+        probe = Probe(first=10_000)
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        fill(log, 1)
+        for _ in range(3):
+            log.commit([order(1)], visible=False)
+        acknowledged = []
+
+        def commit():
+            with contextlib.suppress(LogFailed):
+                acknowledged.append(log.commit([order(1)], producer=("queued", 1)).version)
+
+        threads = [threading.Thread(target=commit, daemon=True)] if queued else []
+        victim = threading.Thread(target=interrupted, daemon=True)
+        victim.start()
+        for thread in (*threads, victim):
+            if thread is not victim:
+                thread.start()
+            thread.join(20)
+            assert not thread.is_alive(), "somebody hangs"
+        assert log._publication.gate.acquire(timeout=5)
+        log._publication.gate.release()
+        cancelled = probe.subscription.ended
+        failed = log._committer._failed or log._files.failed
+        assert failed or log.withheld or not hit or log.visible >= 1
+        truth = everything(log)
+        assert probe.positions == (truth[: len(probe.positions)] if cancelled else truth), probe.state()
+        assert probe.clean
+        visible, durable = log.visible, log.durable
+        with contextlib.suppress(LogError):
+            commit()
+        if not failed:
+            assert acknowledged
+    with ChangeLog.open(path, **QUICK) as log:
+        assert log.visible >= visible
+        assert log.durable in {durable, 2, 4} or log.durable >= max(acknowledged, default=1)
+        kept = everything(log)
+        assert [one.version for one in kept if not one.index] == list(range(1, log.visible + 1))
+        if log.withheld:
+            log.publish(log.withheld[-1])
+        fill(log, 1)
+        assert [one.version for one in everything(log) if not one.index] == list(range(1, log.head.version))
+    shutil.rmtree(path.parent)
+    return bool(hit)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("call", ["publish", "forget_after"])
+def test_an_interrupt_at_any_line_of_publish_or_forget_after_finishes_or_fails_the_log(
+    monkeypatch, call, queued
+):
+    """Invariant 13, F28, E20: gates are released, nothing withheld is exposed, and an opening finishes what was begun."""
+    for number in itertools.count():
+        if not interrupt_of_an_owner(monkeypatch, lambda log: getattr(log, call)(2), number, queued):
+            break
+    assert number > 100
 
 
 def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
