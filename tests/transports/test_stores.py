@@ -1,14 +1,16 @@
 """A served store: its logs by name over both protocols, as they come and go, and what becomes of them."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from publishers import Area, ChangeStore, upsert
+from publishers import Area, ChangeStore, Criterion, upsert
 from tests.transports.graphql.conftest import graphql  # noqa: F401 - a fixture of the neighbours
 from transports import Application, Limits, serve
 from transports.stores import StoreLogs
+from transports.websocket.client import connect
 
 QUICK = {"sync": "os", "fill_step": 65_536}
 ORDERS = """subscription ($log: String, $criteria: [Criterion!], $since: Cursor) {
@@ -147,6 +149,52 @@ async def test_a_drop_is_told_once_to_everybody_on_every_transport(store, served
         assert errors[0]["extensions"]["code"] == "LOG_NOT_FOUND"
         await wire.nothing_comes()
         await other.nothing_comes()
+
+
+async def test_the_python_client_follows_the_system_log(store, served, until):
+    """E58, E45: with no criteria everything that is stored; a drop is an error that says so."""
+    async with connect(served.url) as remote:
+        plain, hosted, dropped = Heard(), Heard(), Heard()
+        remote.changes(log="$system", since=None).subscribe(plain)
+        remote.changes(Criterion(areas={Area.HOST}), log="$system").subscribe(hosted)
+        remote.changes(log="users").subscribe(dropped)
+        async with asyncio.timeout(20):
+            for heard in (plain, hosted, dropped):
+                await heard.ready.wait()
+            await until(lambda: len(store.system.statistics().subscriptions) == 2)
+            await asyncio.to_thread(store.create, "more")
+            await asyncio.to_thread(store.drop, "users")
+            await dropped.ended.wait()
+        await until(lambda: len(plain.changes) == 4 and len(hosted.changes) == 2)
+        assert [change.key for change in plain.changes] == [None, "more", None, "users"]
+        assert [(change.area, change.key, change.meta["event"]) for change in hosted.changes] == [
+            (Area.HOST, "more", "OPENED"),
+            (Area.HOST, "users", "CLOSED"),
+        ]
+        assert dropped.error.code == "LOG_DROPPED"
+        assert not dropped.error.retryable
+
+
+class Heard:
+    """A subscriber that takes everything."""
+
+    def __init__(self):
+        self.changes, self.error = [], None
+        self.ready, self.ended = asyncio.Event(), asyncio.Event()
+
+    def on_subscribe(self, subscription):
+        subscription.request(1000)
+        self.ready.set()
+
+    def on_next(self, change):
+        self.changes.append(change)
+
+    def on_error(self, error):
+        self.error = error
+        self.ended.set()
+
+    def on_complete(self):
+        self.ended.set()
 
 
 async def test_a_renamed_log_goes_on_for_those_who_have_it_and_is_found_under_its_new_name(
