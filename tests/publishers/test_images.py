@@ -207,6 +207,9 @@ def test_a_field_that_is_not_shown_is_not_told_to_have_changed():
         "x.y",
     )
     assert shown(row, View.of(mask={"x": {"rule": "DROP"}})).changed == ("total", "customer", "tip")
+    listed = upsert("order", "42", NEW, changed=["total", "tip"])
+    seen = shown(listed, View.of(Content.BODY, Images.CHANGE, mask={"tip": Drop()}))
+    assert (seen.body, seen.changed) == ({"total": "12.00"}, ("total",))
     seen = shown(row, View.of(Content.BODY, Images.CHANGE, fields=["customer.name", "state", "total"]))
     assert (seen.body, seen.changed) == ({"total": "12.00"}, ("total",))
 

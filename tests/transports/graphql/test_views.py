@@ -1,5 +1,7 @@
 """Views over both protocols: what a server hides is in nothing that it sends, and each client sees its own view only."""
 
+import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -22,6 +24,7 @@ from publishers import (
 )
 from publishers.block import Block
 from publishers.criteria import Criteria
+from publishers.mutation import columns_of
 from transports import Caller, Forbidden, serve
 from transports.policy import narrow
 
@@ -251,43 +254,74 @@ def seen(change) -> dict:
     }
 
 
+def alone(number: int, wish: dict) -> list[dict]:
+    """What a view shows of the changes of a commit, made of a block of its own."""
+    rows = mutations(number)
+    block = Block(
+        columns_of(rows),
+        version=number + 1,
+        first_index=1,
+        leads=True,
+        ends=True,
+        transaction_count=1 + len(rows),
+        transaction_bytes=1,
+        committed_at=1,
+    )
+    view = View.of(Content.BODY, Images[wish["images"]], fields=wish["fields"], mask=wish["mask"])
+    return [seen(block.change(index, view)) for index in range(1, 1 + len(rows))]
+
+
+def plain(events: list[dict]) -> list[dict]:
+    """What of the events a view concerns, without TRANSACTION events."""
+    empty = {"key": None, "body": None, "before": None, "changed": None, "lacking": []}
+    return [{name: event.get(name, empty[name]) for name in empty} for event in events if event["index"]]
+
+
+def asked(wish: dict) -> tuple[dict, dict]:
+    """The same wish for both protocols."""
+    given = {name: value for name, value in wish.items() if value is not None}
+    rules = [{"path": path, **rule} for path, rule in (wish["mask"] or {}).items()]
+    return given, given | ({"mask": rules} if rules else {})
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_subscribers_of_one_publisher_never_see_the_bytes_of_another_view(log, dial, graphql, seed):
-    """F59, E8: random views over both protocols at once, while the log is written; each gets what is its own."""
+    """F59, E8: random views over both protocols at once, while the log is written and demand trickles in."""
     chance = random.Random(seed)
-    wishes = [a_wish(chance) for _ in range(5)]
-    since, count = log.head, 3 * 5
-    with serve(log) as server:
-        for turn in range(2):  # the second time from the history, of blocks in which all views were made
-            if turn == 0:
-                tasks = []
-                for wish in wishes:
-                    plain = {name: value for name, value in wish.items() if value is not None}
-                    rules = [{"path": path, **rule} for path, rule in (wish["mask"] or {}).items()] or None
-                    tasks.append((plain, {**plain, **({"mask": rules} if rules else {})}))
-                for number in range(3):
-                    log.commit(mutations(number))
-            expected = {
-                number: [
-                    seen(change)
-                    for change in log.history(
-                        view=View.of(
-                            Content.BODY, Images[wish["images"]], fields=wish["fields"], mask=wish["mask"]
-                        )
-                    ).changes
-                ]
-                for number, wish in chance.sample(list(enumerate(wishes)), len(wishes))
-            }
-            for number, (plain, variables) in enumerate(tasks):
-                start = str(log.token(since))
-                events = await wire_events(dial, server, count, since=start, content="BODY", **plain)
-                keys = ("key", "body", "before", "changed", "lacking")
-                assert [
-                    {key: event.get(key, [] if key == "lacking" else None) for key in keys}
-                    for event in events
-                ] == (expected[number])
-                found = await graphql_events(graphql, server, count, since=start, **variables)
-                assert [{key: event[key] for key in keys} for event in found] == expected[number]
+    wishes = [a_wish(chance) for _ in range(4)]
+    commits, since = 4, str(log.token(log.head))
+    count = 5 * commits
+    expected = [[event for number in range(commits) for event in alone(number, wish)] for wish in wishes]
+    async with contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(serve(log))
+        wires, others = [], []
+        for wish in wishes:
+            given, variables = asked(wish)
+            wire, other = await stack.enter_async_context(dial(server.url)), None
+            await wire.init()
+            await wire.subscribe(content="BODY", **given)
+            wires.append(wire)
+            other = await stack.enter_async_context(graphql(server))
+            await other.init()
+            await other.subscribe(SUBSCRIBE, **variables)
+            await other.settled()
+            others.append(other)
+        assert len(log.statistics().publishers) == 1
+        for number in range(commits):
+            for wire in chance.sample(wires, chance.randint(0, len(wires))):
+                await wire.send(type="request", id="a", n=chance.randint(1, 4))
+            await asyncio.to_thread(log.commit, mutations(number))
+        for wire, wanted in zip(wires, expected, strict=True):
+            await wire.send(type="request", id="a", n=count)
+            assert plain(await wire.events(count)) == wanted
+        for other, wanted in zip(others, expected, strict=True):
+            assert plain(await other.events(count)) == wanted
+        # Once more from the history, out of blocks that all of them share.
+        for wish, wanted in chance.sample(list(zip(wishes, expected, strict=True)), len(wishes)):
+            given, variables = asked(wish)
+            events = await wire_events(dial, server, count, since=since, content="BODY", **given)
+            assert plain(events) == wanted
+            assert plain(await graphql_events(graphql, server, count, since=since, **variables)) == wanted
 
 
 async def test_equal_views_share_their_bytes(log, dial, graphql, monkeypatch):
