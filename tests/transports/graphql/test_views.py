@@ -6,12 +6,13 @@ import json
 import logging
 import random
 import urllib.request
+from unittest.mock import ANY
 
 import pytest
 
+import flow
 from publishers import (
     Content,
-    Criterion,
     Drop,
     Hash,
     Images,
@@ -23,10 +24,8 @@ from publishers import (
     upsert,
 )
 from publishers.block import Block
-from publishers.criteria import Criteria
 from publishers.mutation import columns_of
-from transports import Caller, Forbidden, serve
-from transports.policy import narrow
+from transports import Caller, Forbidden, connect, serve
 
 KEY = "sixteen bytes or more"
 OLD = {"card": "3000-SECRET-9876", "customer": {"name": "SECRET Ann", "zip": "SECRET old"}, "n": 0}
@@ -172,45 +171,6 @@ async def test_a_policy_tells_callers_apart(log, dial, graphql):
             assert error["extensions"]["code"] == "FORBIDDEN"
     assert set(asked) == {("shop", "auditor"), ("shop", "t"), ("shop", "nobody")}
     assert "auditor" not in repr(Caller("shop", "auditor"))
-
-
-HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={"card.number": "***"})
-
-
-@pytest.mark.parametrize(
-    ("wish", "widest", "refused"),
-    [
-        ({"keys": ["1"]}, View.of(mask={"$key": "***"}), "keys"),
-        ({"key_globs": ["1*"]}, View.of(mask={"$key": Drop()}), "key_globs"),
-        ({"keys": ["1"]}, View.of(mask={"card": "***"}), None),
-        ({"changed": ["card"]}, HIDES, "changed"),
-        ({"changed": ["card.number"]}, HIDES, "changed"),
-        ({"changed": ["other"]}, HIDES, "changed"),
-        ({"changed": ["n"]}, HIDES, None),
-        ({"changed": ["n"]}, View.of(Content.BODY, Images.KEYS_ONLY), "changed"),
-        ({"where": ["card.number == 1"]}, HIDES, "where"),
-        ({"where": ["card exists"]}, HIDES, "where"),
-        ({"where": ["customer.name == Ann"]}, HIDES, "where"),
-        ({"where": ["n > 1"]}, HIDES, None),
-        ({"where": ["list.0.x > 1"]}, HIDES, None),
-        ({"where": ["card.0.number > 1"]}, HIDES, "where"),
-        ({"where": ["before:n > 1"]}, HIDES, "where"),
-        ({"where": ["n > 1"], "transitions": ["ENTERED"]}, HIDES, "where"),
-        ({"where": ["n > 1"]}, View(), "where"),
-        ({"where": ["n > 1"]}, View(Content.BODY, Images.CHANGE), "where"),
-        ({"where": ["n > 1"], "transitions": ["ENTERED"]}, View(Content.BODY), None),
-    ],
-)
-def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
-    """F59: a filter would tell the value bit by bit."""
-    criteria = Criteria.of(Criterion(entity_types=["other"]), Criterion(**wish))
-    if refused is None:
-        assert narrow(widest, Caller("shop"), View(), criteria) == View().within(widest)
-        return
-    with pytest.raises(Forbidden) as caught:
-        narrow(widest, Caller("shop"), View(), criteria)
-    assert caught.value.path == refused
-    assert narrow(None, Caller("shop"), View(), criteria) == View()
 
 
 async def test_refusals_are_told_on_both_protocols(log, dial, graphql):
@@ -377,3 +337,26 @@ def test_no_body_is_touched_for_a_header_through_a_lens(engine, log, monkeypatch
     query = 'history(images: CHANGE, fields: ["n"]) { changes { key meta } }'
     assert engine.prepare(f"{{ {query} }}").run().errors is None
     assert touched == []
+
+
+async def test_the_python_client_asks_in_the_words_of_the_log(log, serving):
+    """F7, F59: the same arguments give the same changes, here and there, with what is lacking."""
+    log.commit(mutations(0)[:2])
+    view = {"images": Images.CHANGED_WITH_OLD, "fields": ["n", "customer"], "mask": {"customer.name": Drop()}}
+    async with connect(serving().url) as remote:
+        feed = remote.changes(start="earliest", until=1, content=Content.BODY, **view)
+        async with flow.aiter(feed) as changes:
+            found = [change async for change in changes]
+    assert tuple(found) == log.history(content=Content.BODY, **view).changes
+    assert [change.lacking for change in found] == [(), (), ("before",)]
+    assert found[2].body == {"customer": {"zip": "SECRET zip"}}
+
+
+async def test_a_view_of_an_operation_is_that_of_a_source_under_other_servers(engine, log):
+    """F59: graphql-core can iterate the source itself; it is given the narrowed view."""
+    log.commit(mutations(0)[:1])
+    query = (
+        'subscription { onChange(fields: ["n"], mask: [{path: "$key"}], since: "%s", until: 1) { key body } }'
+    )
+    source = engine.prepare(query % str(log.token(log.oldest))).open()
+    assert [(event.key, event.body) async for event in source] == [(None, ANY), ("***", b'{"n":1}')]
