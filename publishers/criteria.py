@@ -51,7 +51,8 @@ class Criterion:
     """One wish. An empty field holds for every change; otherwise any of its values may hold, but all of ``where`` must.
 
     A wish that names entity types, keys, changed fields or conditions excludes TRANSACTION events, which have none of them;
-    ask for them with another criterion, ``Criterion(areas={Area.INFRASTRUCTURE})``.
+    ask for them with another criterion, ``Criterion(areas={Area.INFRASTRUCTURE})``. Likewise a wish that names keys leaves out
+    TRUNCATE, which concerns all keys of an entity type and has none itself.
 
     Attributes:
         areas: Areas of the change.
@@ -133,6 +134,9 @@ class Criterion:
                 raise InvalidCriteria(
                     sited, self._told(sited), "left out, because TRANSACTION events have none"
                 )
+        pointed = next((name for name in _SITED[1:] if getattr(self, name)), None)
+        if pointed and self.operations == {Operation.TRUNCATE}:
+            raise InvalidCriteria(pointed, self._told(pointed), "left out, because TRUNCATE has none")
         fitting = frozenset[Operation]().union(*(_FITTING[area] for area in self.areas))
         if self.areas and not self.operations <= fitting:
             right = ", ".join(sorted(operation.name for operation in fitting))
@@ -159,6 +163,11 @@ class Criterion:
     def unconditional(self) -> bool:
         """Whether every change fulfils this wish."""
         return not any(getattr(self, name) for name in _FIELDS)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether only changes that have a key can fulfil this wish."""
+        return bool(self.keys or self.key_globs or self.key_patterns)
 
     @property
     def sited(self) -> bool:

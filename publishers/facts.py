@@ -1,5 +1,6 @@
 """What conditions and wishes for changed fields ask of a block, read once for all of them."""
 
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import msgspec
 
 from publishers.block import Block
 from publishers.conditions import ABSENT
+from publishers.wal import Column
 
 __all__ = ["Facts", "facts_of", "forget_facts"]
 
@@ -28,12 +30,12 @@ class Facts:
         self._block = block
         self._after: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
-        self._names: dict[int, tuple[str, ...]] = {}
-        self._lists: dict[bytes, tuple[str, ...]] = {}
+        self._lists: list[bytes | None] | None = None
+        self._names: dict[bytes | None, tuple[str, ...]] = {None: ()}
 
     def key(self, index: int) -> bytes:
         """The key of a change."""
-        return self._block.key(index) or b""
+        return self._block.columns.key[index - self._block.first_index] or b""
 
     def entity_type(self, index: int) -> str | None:
         """The entity type of a change."""
@@ -43,29 +45,39 @@ class Facts:
         """The parsed body of a change, or ``ABSENT``."""
         found = self._after.get(index, _UNREAD)
         if found is _UNREAD:
-            found = self._after[index] = self._parsed(self._block.body(index))
+            found = self._after[index] = self._parsed(self._block.columns.body, index)
         return found
 
     def before(self, index: int) -> Any:
         """The parsed image before a change, or ``ABSENT``."""
         found = self._before.get(index, _UNREAD)
         if found is _UNREAD:
-            found = self._before[index] = self._parsed(self._block.before(index))
+            found = self._before[index] = self._parsed(self._block.columns.before, index)
         return found
 
     def changed(self, index: int) -> tuple[str, ...]:
         """The names of the fields that a change says it touched; none where it does not say so."""
-        found = self._names.get(index)
-        if found is None:
-            stored = self._block.changed(index)
-            found = () if stored is None else self._lists.get(stored)
-            if found is None and stored is not None:
-                found = self._lists[stored] = _names_of(stored)
-                self._weigh(len(stored))
-            self._names[index] = found or ()
+        return self.names_of(self.lists[index - self._block.first_index]) if index else ()
+
+    @property
+    def lists(self) -> Sequence[bytes | None]:
+        """The lists of changed fields of all stored changes, unread."""
+        if self._lists is None:
+            column = self._block.columns.changed
+            self._lists = [None] * self._block.count if column is None else list(column)
+            self._weigh(16 * len(self._lists))
+        return self._lists
+
+    def names_of(self, stored: bytes | None) -> tuple[str, ...]:
+        """The names in a list of changed fields; few lists occur, and each is read once."""
+        found = self._names.get(stored)
+        if found is None and stored is not None:
+            found = self._names[stored] = _names_of(stored)
+            self._weigh(len(stored))
         return found or ()
 
-    def _parsed(self, stored: bytes | None) -> Any:
+    def _parsed(self, column: Column | None, index: int) -> Any:
+        stored = column[index - self._block.first_index] if column is not None and index else None
         if stored is None:
             return ABSENT
         self._weigh(len(stored))

@@ -11,6 +11,7 @@ from publishers.block import Block
 from publishers.change import Area, Operation
 from publishers.conditions import ABSENT, Image, Transition, Where, find
 from publishers.criteria import Criteria, Criterion
+from publishers.decoding import KEYLESS
 from publishers.facts import Facts, facts_of
 from publishers.globs import glob_matcher
 from publishers.patterns import Pattern
@@ -42,6 +43,8 @@ class Wish:
     def __init__(self, criterion: Criterion) -> None:
         self.criterion = criterion
         self.kinds = _kinds(criterion.areas, criterion.operations)
+        if criterion.keyed:
+            self.kinds -= {KEYLESS}
         self.keys = frozenset(key.encode("utf-8", "surrogateescape") for key in criterion.keys)
         self.globs = _any_of([glob_matcher(glob) for glob in sorted(criterion.key_globs)])
         self.patterns = _any_of([Pattern(pattern).matches for pattern in sorted(criterion.key_patterns)])

@@ -59,7 +59,7 @@ class _Run:
             self._some(_patterned(table, indices, keys))
         columns = self.block.columns
         if table.names and columns.changed is not None:
-            self._some(_named(table.names, self.facts, indices))
+            self._some(_named(table.names, self.facts, indices, self.block.first_index))
         for (image, path), buckets in table.values.items():
             if (columns.body if image is Image.AFTER else columns.before) is not None:
                 images = self.facts.after if image is Image.AFTER else self.facts.before
@@ -79,10 +79,10 @@ class _Run:
         """Each entry that was found, with its indices in order."""
         found, parts = self.found, self.parts
         for entry, rows in self.hits.items():
-            if entry.simple:
+            if entry.simple and entry not in parts:
                 found.append((entry.value, rows))
             else:
-                parts.setdefault(entry, []).append(rows)
+                parts.setdefault(entry, []).append(sorted(set(rows)))
         merged: dict[tuple[int, ...], Sequence[int]] = {}
         for entry, pieces in parts.items():
             same = tuple(map(id, pieces))  # many entries have the same pieces, and share what they come to
@@ -106,28 +106,47 @@ class _Run:
                 self.parts.setdefault(entry, []).append(indices)
 
     def _some(self, led: Iterable[tuple[int, Bucket]]) -> None:
-        """Changes that led to buckets, in order."""
+        """Changes that led to buckets, in order, and to each bucket at most once."""
         hits, facts = self.hits, self.facts
+        crowds: dict[int, tuple[dict[Site, None], list[int]]] = {}
         for index, bucket in led:
-            for site in _sites(bucket):
-                rest = site.rest
-                if rest is not None and not rest(facts, index):
-                    self.missed.add(site.entry)
-                    continue
-                rows = hits.get(site.entry)
-                if rows is None:
-                    hits[site.entry] = [index]
-                elif rows[-1] != index:
-                    rows.append(index)
+            if isinstance(bucket, dict):
+                crowd = crowds.get(id(bucket))
+                if crowd is None:
+                    crowds[id(bucket)] = (bucket, [index])
+                else:
+                    crowd[1].append(index)
+                continue
+            rest = bucket.rest
+            if rest is not None and not rest(facts, index):
+                self.missed.add(bucket.entry)
+                continue
+            rows = hits.get(bucket.entry)
+            if rows is None:
+                hits[bucket.entry] = [index]
+            elif rows[-1] != index:
+                rows.append(index)
+        for sites, indices in crowds.values():
+            for site in sites:
+                self._one(site, indices)
+
+    def _one(self, site: Site, indices: list[int]) -> None:
+        rest = site.rest
+        if rest is not None:
+            facts = self.facts
+            indices = [index for index in indices if rest(facts, index)]
+        if indices:
+            self.parts.setdefault(site.entry, []).append(indices)
+        else:
+            self.missed.add(site.entry)
 
     def _merged(self, pieces: list[Sequence[int]]) -> Sequence[int]:
-        every = self.block.indices
-        if len(pieces) == 1 and isinstance(pieces[0], range):
+        if len(pieces) == 1:
             return pieces[0]
         found = sorted(set(chain.from_iterable(pieces)))
         # A range is recognised as such by those who make changes or count bytes.
-        whole = found[-1] - found[0] + 1 == len(found) and found[-1] + 1 == every.stop and len(found) > 1
-        return range(found[0], found[-1] + 1) if whole else found
+        whole = self.block.indices[-len(found) :]
+        return whole if found[0] == whole[0] and found[-1] == whole[-1] else found
 
 
 class MatchingIndex(Generic[T]):
@@ -294,15 +313,26 @@ def _sites(bucket: Bucket) -> Iterable[Site]:
 
 
 def _patterned(table: Table, indices: Sequence[int], keys: Sequence[bytes]) -> Iterator[tuple[int, Bucket]]:
+    memo = table.memo
     for index, key in zip(indices, keys, strict=True):
-        buckets = table.memo.get(key)
-        for bucket in table.patterned(key) if buckets is None else buckets:
+        buckets = memo.get(key)
+        if buckets is None:
+            buckets = table.patterned(key)
+            memo = table.memo  # which may have been emptied
+        for bucket in buckets:
             yield index, bucket
 
 
-def _named(names: dict[str, Bucket], facts: Facts, indices: Sequence[int]) -> Iterator[tuple[int, Bucket]]:
+def _named(
+    table: dict[str, Bucket], facts: Facts, indices: Sequence[int], first: int
+) -> Iterator[tuple[int, Bucket]]:
+    lists = facts.lists
+    known: dict[bytes | None, list[Bucket]] = {}
     for index in indices:
-        for name in facts.changed(index):
-            bucket = names.get(name)
-            if bucket is not None:
-                yield index, bucket
+        stored = lists[index - first]
+        buckets = known.get(stored)
+        if buckets is None:
+            names = dict.fromkeys(facts.names_of(stored))
+            buckets = known[stored] = [table[name] for name in names if name in table]
+        for bucket in buckets:
+            yield index, bucket

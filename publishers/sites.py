@@ -49,9 +49,13 @@ class Place(NamedTuple):
 
 
 def places_of(wish: Wish) -> Iterator[Place]:
-    """The places of a wish: always the same ones."""
+    """The places of a wish, each once, and always the same ones."""
     criterion = wish.criterion
-    found = list(_questions(wish, criterion))
+    distinct: dict[tuple[object, ...], Place] = {}
+    for place in _questions(wish, criterion):  # patterns may share a head
+        where = (place.slot, place.group, place.key)
+        distinct[where] = place._replace(proves=place.proves and distinct.get(where, place).proves)
+    found = list(distinct.values())
     if not criterion.entity_types or len(criterion.entity_types) * len(found) > _PLACES_MAX:
         yield from found
         return

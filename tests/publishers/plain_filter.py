@@ -198,6 +198,9 @@ def _filter(criterion, one):
 
 def fulfils(criterion, one):
     key = one.key.decode("utf-8", "surrogateescape")
+    keyed = criterion.keys or criterion.key_globs or criterion.key_patterns
+    if keyed and (one.area, one.operation) == (Area.DATA, Operation.TRUNCATE):
+        return False
     return (
         (not criterion.areas or one.area in criterion.areas)
         and (not criterion.operations or one.operation in criterion.operations)

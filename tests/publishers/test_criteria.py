@@ -125,6 +125,8 @@ def test_an_area_takes_its_own_operations_only(area, operation):
         ({"areas": {"INFRASTRUCTURE"}, "where": "bytes > 10"}, "where", "INFRASTRUCTURE has none"),
         ({"operations": {"TRANSACTION"}, "where": "bytes > 10"}, "where", "TRANSACTION events have none"),
         ({"transitions": {"ENTERED"}}, "transitions", "no conditions"),
+        ({"operations": {"TRUNCATE"}, "key_globs": {"*"}}, "key_globs", "TRUNCATE has none"),
+        ({"operations": {"TRUNCATE"}, "changed": {"a"}}, "changed", "TRUNCATE has none"),
         ({"where": "before:n > 1", "transitions": {"LEFT"}}, "where", "both images"),
         ({"where": [f"n > {n}" for n in range(65)]}, "where", "at most 64"),
         ({"where": {"path": "n"}}, "where", "set or list"),
