@@ -1,9 +1,13 @@
 """Commits that are durable and withheld: shown with ``publish``, dropped with ``forget_after``."""
 
 import asyncio
+import contextlib
+import io
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -367,3 +371,16 @@ def test_threads_that_publish_and_forget_at_once_agree():
         assert probe.positions == truth
         assert [one.version for one in truth if not one.index] == list(range(1, log.head.version))
         assert probe.clean
+
+
+def test_the_program_in_the_documentation_prints_what_it_shows(tmp_path, monkeypatch):
+    """F28, E20."""
+    text = (Path(__file__).parents[2] / "docs" / "visibility.md").read_text()
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (program,) = [block for language, block in blocks if language == "python"]
+    (shown,) = [block for language, block in blocks if not language]
+    printed = io.StringIO()
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, "visibility.md", "exec"), {})
+    assert printed.getvalue() == shown

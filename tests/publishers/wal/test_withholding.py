@@ -1,6 +1,7 @@
 """What is withheld, on disks that fail: HEAD first, a cut that is finished, readers that end before it."""
 
 import logging
+from pathlib import Path
 from unittest import mock
 from uuid import UUID
 
@@ -24,6 +25,17 @@ def quiet():
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+CORPUS = Path(__file__).parents[2] / "corpus" / "T1-deferral.txt"
+
+
+@pytest.mark.parametrize(
+    "seed", [int(line.split()[0]) for line in CORPUS.read_text().splitlines() if not line.startswith("#")]
+)
+def test_a_life_that_has_found_something(seed):
+    """F28, E20, T1."""
+    DeferralTrial(seed).run()
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 300))
