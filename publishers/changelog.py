@@ -257,7 +257,7 @@ class ChangeLog(DeferringLog):
     def forget_after(self, version: int) -> None:
         """As ``DeferringLog.forget_after``; the schemas that were told above the version are forgotten too."""
         super().forget_after(version)
-        with self._schemas.telling, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the next opening sees to it
             self._schemas.forget_after(version)
 
     def _is_plain(self, row: Mutation) -> bool:

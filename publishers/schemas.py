@@ -93,7 +93,9 @@ class Schemas:
         replay: Callable[[Position], Iterable[Change]],
         newest: Callable[[], int] | None,
     ) -> None:
-        self.telling = threading.Lock()
+        self._lock = threading.Lock()
+        self._free = threading.Condition(self._lock)
+        self._teller: object = None
         self._filesystem = filesystem
         self._directory = directory
         self._replay = replay
@@ -102,6 +104,23 @@ class Schemas:
         self._told: list[_Told] | None = None
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
+
+    def seize(self, teller: object) -> None:
+        """Waits until nobody else tells schemas; from then on ``teller`` does, until it is released.
+
+        Who holds it is one attribute, so an interrupt at any place leaves no doubt about it.
+        """
+        with self._lock:
+            while self._teller is not None:
+                self._free.wait()
+            self._teller = teller
+
+    def release(self, teller: object) -> None:
+        """Ends what ``seize`` began; does nothing if it did not get that far."""
+        with self._lock:
+            if self._teller is teller:
+                self._teller = None
+                self._free.notify()
 
     def versions(self, entity_type: str) -> list[int]:
         """The versions told of an entity type, rising."""
@@ -134,11 +153,16 @@ class Schemas:
         Raises:
             OSError: What the file system raises; then the next opening sees to it.
         """
-        self._load()
-        kept = [told for told in self._told or () if told.position.version <= version]
-        if len(kept) < len(self._told or ()):
-            self._fill(kept)
-            self.write(None)
+        teller = object()
+        try:
+            self.seize(teller)
+            self._load()
+            kept = [told for told in self._told or () if told.position.version <= version]
+            if len(kept) < len(self._told or ()):
+                self._fill(kept)
+                self.write(None)
+        finally:
+            self.release(teller)
 
     def mark(self) -> None:
         """Writes into the file that a schema is about to be told.
@@ -263,14 +287,13 @@ class Telling:
                     with contextlib.suppress(OSError):  # a repetition, or refused: nothing was told after all
                         self._schemas.write(None)
             finally:
-                self._held = False
-                self._schemas.telling.release()
+                self._schemas.release(self)
 
     def _stamped(self, columns: Columns) -> Columns:
         tells = not _PARTS.isdisjoint(bytes(columns.kinds))
         if tells and not self._held:
-            self._schemas.telling.acquire()
             self._held = True
+            self._schemas.seize(self)
             self._versions.clear()
         known = [self._known(name) for name in columns.entity_types]
         if not tells:

@@ -212,6 +212,22 @@ def test_a_commit_that_fails_leaves_others_able_to_tell(log):
     assert log.schema("order").version == 1
 
 
+def test_an_interrupted_telling_leaves_others_able_to_tell(log, monkeypatch):
+    """The same interrupt while it waits, and while it writes."""
+
+    def struck(*_):
+        raise KeyboardInterrupt
+
+    for name in ("seize", "mark"):
+        with monkeypatch.context() as patch:
+            patch.setattr(log._schemas, name, struck)
+            with pytest.raises(KeyboardInterrupt):
+                log.commit([schema("order", TOTAL)])
+    assert log.commit([schema("order", TOTAL)]).version == 1
+    log.forget_after(1)
+    assert log.commit([schema("order", NOTE)]).version == 2
+
+
 @given(st.lists(st.sampled_from(["tell a", "tell b", "use a", "use b", "open"]), max_size=12))
 def test_every_change_names_the_newest_schema_told_before_it(steps):
     """F10, F11: whatever the order of tellings, uses and openings."""
