@@ -13,10 +13,16 @@ got b
 got c
 done
 [0, 1, 2]
+tick 0
+tick 1
+[0, 1]
 0
 4
 16
 [4]
+rows [10]
+rows [20, 30]
+done
 [8, 6, 6, 6]
 ['a', 'b', 'c']
 ['d']
@@ -24,6 +30,10 @@ done
 got 4
 got 5
 done
+5
+missed 1
+got B
+got C
 contents
 """
 
