@@ -257,18 +257,6 @@ class Criteria:
         return cls(frozenset(_widest(found)))
 
     @classmethod
-    def of_system_log(cls, wishes: Iterable[Criterion] | None = None) -> Self:
-        """Criteria for a log that tells of logs: None means what happened to logs (ENGINE), no wish means nothing.
-
-        A wish without an area means both ENGINE and HOST there.
-        """
-        if wishes is None:
-            return cls.of(Criterion(areas={Area.ENGINE}))
-        both = frozenset({Area.ENGINE, Area.HOST})
-        found = [wish if wish.areas else _replaced(wish, areas=both) for wish in wishes]
-        return cls.of(*found) if found else cls(frozenset())
-
-    @classmethod
     def from_json(cls, wishes: object) -> Self:
         """Reads criteria as they travel: a list of objects, or null for everything.
 
@@ -302,10 +290,6 @@ def _widest(wishes: set[Criterion]) -> set[Criterion]:
     if not 1 < len(wishes) <= _COMPARED_MAX:
         return wishes
     return {wish for wish in wishes if not any(wish.implies(other) for other in wishes if other is not wish)}
-
-
-def _replaced(wish: Criterion, **fields: Any) -> Criterion:
-    return Criterion(**{name: getattr(wish, name) for name in _FIELDS} | fields)
 
 
 def _plain(value: Any) -> Any:

@@ -183,15 +183,13 @@ def test_wishes_that_do_not_imply_each_other_are_kept(one, other):
     assert len(Criteria.of(Criterion(**one), Criterion(**other)).criterions) == 2
 
 
-def test_the_log_of_logs_reads_missing_wishes_differently():
-    """E14: nothing said means what happened to logs, no wish means nothing, a wish without area means both areas."""
-    assert Criteria.of_system_log() == Criteria.of(Criterion(areas={Area.ENGINE}))
-    assert not Criteria.of_system_log([]).criterions
-    assert not Criteria.of_system_log([]).unconditional
-    assert Criteria.of(Criteria.of_system_log([])) == Criteria.of_system_log([])
-    both = Criterion(areas={Area.ENGINE, Area.HOST}, keys={"orders"})
-    assert Criteria.of_system_log([Criterion(keys={"orders"})]) == Criteria.of(both)
-    assert Criteria.of_system_log([Criterion(areas={Area.HOST})]) == Criteria.of(Criterion(areas={Area.HOST}))
+def test_criteria_without_any_wish_mean_nothing_and_stay_so():
+    """E14: only nothing said at all means everything."""
+    nothing = Criteria(frozenset())
+    assert not nothing.unconditional
+    assert Criteria.of(nothing) == nothing
+    assert Criteria.of(nothing, Criterion(keys={"a"})) == Criteria.of(Criterion(keys={"a"}))
+    assert Criteria.of() != nothing
 
 
 def test_pairs_that_fit_are_taken():
