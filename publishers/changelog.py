@@ -28,9 +28,10 @@ from publishers.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.publication import Publication, wake
-from publishers.schemas import Schemas, SchemaVersion, Telling
+from publishers.schemas import Schemas, SchemaVersion
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
+from publishers.telling import Telling
 from publishers.wal import (
     Columns,
     FileSystem,
