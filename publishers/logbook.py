@@ -232,7 +232,12 @@ class Logbook:
                 known.close(LogDropped(before.name))
             if before is None and after is not None and self.eager:
                 with contextlib.suppress(PenstockError, OSError):  # it was told of, or is gone again
-                    self.log(after.name)
+                    self.log(self._name_of(after.log_id) or after.name)
+
+    def _name_of(self, log_id: str) -> str | None:
+        """What a log is called now; it may have had several names since it was made."""
+        with self.lock:
+            return next((entry.name for entry in self.roster.values() if entry.log_id == log_id), None)
 
 
 class _Watcher:

@@ -444,7 +444,10 @@ def test_a_follower_opens_what_appears_if_it_was_asked_to(store, place):
     with following(place) as other:
         other.open_all()
         assert list(other.opened()) == ["orders"]
-        store.create("users")
+        with other._book.lock:  # so that it hears of both at once
+            store.create("user")
+            store.rename("user", "users")
+            wait_until(lambda: other.system.head == store.system.head)
         wait_until(lambda: list(other.opened()) == ["orders", "users"])
         store.drop("orders")
         wait_until(lambda: list(other.opened()) == ["users"])
