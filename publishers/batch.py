@@ -22,18 +22,26 @@ class Batch(Sequence[Change]):
         view: How the subscriber sees them.
     """
 
-    __slots__ = ("_size", "end", "slices", "view")
+    __slots__ = ("_changes", "_size", "end", "slices", "view")
 
     def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
         self.slices = slices
         self.end = end
         self.view = view
         self._size = sum(map(len, slices))
+        self._changes: tuple[Change, ...] | None = None
 
     @property
     def boundary(self) -> bool:
         """Whether the last transaction in the batch is finished."""
         return self.end.index == 0
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes, made once for all who get this batch."""
+        if self._changes is None:
+            self._changes = tuple(self)
+        return self._changes
 
     def cut(self, events: int) -> "tuple[Batch, Batch | None]":
         """At most ``events`` changes from the front, and the rest if there is one."""

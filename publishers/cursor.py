@@ -1,6 +1,7 @@
 """One subscriber's place in the log."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 from publishers.block import Block, Slice
 from publishers.matching import Predicate
@@ -24,7 +25,7 @@ class Cursor(RingCursor):
         location: Where in the WAL ``next`` is, as far as it is known.
     """
 
-    __slots__ = ("_predicate", "_ring", "_watermark", "location", "owner", "until")
+    __slots__ = ("_predicate", "_ring", "_watermark", "location", "until")
 
     def __init__(
         self,
@@ -34,12 +35,12 @@ class Cursor(RingCursor):
         predicate: Predicate,
         watermark: Watermark,
         until: int | None,
-        owner: object,
+        owner: Any,
+        cohort: Hashable = None,
     ) -> None:
-        super().__init__(start)
+        super().__init__(start, owner, cohort)
         self.until = until
         self.location: Location | None = None
-        self.owner = owner
         self._ring = ring
         self._predicate = predicate
         self._watermark = watermark

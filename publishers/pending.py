@@ -8,8 +8,7 @@ from uuid import UUID
 
 from publishers.block import Block
 from publishers.errors import LogError
-from publishers.publication import Published
-from publishers.subscription import ChangeSubscription
+from publishers.publication import Published, Waiting
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.frame import COMPRESSED
 from publishers.wal.transaction import inflate
@@ -98,7 +97,7 @@ class Pending:
         self.group: list[Pending] = []
         self.decided = False
         self.verdict: LogError | None = None
-        self.woken: deque[ChangeSubscription] = deque()
+        self.woken: deque[Waiting] = deque()
 
     def wait(self) -> None:
         """Sleeps until its thread is to lead or may return. If that is interrupted, it can be done again."""

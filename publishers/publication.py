@@ -2,11 +2,13 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from publishers.block import Block, Slice
-from publishers.ring import Chunk, RingCursor
+from publishers.chunk import Chunk
+from publishers.cohort import Cohort
+from publishers.ring import RingCursor
 from publishers.service import Service
 from publishers.shared import SharedPublisher
 from publishers.subscription import ChangeSubscription
@@ -29,7 +31,11 @@ class Published(NamedTuple):
     blocks: Callable[[], Sequence[Block]] | None
 
 
-def wake(subscriptions: Iterable[ChangeSubscription]) -> None:
+Waiting = ChangeSubscription | Cohort
+"""Who can be woken."""
+
+
+def wake(subscriptions: Iterable[Waiting]) -> None:
     """Lets subscriptions look for something to deliver. User code may run here, so hold no gate.
 
     A deque is emptied, so that whoever was interrupted here can go on.
@@ -59,7 +65,7 @@ class Publication:
         self.evaluations = 0
         self._service = service
 
-    def publish(self, transactions: Sequence[Published]) -> list[ChangeSubscription]:
+    def publish(self, transactions: Sequence[Published]) -> list[Waiting]:
         """Makes transactions visible. The caller holds the gate, and wakes whom this returns after leaving it."""
         service = self._service
         newest = transactions[-1].version
@@ -67,7 +73,7 @@ class Publication:
         index = service.registry.snapshot(newest)
         before = index.evaluations
         overtaken: list[RingCursor] = []
-        touched: dict[SharedPublisher, None] = {}
+        touched: dict[SharedPublisher, int] = {}  # the place of the first chunk that is new
         for transaction in transactions:
             service.admission.published(transaction.version, transaction.size)
             if transaction.blocks is None:
@@ -79,36 +85,36 @@ class Publication:
                 for shared, indices in index.match(block):
                     parts.setdefault(shared, []).append(Slice(block, indices))
             for shared, slices in parts.items():
+                touched.setdefault(shared, shared.ring.end)
                 overtaken += shared.ring.link(Chunk(transaction.version, tuple(slices)), visible)
-                touched[shared] = None
         self.evaluations += index.evaluations - before
         service.watermark.advance(newest)
         for shared in touched:
             overtaken += shared.ring.settle(newest)
         return self._concerned(touched, overtaken)
 
-    def skip(self, version: int) -> list[ChangeSubscription]:
+    def skip(self, version: int) -> list[Waiting]:
         """Makes everything up to ``version`` visible without matching it: rings restart and cursors resync.
 
         For a follower that is so far behind that reading everything into rings would serve nobody.
         """
         return self.publish([Published(version, 0, None)])
 
-    def everybody(self) -> list[ChangeSubscription]:
+    def everybody(self) -> list[Waiting]:
         """Whom to wake when nobody knows how far a publishing has gone."""
-        return self._service.registry.subscriptions()
+        return list(self._service.registry.subscriptions())
 
     def _concerned(
-        self, touched: Iterable[SharedPublisher], overtaken: Sequence[RingCursor]
-    ) -> list[ChangeSubscription]:
+        self, touched: Mapping[SharedPublisher, int], overtaken: Sequence[RingCursor]
+    ) -> list[Waiting]:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
-        found: dict[ChangeSubscription, None] = {}
-        for shared in touched:
-            for subscription in tuple(shared.subscriptions):
-                if subscription.demand:
-                    found[subscription] = None
+        found: dict[Waiting, None] = {}
+        for shared, place in touched.items():
+            for cohort in shared.ring.cohorts(place):
+                cohort.note(place)
+                found[cohort] = None
         for cursor in overtaken:
-            found[cursor.owner] = None  # type: ignore[attr-defined]  # every cursor in a log's rings is a Cursor
+            found[cursor.owner] = None
         for subscription in self._service.due():
             found[subscription] = None
         return list(found)

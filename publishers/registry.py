@@ -67,6 +67,7 @@ class Registry:
                 return False
             del shared.subscriptions[subscription]
             self._by_id.pop(subscription.id, None)
+            shared.leave(subscription.cursor.cohort)
             if not shared.subscriptions:
                 self._stale[shared.criteria] = None
                 del self._publishers[shared.criteria]

@@ -21,27 +21,17 @@ Trimming
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from itertools import chain, islice
+from typing import Any, Final
 
 from publishers.block import Slice
+from publishers.chunk import Ahead, Chunk, fitting
 from publishers.position import Position
 
-__all__ = ["BEHIND", "Chunk", "Ring", "RingCursor", "RingStatistics"]
-
-
-class Chunk:
-    """The matching changes of one transaction; immutable."""
-
-    __slots__ = ("events", "nbytes", "slices", "version")
-
-    def __init__(self, version: int, slices: tuple[Slice, ...]) -> None:
-        self.version = version
-        self.slices = slices
-        self.events = sum(map(len, slices))
-        self.nbytes = sum(part.nbytes for part in slices)
+__all__ = ["BEHIND", "Ring", "RingCursor", "RingStatistics"]
 
 
 class RingCursor:
@@ -52,15 +42,21 @@ class RingCursor:
         live: Whether the ring serves this cursor.
         place: The number of the first chunk that it has not taken, while it is LIVE or joining; else None.
         closed: Whether it has ended and may not enter any more.
+        owner: Whose it is.
+        cohort: Whom it may be served together with.
+        taken: What ``Ring.advance`` took for it, until it is delivered.
     """
 
-    __slots__ = ("closed", "live", "next", "place")
+    __slots__ = ("closed", "cohort", "live", "next", "owner", "place", "taken")
 
-    def __init__(self, start: Position) -> None:
+    def __init__(self, start: Position, owner: Any = None, cohort: Any = None) -> None:
         self.next = start
+        self.owner = owner
+        self.cohort = cohort
         self.live = False
         self.closed = False
         self.place: int | None = None
+        self.taken: Ahead | None = None
 
 
 class _Behind(Enum):
@@ -100,8 +96,8 @@ class Ring:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._chunks: deque[Chunk] = deque()
-        self._base = 0  # place of the oldest chunk
-        self._standing: dict[int, set[RingCursor]] = {}
+        self._next = 0  # place of the first chunk that is linked when there is none
+        self._standing: dict[int, dict[Hashable, set[RingCursor]]] = {}
         self._events = 0
         self._nbytes = 0
         self._linked_events = 0
@@ -114,7 +110,9 @@ class Ring:
             if chunk.events > self._max_events or chunk.nbytes > self._max_bytes:
                 self._refused_chunks += 1
                 return self._restart(chunk.version, visible)
+            chunk.place = self._base + len(self._chunks)
             self._chunks.append(chunk)
+            self._next = chunk.place + 1
             self._events += chunk.events
             self._nbytes += chunk.nbytes
             self._linked_events += chunk.events
@@ -129,7 +127,7 @@ class Ring:
         """Evicts down to the bounds and trims what all LIVE cursors have taken; answers the overtaken cursors."""
         overtaken: list[RingCursor] = []
         with self.lock:
-            while self._events > self._max_events or self._nbytes > self._max_bytes:
+            while self._chunks and (self._events > self._max_events or self._nbytes > self._max_bytes):
                 overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
                 self._evicted_events += self._chunks[0].events
                 self._drop_oldest()
@@ -150,8 +148,7 @@ class Ring:
                 if self.start > at:
                     return False
                 place = self._base + bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
-                cursor.place = place
-                self._standing.setdefault(place, set()).add(cursor)
+                self._stand(cursor, place)
             if live:
                 cursor.live = True
                 cursor.next = max(cursor.next, at)
@@ -198,8 +195,8 @@ class Ring:
                 elif whole and begins and taken:
                     break
                 else:
-                    parts = chunk.slices if begins else _rest(chunk, cursor.next.index)
-                    pieces = _fitting(parts, max_events, max_bytes, least=0 if taken else 1)
+                    parts = chunk.slices if begins else chunk.since(cursor.next.index)
+                    pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
                     taken += pieces
                     max_events -= sum(map(len, pieces))
                     max_bytes -= sum(piece.nbytes for piece in pieces)
@@ -216,10 +213,101 @@ class Ring:
                 cursor.next = Position(self._chunks[at].version, 0)
             if place != cursor.place:
                 self._lift(cursor)
-                cursor.place = place
-                self._standing.setdefault(place, set()).add(cursor)
+                self._stand(cursor, place)
                 self._trim()
         return taken, more
+
+    @property
+    def end(self) -> int:
+        """The place of the next chunk that will be linked."""
+        with self.lock:
+            return self._base + len(self._chunks)
+
+    def cohorts(self, place: int) -> set[Any]:
+        """The cohorts of the cursors that stand at a place or behind it: whom chunks linked there concern."""
+        with self.lock:
+            ends = range(max(place, self._base), self._base + len(self._chunks))
+            return {cohort for number in ends for cohort in self._standing.get(number, ())}
+
+    def standing(self, cohort: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
+        """The cursors of a cohort for whom chunks from ``place`` on are new, by the place where they stand."""
+        with self.lock:
+            found = []
+            for number in range(max(place, self._base), self._base + len(self._chunks)):
+                cursors = self._standing.get(number, {}).get(cohort)
+                if cursors:
+                    found.append((number, list(cursors)))
+            return found
+
+    def ahead(self, place: int, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+        """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
+        slices: list[Slice] = []
+        events = nbytes = 0
+        with self.lock:
+            at = place - self._base
+            if at < 0:
+                return None
+            for chunk in islice(self._chunks, at, None):
+                if (
+                    chunk.version > upto
+                    or events + chunk.events > max_events
+                    or nbytes + chunk.nbytes > max_bytes
+                ):
+                    break
+                slices += chunk.slices
+                events += chunk.events
+                nbytes += chunk.nbytes
+                at += 1
+            if not slices:
+                return None
+            more = at < len(self._chunks) and self._chunks[at].version <= upto
+            after = Position(self._chunks[at].version if more else upto + 1, 0)
+            first = slices[0].block.version
+            return Ahead(place, at + self._base, first, after, tuple(slices), events, nbytes, more)
+
+    def advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+        """Moves LIVE cursors of a cohort that stand where ``ahead`` begins behind it; the others stay.
+
+        It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
+        goes on in the WAL from its ``next``.
+        """
+        with self.lock:
+            self._advance(cohort, cursors, ahead)
+            self._trim()
+
+    def _advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+        try:
+            standing = self._standing.get(ahead.place, {}).get(cohort, set())
+            moved = set()
+            for cursor in cursors:
+                at = cursor.next
+                if cursor in standing and cursor.live and (not at.index or at.version < ahead.first):
+                    moved.add(cursor)
+                    cursor.taken = ahead
+                    cursor.place = ahead.end
+                    cursor.next = ahead.next
+            standing -= moved
+            there = self._standing.setdefault(ahead.end, {})
+            there[cohort] = there[cohort] | moved if cohort in there else moved
+        except BaseException:
+            for cursor in cursors:
+                cursor.live, cursor.place = False, None
+                if cursor.taken is ahead:
+                    cursor.next = max(cursor.next, ahead.next)
+            for cohorts in self._standing.values():
+                cohorts.get(cohort, set()).difference_update(cursors)
+            raise
+        finally:
+            for place in (ahead.place, ahead.end):
+                self._tidy(place, cohort)
+
+    def _tidy(self, place: int, cohort: Hashable) -> None:
+        """Forgets a set of cursors that is empty."""
+        cohorts = self._standing.get(place)
+        if cohorts is not None and not cohorts.get(cohort):
+            cohorts.pop(cohort, None)
+            if not cohorts:
+                del self._standing[place]
 
     def statistics(self) -> RingStatistics:
         """What the ring holds now."""
@@ -229,7 +317,7 @@ class Ring:
                 chunks=len(self._chunks),
                 events=self._events,
                 nbytes=self._nbytes,
-                live=sum(map(len, self._standing.values())),
+                live=sum(len(cohort) for cohorts in self._standing.values() for cohort in cohorts.values()),
                 linked_events=self._linked_events,
                 evicted_events=self._evicted_events,
                 refused_chunks=self._refused_chunks,
@@ -248,10 +336,10 @@ class Ring:
 
     def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
         """Marks the cursors at a place RESYNC; they have read everything before ``resume`` that matches."""
-        standing = self._standing.pop(place, set())
+        standing = self._standing.pop(place, {})
         resume = min(resume, Position(visible + 1, 0))
         overtaken = []
-        for cursor in standing:
+        for cursor in chain.from_iterable(standing.values()):
             cursor.place = None
             if cursor.live:  # a cursor that only joins knows its own place better
                 cursor.live = False
@@ -259,12 +347,19 @@ class Ring:
                 overtaken.append(cursor)
         return overtaken
 
+    @property
+    def _base(self) -> int:
+        """Place of the oldest chunk."""
+        return self._chunks[0].place if self._chunks else self._next
+
+    def _stand(self, cursor: RingCursor, place: int) -> None:
+        self._standing.setdefault(place, {}).setdefault(cursor.cohort, set()).add(cursor)
+        cursor.place = place
+
     def _lift(self, cursor: RingCursor) -> None:
         assert cursor.place is not None
-        standing = self._standing[cursor.place]
-        standing.discard(cursor)
-        if not standing:
-            del self._standing[cursor.place]
+        self._standing.get(cursor.place, {}).get(cursor.cohort, set()).discard(cursor)
+        self._tidy(cursor.place, cursor.cohort)
         cursor.place = None
 
     def _trim(self) -> None:
@@ -273,27 +368,8 @@ class Ring:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
+        # Each line by itself leaves the ring sound, in case an interrupt comes between them.
+        self.start = Position(self._chunks[0].version + 1, 0)
         chunk = self._chunks.popleft()
-        self._base += 1
-        self._events -= chunk.events
-        self._nbytes -= chunk.nbytes
-        self.start = Position(chunk.version + 1, 0)
-
-
-def _rest(chunk: Chunk, index: int) -> list[Slice]:
-    """What of a chunk lies at or after an index."""
-    return [rest for part in chunk.slices if len(rest := part.since(index))]
-
-
-def _fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: int) -> list[Slice]:
-    """As much from the front as fits both bounds, but at least ``least`` changes."""
-    pieces: list[Slice] = []
-    for part in parts:
-        piece = part.first(max_events, max_bytes, least=0 if pieces else least)
-        if len(piece):
-            pieces.append(piece)
-        if len(piece) < len(part):
-            break
-        max_events -= len(piece)
-        max_bytes -= piece.nbytes
-    return pieces
+        self._events = self._events - chunk.events if self._chunks else 0
+        self._nbytes = self._nbytes - chunk.nbytes if self._chunks else 0

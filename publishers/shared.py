@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from flow.executors import Executor
+from publishers.cohort import Cohort
 from publishers.criteria import Criteria
 from publishers.matching import Predicate
 from publishers.options import LogOptions
@@ -9,6 +11,7 @@ from publishers.position import Position
 from publishers.ring import Ring
 
 if TYPE_CHECKING:
+    from publishers.service import Service
     from publishers.subscription import ChangeSubscription
 
 __all__ = ["SharedPublisher"]
@@ -24,12 +27,29 @@ class SharedPublisher:
         predicate: The same, compiled.
         ring: The recent matching changes.
         subscriptions: Who subscribes; changed under the registry's lock only.
+        cohorts: The same by executor, as far as they are served together.
     """
 
-    __slots__ = ("criteria", "predicate", "ring", "subscriptions")
+    __slots__ = ("cohorts", "criteria", "predicate", "ring", "subscriptions")
 
     def __init__(self, criteria: Criteria, start: Position, options: LogOptions) -> None:
         self.criteria = criteria
         self.predicate = Predicate(criteria)
         self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
         self.subscriptions: dict[ChangeSubscription, None] = {}
+        self.cohorts: dict[Executor | None, Cohort] = {}
+
+    def join(self, service: "Service", executor: Executor) -> Cohort:
+        """The cohort of a new subscription, under the registry's lock."""
+        key = Cohort.key(executor)
+        cohort = self.cohorts.get(key)
+        if cohort is None:
+            cohort = self.cohorts[key] = Cohort(service, self.ring, key)
+        cohort.members += 1
+        return cohort
+
+    def leave(self, cohort: Cohort) -> None:
+        """A subscription has left, under the registry's lock."""
+        cohort.members -= 1
+        if not cohort.members:
+            del self.cohorts[cohort.executor]

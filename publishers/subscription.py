@@ -21,10 +21,11 @@ from typing import Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import INLINE, Executor
+from flow.executors import INLINE, Executor, executor_of
 from publishers.batch import Batch
 from publishers.block import Slice
 from publishers.change import Change, View
+from publishers.chunk import Ahead
 from publishers.cursor import Cursor
 from publishers.errors import HistoryPruned, LogClosed, LogError
 from publishers.gap import OnGap
@@ -80,6 +81,7 @@ class ChangeSubscription(Moving):
         self._batch_bytes = batch_bytes
         self._whole = whole_batches
         super().__init__(on_gap)
+        self._executor = executor_of(executor)
         self._cursor = Cursor(
             start,
             ring=shared.ring,
@@ -87,15 +89,17 @@ class ChangeSubscription(Moving):
             watermark=service.watermark,
             until=until,
             owner=self,
+            cohort=shared.join(service, self._executor),
         )
         self._settled = start
         self._filled = None
         self._replaying = False
         self._closed = False
         self._parked_at = None
+        self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._observes = callable(getattr(subscriber, "on_state", None))
-        self._inline = executor is INLINE
-        self._drain: Drain[Change] = Drain(subscriber, self, executor=executor, turn=batch_events)
+        self._inline = self._executor is INLINE
+        self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
         self._cursor.enter()
         self._told = self.state
         if until is not None:
@@ -110,6 +114,11 @@ class ChangeSubscription(Moving):
     def cancel(self) -> None:
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
         self._drain.cancel()
+
+    @property
+    def cursor(self) -> Cursor:
+        """Its place in the ring; for the cohort."""
+        return self._cursor
 
     @property
     def position(self) -> Position:
@@ -173,6 +182,34 @@ class ChangeSubscription(Moving):
         """Ends the subscription as if the log were closed: completed, or with ``LogClosed`` if something is left."""
         self._closed = True
         self._run(self._drain.signal)
+
+    def lend(self, ahead: Ahead) -> bool:
+        """Gives the drain's flag to its cohort, if the cohort may deliver what lies ahead; ``give_back`` follows."""
+        if (
+            ahead.events > self._batch_events
+            or ahead.nbytes > self._batch_bytes
+            or self._cursor.until is not None
+            or self._told is not State.LIVE
+            or not self._drain.lend(ahead.events)
+        ):
+            return False
+        if self._filled is not None or self._replaying:
+            self._drain.give_back(())
+            return False
+        return True
+
+    def give_back(self, batch: Batch) -> None:
+        """Delivers what the cohort has taken for this cursor, if it did, and has the flag back."""
+        cursor = self._cursor
+        if cursor.taken is not None:
+            cursor.taken = None
+            self._drain.give_back(batch if self._batches else batch.changes, self._delivered)
+        else:
+            self._drain.give_back(())
+            self.wake()
+
+    def _delivered(self) -> None:
+        self._settle(self._cursor.next)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
@@ -337,7 +374,7 @@ class ChangeSubscription(Moving):
         return ()
 
     def _settle(self, position: Position) -> None:
-        if position != self._settled:
+        if position is not self._settled:
             self._settled = position
             if self.max_lag is not None:
                 self._service.admission.nudge()

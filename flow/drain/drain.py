@@ -20,7 +20,7 @@ from flow import hooks
 from flow.contracts import BatchSubscriber, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE, Failed, Feed, Outcome
-from flow.drain.strand import ENDED, IDLE, SCHEDULED, Strand
+from flow.drain.strand import ENDED, IDLE, RUNNING, SCHEDULED, Strand
 from flow.executors import Executor, Rescue
 from flow.misuse import require_subscriber
 
@@ -58,6 +58,7 @@ class Drain(Strand, Generic[T]):
         "_discarded",
         "_feed",
         "_greeted",
+        "_lent",
         "_subscriber",
         "_subscription",
         "_taken",
@@ -88,6 +89,7 @@ class Drain(Strand, Generic[T]):
         self._taken = 0  # pulled, but not yet subtracted from the demand
         self._greeted = False
         self._discarded = False
+        self._lent = False
 
     @property
     def demand(self) -> int:
@@ -147,6 +149,58 @@ class Drain(Strand, Generic[T]):
         """Deliver again what is pulled from now on; to be called in `Feed.pull`."""
         self._discarded = False
 
+    def lend(self, count: int) -> bool:
+        """Give the flag to who delivers to many at once, if ``count`` elements can be delivered here and now.
+
+        Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
+        instead. Who was given the flag says with `give_back` what it brought.
+        """
+        with self._lock:
+            if (
+                self._state != IDLE
+                or self._demand < count
+                or self._tells
+                or self._halted
+                or self._discarded
+                or not self._greeted
+            ):
+                return False
+            self._state = RUNNING
+            self._lent = True
+            return True
+
+    def give_back(self, items: Sequence[T], settle: Callable[[], None] | None = None) -> None:
+        """Deliver what was brought for this drain after `lend`, and have the flag back; else nothing happens.
+
+        Args:
+            items: At most as many as were announced, or none; no ``None`` among them. A subscriber with
+                ``on_next_batch`` gets the sequence itself.
+            settle: Called after the delivery, before the flag may be taken by others.
+        """
+        if not self._lent:
+            return
+        self._lent = False
+        context = self._context
+        assert context is not None
+        try:
+            if items:
+                context.run(self._hand, items)
+            if settle is not None:
+                settle()
+            with self._lock:
+                self._demand = subtract(self._demand, self._taken)
+                self._taken = 0
+                if not self._pending and not self._halted:
+                    self._state = IDLE
+                    return
+        except BaseException:
+            # KeyboardInterrupt and SystemExit pass, after cancelling.
+            self._abandon()
+            raise
+        finally:
+            del context, items, settle
+        self._run()
+
     # Delivering: from here on the caller holds the flag.
 
     def _turn(self, context: contextvars.Context) -> bool:
@@ -204,16 +258,25 @@ class Drain(Strand, Generic[T]):
             return 0
         if self._tells:
             self._tell_all()
-        self._taken = taken
-        if self._batches:
-            if self._discarded:
-                taken = self._taken = 0
-            else:
-                self._deliver_batch(items)
-            return taken
-        on_next = self._subscriber.on_next
+        return self._hand(items)
+
+    def _hand(self, items: Sequence[T]) -> int:
+        """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13).
+
+        Returns:
+            How many count against the demand: all, but for those that were discarded.
+        """
+        taken = self._taken = len(items)
+        subscriber = self._subscriber
         left = iter(items)
         try:
+            if self._batches:
+                if self._discarded:
+                    taken = self._taken = 0
+                else:
+                    self._hand_batch(cast("BatchSubscriber[T]", subscriber), items)
+                return taken
+            on_next = subscriber.on_next
             for item in left:
                 if self._halted:
                     break
@@ -225,25 +288,27 @@ class Drain(Strand, Generic[T]):
                     break
                 on_next(item)
         except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms nobody but itself
-            self._drop(error, self._subscriber)
+            self._drop(error, subscriber)
         except asyncio.CancelledError:
             self.cancel()
         finally:
             # A traceback that somebody keeps must not keep the subscriber through this frame (rule 3.13).
             items = left = ()  # type: ignore[assignment]  # forgotten
-            item = on_next = None  # type: ignore[assignment]  # forgotten
+            subscriber = item = on_next = None  # type: ignore[assignment]  # forgotten
         return taken
 
-    def _deliver_batch(self, items: Sequence[T]) -> None:
+    def _hand_batch(self, subscriber: BatchSubscriber[T], items: Sequence[T]) -> None:
+        # A sequence of another kind than these vouches for itself, and need not be searched.
         bad = type(items) in _PLAIN and any(item is None for item in items)
         if bad:
             items = tuple(takewhile(lambda item: item is not None, items))
-        if items and not self._halted:
-            subscriber = cast("BatchSubscriber[T]", self._subscriber)
-            self._guard(partial(subscriber.on_next_batch, items), subscriber)
-            del subscriber
-        if bad:
-            self.fail(_none_is_no_element())
+        try:
+            if items and not self._halted:
+                subscriber.on_next_batch(items)
+            if bad:
+                self.fail(_none_is_no_element())
+        finally:
+            del subscriber, items
 
     def _pull(self, limit: int) -> Sequence[T]:
         try:

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, Criterion, HistoryPruned, InvalidOption, LogClosed, Position, set_field, upsert
+from publishers import (
+    Content,
+    Criterion,
+    HistoryPruned,
+    InvalidOption,
+    LogClosed,
+    Position,
+    set_field,
+    upsert,
+)
 from publishers.fields import set_field
 from tests.publishers.support import everything, fill, opened, order
 

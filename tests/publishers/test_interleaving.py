@@ -211,6 +211,32 @@ def request_against_the_end_of_a_slice(duel):
     return lambda: [watcher.request(1), watcher.request(2)], lambda: [duel.slice() for _ in range(3)]
 
 
+def company_against_request(duel):
+    """Who is served together with others is not served by itself at the same time."""
+    watchers = [duel.watch(), duel.watch()]
+    for watcher in watchers:
+        watcher.request(1)
+    return lambda: duel.put(ROW), lambda: [watchers[0].request(10), watchers[1].request(10)]
+
+
+def company_against_cancel(duel):
+    """One of several who are served together leaves."""
+    watchers = [duel.watch(), duel.watch(), duel.watch()]
+    for watcher in watchers:
+        watcher.request(100)
+    return lambda: duel.put(ROW), watchers[1].subscription.cancel
+
+
+def company_against_a_slice(duel):
+    """One who has lagged comes back to the place where the others stand, while these are served."""
+    lagging, watcher = duel.watch(), duel.watch()
+    watcher.request(100)
+    for _ in range(3):
+        duel.put(ROW)
+    lagging.request(100)
+    return lambda: duel.put(ROW), lambda: [duel.slice() for _ in range(3)]
+
+
 def cancel_against_commit(duel):
     watcher, other = duel.watch(), duel.watch()
     other.request(100)
@@ -357,6 +383,9 @@ SCENARIOS = [
     join_against_poll,
     request_against_commit,
     request_against_the_end_of_a_slice,
+    company_against_request,
+    company_against_cancel,
+    company_against_a_slice,
     cancel_against_commit,
     cancel_against_a_slice,
     last_cancel_against_subscribe,

@@ -53,7 +53,9 @@ def test_bounds_that_may_be_left_away_take_none(name):
     assert getattr(LogOptions(**{name: None}), name) is None
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress", "publish"}])
+@pytest.mark.parametrize(
+    "name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress", "publish"}]
+)
 def test_no_option_takes_text(name):
     with pytest.raises(InvalidOption, match=name):
         LogOptions(**{name: "1"})

@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publishers.block import Block, Slice
+from publishers.chunk import Chunk
 from publishers.mutation import columns_of, upsert
 from publishers.position import Position
-from publishers.ring import BEHIND, Chunk, Ring, RingCursor
+from publishers.ring import BEHIND, Ring, RingCursor
 
 
 def block(version, rows, total=None):

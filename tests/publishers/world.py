@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import flow
+from flow.drain import Drain
 from publishers import Area, Criteria, Criterion, Position
+from publishers.cohort import Cohort
 from publishers.registry import Registry
 from publishers.replayer import FrameCache
 from publishers.ring import Ring
@@ -21,7 +23,12 @@ from publishers.watermark import Watermark
 from tests.publishers.support import ManualExecutor, Probe, opened, order
 
 POINTS = [
-    (Ring, ("link", "settle", "restart", "enter", "leave", "poll")),
+    (
+        Ring,
+        ("link", "settle", "restart", "enter", "leave", "poll", "cohorts", "standing", "ahead", "advance"),
+    ),
+    (Cohort, ("note", "_serve")),
+    (Drain, ("lend", "give_back")),
     (Registry, ("snapshot", "remove")),
     (FrameCache, ("read", "locate", "peek")),
     (Service, ("park", "due", "bound", "forget")),

@@ -1,0 +1,162 @@
+"""Subscriptions that are served together: same publisher, same executor.
+
+Those who have kept up stand at one place of the ring when the next chunks are linked. A round takes these once, moves
+all cursors under one lock, and hands each subscriber the same batch. Whoever cannot take part (it lacks demand, is
+busy, wants smaller batches, ends at a version) is left to its own drain, which is woken. Each subscriber's own drain
+flag is held while it is served, so all rules of delivery hold as they do without company.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from flow.executors import INLINE, Executor, LoopExecutor
+from publishers.batch import Batch
+from publishers.change import View
+from publishers.chunk import Ahead
+from publishers.ring import Ring, RingCursor
+
+if TYPE_CHECKING:
+    from publishers.service import Service
+
+__all__ = ["Cohort"]
+
+_TURN: Final = 64  # subscribers served before an event loop gets its turn
+
+Waiting = deque[tuple[int, Sequence[RingCursor]]]
+"""Cursors, by the place where they stand."""
+
+
+class Cohort:
+    """The cursors of one ring whose signals run on one executor.
+
+    Args:
+        service: Watermark and bounds.
+        ring: Where the cursors stand.
+        executor: ``flow.INLINE``, or that of an event loop; None for all others, which are woken one by one.
+
+    Attributes:
+        executor: The same.
+        members: How many there are; changed under the registry's lock only.
+    """
+
+    __slots__ = ("_lock", "_place", "_ring", "_scheduled", "_service", "executor", "members")
+
+    def __init__(self, service: "Service", ring: Ring, executor: Executor | None) -> None:
+        self.executor = executor
+        self.members = 0
+        self._service = service
+        self._ring = ring
+        self._lock = threading.Lock()
+        self._place: int | None = None
+        self._scheduled = False
+
+    @staticmethod
+    def key(executor: Executor) -> Executor | None:
+        """What the subscriptions of one cohort have in common."""
+        return executor if executor is INLINE or isinstance(executor, LoopExecutor) else None
+
+    def note(self, place: int) -> None:
+        """Chunks from ``place`` on were linked, and may be visible; ``wake`` follows when they are."""
+        with self._lock:
+            if self._place is None or place < self._place:
+                self._place = place
+
+    def wake(self) -> None:
+        """Serves those who wait for what was noted: here, or on their event loop."""
+        if not isinstance(self.executor, LoopExecutor):
+            # Without INLINE this reaches nobody's code: it wakes one by one.
+            self._service.run_aside(self._round) if self.executor is INLINE else self._round()
+        elif self._claim():
+            try:
+                self.executor.submit(self._round)
+            except RuntimeError:  # the loop is closed, which each of them finds out for itself
+                self._round()
+
+    def _claim(self) -> bool:
+        with self._lock:
+            scheduled, self._scheduled = self._scheduled, True
+        # What was scheduled on a loop that has closed never runs.
+        return not scheduled or getattr(self.executor, "closed", False)
+
+    def _round(self, waiting: Waiting | None = None) -> None:
+        """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
+        place = waiting[0][0] if waiting else None
+        try:
+            while True:
+                if not waiting:
+                    with self._lock:
+                        self._scheduled = False
+                        place, self._place = self._place, None
+                    if place is None:
+                        return
+                    waiting = deque(self._ring.standing(self, place))
+                    continue
+                place, cursors = waiting[0]
+                self._serve(place, cursors[:_TURN])
+                if len(cursors) > _TURN:
+                    waiting[0] = (place, cursors[_TURN:])
+                else:
+                    waiting.popleft()
+                if waiting and isinstance(self.executor, LoopExecutor):
+                    self.executor.submit(partial(self._round, waiting))
+                    return
+        except BaseException:
+            if place is not None:
+                self.note(place)  # whoever was not served is found there by the next round
+            raise
+
+    def _serve(self, place: int, cursors: Sequence[RingCursor]) -> None:
+        ahead = None
+        if self.executor is not None and not getattr(self.executor, "closed", False):
+            options, upto = self._service.options, self._service.watermark.visible
+            ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
+        if ahead is None:
+            _wake_each(cursors)
+            return
+        lent: deque[Any] = deque()
+        left: list[RingCursor] = []
+        try:
+            for cursor in cursors:
+                lent.append(cursor.owner)  # first, so that no interrupt leaves a flag behind
+                if not cursor.owner.lend(ahead):
+                    left.append(cursor)
+                    lent.pop()
+            self._ring.advance(self, [one.cursor for one in lent], ahead)
+        except (
+            BaseException
+        ):  # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible
+            interrupted = tuple(lent)
+            _give_back(lent, ahead, {})
+            for one in interrupted:
+                one.wake()
+            raise
+        _give_back(lent, ahead, {})
+        _wake_each(left)
+        if ahead.more:
+            self.note(ahead.end)
+
+
+def _wake_each(cursors: Iterable[RingCursor]) -> None:
+    for cursor in cursors:
+        if cursor.owner.demand:
+            cursor.owner.wake()
+
+
+def _give_back(lent: deque[Any], ahead: Ahead, batches: dict[View, Batch]) -> None:
+    """Hands everybody what was taken for all, made once for each view."""
+    try:
+        while lent:
+            one = lent[0]
+            batch = batches.get(one.view)
+            if batch is None:
+                batch = batches[one.view] = Batch(ahead.slices, ahead.next, one.view)
+            one.give_back(batch)
+            lent.popleft()
+    finally:
+        if (
+            lent
+        ):  # KeyboardInterrupt, say; nobody may wait for its flag, and to give one back twice is harmless
+            _give_back(lent, ahead, batches)
