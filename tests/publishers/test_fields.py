@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flow
 from publishers import (
     Action,
     Content,
@@ -28,7 +29,7 @@ from publishers.block import Block
 from publishers.change import View
 from publishers.fields import path_names
 from publishers.mutation import columns_of
-from tests.publishers.support import opened
+from tests.publishers.support import Probe, opened
 
 names = st.sampled_from(["a", "b", "c.d", "", "-", "[0]", "\\", "ü\n"]) | st.text(
     st.characters(codec="utf-8"), max_size=3
@@ -172,6 +173,21 @@ def test_four_hundred_changes_of_one_entity_have_positions_of_their_own_and_each
             rest = log.history(since=positions[start], content=Content.BODY, limit=10_000).changes
             assert rest == whole[start:]
         assert log.history(since=Position(2, 401), limit=1).changes[0].field == "n"
+
+
+def test_a_subscriber_resumes_inside_the_changes_of_one_entity():
+    """E4, D3: from any of its positions, with demand for a few at a time and a ring that has long moved on."""
+    with opened(ring_events=4) as log:
+        log.commit([upsert("order", "1", {}, changes=[set_field("n", n) for n in range(60)])])
+        log.commit([upsert("order", "2", {})])
+        whole = log.history(content=Content.BODY, limit=1_000).changes
+        for start in range(0, len(whole), 7):
+            probe = Probe(first=3, each=1)
+            feed = log.changes(since=whole[start].position, until=2, content=Content.BODY)
+            feed.subscribe(probe, executor=flow.INLINE)
+            probe.wait_for_end()
+            assert probe.completed
+            assert tuple(probe.changes) == whole[start:]
 
 
 @given(st.lists(names | st.integers(0, 20), min_size=1, max_size=4))
