@@ -242,7 +242,9 @@ class Committer:
             self._wal.sync()
         elif self._options.sync == "interval":
             return []
-        return self._release()
+        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        self._owing = False
+        return published
 
     def _release(self) -> list[Published]:
         """Gives away what was not synced, and is now."""

@@ -254,11 +254,11 @@ class Wal:
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
         place = self._withholding.shows(visible)
-        neighbours = self._neighbours
+        writer, neighbours = self._writer, self._neighbours
         if neighbours.fenced:
-            self._writer.health.fail(FencedError())
+            writer.health.fail(FencedError())
             raise LogFailed("unknown", str(FencedError()))
-        neighbours.publish(self.epoch, visible, place.segment, place.offset, self.durable)
+        neighbours.publish(writer.epoch, visible, place.segment, place.offset, writer.limit.version)
 
     def show(self, visible: int | None) -> None:
         """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.

@@ -64,15 +64,19 @@ class Withholding:
 
     def shows(self, visible: int) -> Limit:
         """Notes that everything up to a version is being shown; returns where it ends."""
-        ends = self._writer.ends
+        writer = self._writer
+        ends = writer.ends
+        limit = writer.limit
+        if limit.version == visible:
+            while ends and ends[0].version <= visible:
+                ends.popleft()
+            self.shown = limit
+            return limit
         place = self.shown
         while ends and ends[0].version <= visible:
             version, _, location, end, _ = ends.popleft()
             place = Limit(version, location.segment, end)
-        limit = self._writer.limit
-        if limit.version == visible:
-            place = limit
-        elif place.version < visible:
+        if place.version < visible:
             place = self._end_of(visible)  # more was appended than `ends` keeps
         self.shown = place
         return place
