@@ -170,3 +170,23 @@ def test_many_threads_share_and_release_exactly():
 
         in_threads(*(lambda offset=offset: churn(offset) for offset in range(4)))
         assert not publishers_of(log)
+
+
+def test_who_comes_and_goes_while_something_is_matched_is_counted_in_before_the_next_commit(log):
+    """E18, invariant 3: the index of a commit that is being matched is left alone, and the next one knows everybody."""
+    registry = log._service.registry
+    fill(log, 1)
+    early = Probe(first=99)
+    log.changes(Criterion(keys={"early"})).subscribe(early, executor=flow.INLINE)
+    index = registry.snapshot(2)
+    late = Probe(first=99)
+    log.changes(Criterion(keys={"0"})).subscribe(late, executor=flow.INLINE)
+    early.subscription.cancel()
+    assert len(index) == 1
+    assert registry.snapshot(1) is index
+    assert [shared.criteria for shared in publishers_of(log)] == [Criteria.of(Criterion(keys={"0"}))]
+    assert len(index) == 1
+    fill(log, 1)
+    late.wait_for(1)
+    late.subscription.cancel()
+    assert not index
