@@ -250,7 +250,7 @@ class Application:
         """The statistics, gathered at most a few times a second."""
         now = asyncio.get_running_loop().time()
         if now >= self._statistics_until:
-            self._statistics = statistics(self._logs)
+            self._statistics = statistics(self._logs, discreet=self._policy is not None)
             self._statistics_until = now + _STATISTICS_AGE
         return self._statistics
 

@@ -11,20 +11,24 @@ if TYPE_CHECKING:
 
 __all__ = ["statistics"]
 
+_NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
 _PUBLISHERS: Final = 64
 _SUBSCRIPTIONS: Final = 64
 
 
-def statistics(logs: "Mapping[str, ChangeLog]") -> dict[str, Any]:
+def statistics(logs: "Mapping[str, ChangeLog]", *, discreet: bool = False) -> dict[str, Any]:
     """Statistics as JSON. At most 64 publishers of each log are listed, and 64 subscriptions of each of those.
 
     Args:
         logs: The logs by name.
+        discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
+            another one that may see less.
     """
-    return {"logs": {name: _log(log, log.statistics()) for name, log in tuple(logs.items())}}
+    found = {name: _log(log, log.statistics(), discreet=discreet) for name, log in tuple(logs.items())}
+    return {"logs": found}
 
 
-def _log(log: "ChangeLog", told: LogStatistics) -> dict[str, Any]:
+def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, Any]:
     options = log.options
     return {
         "epoch": told.epoch,
@@ -37,14 +41,17 @@ def _log(log: "ChangeLog", told: LogStatistics) -> dict[str, Any]:
         "bytesRead": told.bytes_read,
         "publisherCount": len(told.publishers),
         "subscriptionCount": len(told.subscriptions),
-        "publishers": [_publisher(log, one) for one in told.publishers[:_PUBLISHERS]],
+        "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers[:_PUBLISHERS]],
     }
 
 
-def _publisher(log: "ChangeLog", told: PublisherStatistics) -> dict[str, Any]:
+def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:
     ring = told.ring
     return {
-        "criteria": list(told.criteria),
+        "criteria": [
+            {name: values for name, values in wish.items() if not discreet or name in _NAMES}
+            for wish in told.criteria
+        ],
         "ring": {
             "start": _position(log, ring.start),
             "events": ring.events,

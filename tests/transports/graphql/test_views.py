@@ -73,7 +73,8 @@ async def wire_events(dial, server, count: int, **wish) -> list[dict]:
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=20) as answer:
         return answer.read().decode()
 
 
@@ -360,3 +361,18 @@ async def test_a_view_of_an_operation_is_that_of_a_source_under_other_servers(en
     )
     source = engine.prepare(query % str(log.token(log.oldest))).open()
     assert [(event.key, event.body) async for event in source] == [(None, ANY), ("***", b'{"n":1}')]
+
+
+async def test_statistics_do_not_tell_one_client_what_another_asked_about(log, dial):
+    """F59: who may see everything filters by values that others may not see."""
+    where = [{"path": ["card"], "compare": "EQ", "value": "4111-SECRET"}]
+    wish = {"keys": ["SECRET-1"], "where": where, "changed": ["SECRET"], "areas": ["DATA"]}
+    for view, told in ((WIDEST, False), (None, True)):
+        policy = None if view is None else lambda caller: View(Content.BODY) if caller.token else WIDEST
+        with serve(log, view=policy) as server:
+            async with dial(server.url) as wire:
+                await wire.init(token="auditor")
+                await wire.subscribe(criteria=[wish])
+                text = fetch(server.health_url.replace("health", "statistics"))
+        assert ("SECRET" in text) is told
+        assert '"areas":["DATA"]' in text
