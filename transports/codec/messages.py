@@ -99,6 +99,8 @@ class Wish(msgspec.Struct, frozen=True):
         batch_bytes: Most bytes of changes in one ``next``.
         linger: Seconds to wait for more events.
         fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
+        jump: Go on at the oldest position where history is missing, and tell of the gap.
+        whole: Send a transaction inside which it starts from its beginning.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty: on the system log that means nothing.
     """
@@ -116,6 +118,8 @@ class Wish(msgspec.Struct, frozen=True):
     fail_on_lag: bool
     heartbeat: float
     empty: bool = False
+    jump: bool = False
+    whole: bool = False
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
@@ -156,6 +160,8 @@ class Wish(msgspec.Struct, frozen=True):
             ),
             linger=linger / 1000,
             fail_on_lag=_word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
+            jump=_word(payload, "onGap", "fail", ["fail", "jump"]) == "jump",
+            whole=_switch(payload, "whole"),
             heartbeat=beat / 1000,
         )
 
@@ -167,6 +173,13 @@ def _credits(payload: Mapping[str, Any]) -> int:
     if not 0 <= value <= CREDITS_MAX:
         raise InvalidDemand("credits", value, 0, CREDITS_MAX)
     return value
+
+
+def _switch(payload: Mapping[str, Any], name: str) -> bool:
+    value = payload.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest(name, value, "true or false")
+    return bool(value)
 
 
 def _start(value: object) -> str | Position:

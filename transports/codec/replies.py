@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "Failure",
     "Goaway",
+    "Missing",
     "Next",
     "Ping",
     "Pong",
@@ -129,6 +130,14 @@ class Next(msgspec.Struct, tag_field="type", tag="next"):
         return [event.change() for event in self.events]
 
 
+class Missing(msgspec.Struct, tag_field="type", tag="gap"):
+    """The history from ``begin`` to ``end`` is not kept any more; what follows begins at ``end``."""
+
+    id: str
+    begin: str
+    end: str
+
+
 class Item(msgspec.Struct):
     """How far one subscription is."""
 
@@ -177,7 +186,7 @@ class Pong(msgspec.Struct, tag_field="type", tag="pong"):
     """An answer to a ping."""
 
 
-Reply = Ack | Subscribed | Next | Checkpoint | Failure | Done | Goaway | Ping | Pong
+Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Goaway | Ping | Pong
 
 # An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
 _ESCAPE: Final = re.compile(

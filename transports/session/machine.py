@@ -172,6 +172,12 @@ class ServerSession(Conversation[Subscription]):
         entry.unsettled = not batch.boundary
         return encoder.next(entry.head, batch)
 
+    def gap(self, entry: Subscription, begin: str, end: str) -> list[Effect]:
+        """History from one cursor to another is missing; what follows begins behind it."""
+        if entry.stage is not Stage.ACTIVE:
+            return []
+        return [Send(encode({"type": "gap", "id": entry.id, "begin": begin, "end": end}))]
+
     def state(self, entry: Subscription, *, resync: bool) -> None:
         """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
         if entry.stage is Stage.ACTIVE and entry.resync is not resync:

@@ -17,7 +17,18 @@ from publishers.errors import InvalidOption
 from publishers.masking import Rule
 from publishers.position import PositionToken
 from transports.codec.messages import encode, view_json
-from transports.codec.replies import Ack, Checkpoint, Done, Failure, Next, Ping, Reply, Subscribed, read
+from transports.codec.replies import (
+    Ack,
+    Checkpoint,
+    Done,
+    Failure,
+    Missing,
+    Next,
+    Ping,
+    Reply,
+    Subscribed,
+    read,
+)
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, RemoteError, Violation
 from transports.limits import CREDITS_MAX
 from transports.websocket.backoff import Backoff
@@ -88,6 +99,8 @@ class RemoteLog:
         batch_events: int | None = None,
         linger_ms: int = 0,
         on_lag: Literal["resync", "fail"] = "resync",
+        on_gap: Literal["fail", "jump"] = "fail",
+        whole: bool = False,
         heartbeat_ms: int | None = None,
     ) -> RemoteFeed:
         """A publisher of remote changes.
@@ -106,6 +119,8 @@ class RemoteLog:
             batch_events: Most events in one message.
             linger_ms: How long the server may wait to put more events into one message.
             on_lag: What to do when the log has moved on: read on from its history, or end with ``LAGGED``.
+            on_gap: End where history is missing, or go on behind it, and tell the subscriber's ``on_gap(begin, end)``.
+            whole: Whether a start inside a transaction sends it again from its beginning.
             heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
 
         Raises:
@@ -113,7 +128,6 @@ class RemoteLog:
         """
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= CREDITS_MAX:
             raise InvalidOption("window", window, f"a whole number from 1 to {CREDITS_MAX}")
-        batch = {"maxEvents": batch_events, "lingerMs": linger_ms or None}
         payload: dict[str, Any] = {
             "log": log,
             "criteria": Criteria.of(*criteria).to_json() or [{}],
@@ -121,12 +135,15 @@ class RemoteLog:
             "since": None if since is None else str(since),
             "start": {"version": start} if isinstance(start, int) else start,
             "until": until,
-            "batch": {name: value for name, value in batch.items() if value is not None} or None,
+            "batch": {"maxEvents": batch_events, "lingerMs": linger_ms},
             "onLag": on_lag,
+            "onGap": on_gap,
+            "whole": whole or None,
             "heartbeatMs": heartbeat_ms,
         }
-        wish = {name: value for name, value in payload.items() if value is not None}
-        return RemoteFeed(self, wish, window=window)
+        return RemoteFeed(
+            self, {name: one for name, one in payload.items() if one is not None}, window=window
+        )
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.
@@ -334,16 +351,13 @@ class RemoteLog:
 
     def _handle(self, reply: Reply) -> None:
         match reply:
-            case Next():
+            case Next() | Subscribed() | Missing():
                 if (subscription := self._subscriptions.get(reply.id)) is not None:
-                    subscription.next(reply)
+                    subscription.take(reply)
             case Checkpoint():
                 for item in reply.items:
                     if (subscription := self._subscriptions.get(item.id)) is not None:
                         subscription.moved(item.cursor, item.head, item.state)
-            case Subscribed():
-                if (subscription := self._subscriptions.get(reply.id)) is not None:
-                    subscription.subscribed(reply)
             case Failure():
                 self._failed(reply)
             case Done():
@@ -351,9 +365,8 @@ class RemoteLog:
                     subscription.end(None)
             case Ping():
                 payload = bytes(reply.payload)
-                self._outgoing.append(
-                    '{"type":"pong"' + (',"payload":' + payload.decode() if payload else "") + "}"
-                )
+                told = f',"payload":{payload.decode()}' if payload else ""
+                self._outgoing.append('{"type":"pong"' + told + "}")
                 self._wake.set()
             case _:
                 return

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from flow.errors import Lagged
 from publishers.batch import Batch
 from publishers.errors import HistoryPruned
+from publishers.gap import Gap, OnGap
+from publishers.places import Since
 from publishers.position import Position
 from publishers.subscription import State
 from transports.codec.events import EventEncoder
@@ -106,7 +108,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
             cursor = encoder.cursor
             view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
             wishes = () if wish.empty else wish.criteria
-            feed = log.changes(wishes, since=_since(log, wish), until=wish.until, view=view)
+            gaps: OnGap = "jump" if wish.jump else "fail"
+            since = _since(log, wish)
+            feed = log.changes(
+                wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps
+            )
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
             outlet = self._outlets[entry] = WireOutlet(
                 self, entry, wish, name=name, log=log, encoder=encoder, lane=lane
@@ -171,6 +177,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
         self._session.state(entry, resync=resync)
         self._arm(entry.due(self._limits))
 
+    def gap(self, outlet: WireOutlet, gap: Gap) -> None:
+        """Writes a ``gap``."""
+        cursor = outlet.encoder.cursor
+        self._perform(self._session.gap(outlet.entry, cursor(gap.begin), cursor(gap.end)))
+
     def ended(self, outlet: WireOutlet, error: Exception | None) -> None:
         """Writes the terminal message."""
         if error is None:
@@ -207,13 +218,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
-def _since(log: "ChangeLog", wish: Wish) -> Position | None:
-    if wish.start == "earliest":
-        return log.oldest
-    since = wish.start if isinstance(wish.start, Position) else None
-    if wish.since is not None:
-        since = log.position_of(wish.since)
+def _since(log: "ChangeLog", wish: Wish) -> Since:
+    if wish.jump or (wish.since is None and not isinstance(wish.start, Position)):
+        return wish.start if wish.since is None else wish.since
+    since = wish.start if isinstance(wish.start, Position) else log.position_of(wish.since or "")
     # Asked again by the feed, after registration; here it lets the error be the first answer.
-    if since is not None and since < log.oldest:
+    if since < log.oldest:
         raise HistoryPruned(log.oldest)
     return since

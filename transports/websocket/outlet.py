@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from publishers.batch import Batch
+from publishers.gap import Gap
 from publishers.subscription import State
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
@@ -29,6 +30,10 @@ class Desk(Protocol):
 
     def moved(self, outlet: "WireOutlet", *, resync: bool) -> None:
         """The subscription has come to read from the WAL, or does so no longer."""
+        ...
+
+    def gap(self, outlet: "WireOutlet", gap: Gap) -> None:
+        """History is missing where the subscription would have read on."""
         ...
 
     def ended(self, outlet: "WireOutlet", error: Exception | None) -> None:
@@ -83,7 +88,11 @@ class WireOutlet(Outlet[Subscription]):
     def _ended(self, error: Exception | None) -> None:
         self._desk.ended(self, error)
 
-    # A signal beside those of Reactive Streams, on the lane.
+    # Signals beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing."""
+        self._desk.gap(self, gap)
 
     def on_state(self, state: State, /) -> None:
         """The state of the subscription."""

@@ -10,7 +10,7 @@ from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change
-from transports.codec.replies import Next, RemoteChange, Subscribed
+from transports.codec.replies import Missing, Next, RemoteChange, Subscribed
 from transports.errors import CloseCode, ConnectionLost, Violation
 
 if TYPE_CHECKING:
@@ -93,11 +93,12 @@ class RemoteSubscription:
         self._payload = payload
         self._window = window
         self._lock = threading.Lock()
-        self._buffer: deque[RemoteChange] = deque()
+        self._buffer: deque[RemoteChange | Missing] = deque()
         self._outstanding = 0  # wanted from the server and not yet received,
         self._announced = 0  # and how much of that the server was told on this connection
         self._received: str | None = payload.get("since")
         self._delivered: str | None = self._received
+        self._gap: Missing | None = None  # not told yet
         self._outcome: Outcome | None = None
         self._drain: Drain[Change]
 
@@ -139,6 +140,8 @@ class RemoteSubscription:
             payload = {**self._payload, "credits": self._announced}
             if self._received is not None:
                 payload["since"] = self._received
+                if self._received != self._payload.get("since"):
+                    payload.pop("whole", None)  # what has come is not to come again
                 payload.pop("start", None)
             return payload
 
@@ -149,13 +152,26 @@ class RemoteSubscription:
             self._announced = self._outstanding
             return more
 
-    def subscribed(self, reply: Subscribed) -> None:
+    def take(self, reply: Subscribed | Next | Missing) -> None:
+        """The server has registered it, or sent some events, or told that history is missing."""
+        match reply:
+            case Next():
+                self._next(reply)
+            case Missing():
+                with self._lock:
+                    self._received = reply.end
+                    self._buffer.append(reply)
+                self._drain.signal()
+            case Subscribed():
+                self._subscribed(reply)
+
+    def _subscribed(self, reply: Subscribed) -> None:
         """The server has registered it."""
         self.head = reply.head
         if self._received is None:
             self._received = self._delivered = reply.cursor
 
-    def next(self, reply: Next) -> None:
+    def _next(self, reply: Next) -> None:
         """Some events have come.
 
         Raises:
@@ -193,7 +209,14 @@ class RemoteSubscription:
         demand = self._drain.demand
         with self._lock:
             buffer = self._buffer
-            taken = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+            taken: list[RemoteChange] = []
+            while buffer and len(taken) < limit:
+                if isinstance(buffer[0], RemoteChange):
+                    taken.append(buffer.popleft())  # type: ignore[arg-type]  # it is the one that was looked at
+                elif taken:
+                    break  # a gap is told when all that was before it has been delivered
+                else:
+                    self._jump(buffer.popleft())  # type: ignore[arg-type]  # likewise
             if taken:
                 self._delivered = taken[-1].cursor if buffer else self._received
             want = min(demand - len(taken), self._window)
@@ -204,8 +227,25 @@ class RemoteSubscription:
             self._log.demand(self)
         return taken
 
+    def _jump(self, gap: Missing) -> None:
+        """Notes a gap for the subscriber, who is told before what follows; under the lock, on the drain."""
+        if self._gap is not None:
+            gap = Missing(gap.id, self._gap.begin, gap.end)
+        self._gap = gap
+        self._delivered = gap.end
+        self._drain.tell("gap", self._deliver_gap)
+
+    def _deliver_gap(self, subscriber: Any) -> None:
+        gap, self._gap = self._gap, None
+        told = getattr(subscriber, "on_gap", None)
+        if gap is not None and told is not None:
+            told(gap.begin, gap.end)
+
     def outcome(self) -> Outcome | None:
         """Whether it has ended and everything was delivered."""
+        with self._lock:
+            while self._buffer and isinstance(self._buffer[0], Missing):
+                self._jump(self._buffer.popleft())  # type: ignore[arg-type]  # it is the one that was looked at
         return None if self._buffer else self._outcome
 
     def release(self) -> None:
