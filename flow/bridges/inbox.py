@@ -1,7 +1,6 @@
 """What the two iterators share: a subscriber with a bounded buffer, from which somebody else takes."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, Literal, TypeVar
 
@@ -65,8 +64,8 @@ class Inbox(Generic[T]):
         self._wake = wake
         self._on_lag = on_lag
         self._lock = threading.Lock()
-        self._arrived: deque[T | _Lag] = deque()  # guarded by the lock
-        self._ready: deque[T | _Lag] = deque()  # the consumer's own
+        self._arrived: list[T | _Lag] = []  # guarded by the lock
+        self._ready: list[T | _Lag] = []  # the consumer's own, the next one last: an empty list is small
         self._subscription: Subscription | None = None
         self._error: Exception | None = None
         self._done = False  # no further signal comes
@@ -169,12 +168,13 @@ class Inbox(Generic[T]):
             if not self._ready:
                 with self._lock:
                     self._ready, self._arrived = self._arrived, self._ready
+                    self._ready.reverse()
                     if not self._ready:
                         self._waiting = not self._done and not self._closed
                         if self._error is None:
                             return EMPTY
                         continue
-            item = self._ready.popleft()
+            item = self._ready.pop()
             if isinstance(item, _Lag):
                 self._tell_lag(item.missed)
                 continue
@@ -189,8 +189,8 @@ class Inbox(Generic[T]):
             self._closed = True
             subscription, self._subscription = self._subscription, None
             self._error = None
-            self._arrived = deque()
-            self._ready = deque()
+            self._arrived = []
+            self._ready = []
             wake, self._waiting = self._waiting, False
         if subscription is not None:
             subscription.cancel()

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from flow.broadcast.policy import Lag
 from flow.broadcast.ring import Ring
@@ -13,6 +13,9 @@ from flow.errors import Lagged
 __all__ = ["Cursor", "wake"]
 
 T = TypeVar("T")
+
+_NOTHING: Final[deque[Any]] = deque(maxlen=0)
+"""What is saved for all those for whom nothing ever is."""
 
 
 class Cursor(Generic[T]):
@@ -58,9 +61,8 @@ class Cursor(Generic[T]):
         self._drain: Drain[T] | None = None
         self._next = 0
         self._missed = 0  # lost, and not told
-        self._saved: deque[T] = (
-            deque()
-        )  # DROP_LATEST only: what waits before a gap; at most the ring's capacity
+        # DROP_LATEST only: what waits before a gap; at most the ring's capacity. Even an empty one is large.
+        self._saved: deque[T] = deque() if lag is Lag.DROP_LATEST else _NOTHING
         self.lag = lag
         self.delivered = 0
         self.dropped = 0

@@ -161,9 +161,9 @@ def test_a_slow_executor_finds_at_most_256_waiting_and_takes_them_at_once(loop):
 
     probe = Slow(first=flow.UNBOUNDED)
     flow.from_async_iterable(numbers, loop=loop).subscribe(probe, executor=flow.INLINE)
-    # INLINE: the subscriber stands in the way of the loop itself, so there is nothing to run ahead.
+    # INLINE: on the loop, which then cannot run ahead, or on whoever requests.
     assert first.wait(10)
-    assert numbers.pulled == 1
+    assert numbers.pulled <= 257
     gate.set()
     assert probe.ended.wait(20)
     assert len(probe.items) == 10_000
