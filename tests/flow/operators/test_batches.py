@@ -65,6 +65,7 @@ def test_what_loses_nothing_passes_on_the_very_batch():
 @pytest.mark.parametrize("name", ANY)
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6), demand=st.integers(1, 12))
 def test_batches_bring_what_single_elements_do(name, sizes, demand):
+    """F67: at most what was requested, also in batches."""
     numbers = list(range(1, sum(sizes) + 1))
     single = run(numbers, ANY[name], first=demand)
     batched = BatchProbe(first=demand)
