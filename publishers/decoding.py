@@ -104,6 +104,12 @@ def decode_one(
 
 def _rare(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
     """The fields of a change that most changes lack."""
+    if changed is None and meta is not None and len(meta) <= _SHORT:
+        return _stamped(meta)
+    return _rarely(changed, meta)
+
+
+def _rarely(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
     names, flaw = names_of(changed)
     found: dict[str, Any] = {} if names is None else {"changed": names}
     if meta is not None:
@@ -113,6 +119,12 @@ def _rare(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
     if flaw is not None:
         found["error_text"] = flaw
     return found
+
+
+@lru_cache(256)
+def _stamped(meta: bytes) -> dict[str, Any]:
+    """The same for a few attachments that are in many changes; nobody alters it."""
+    return {name: value for name, value in _rarely(None, meta).items() if value is not None}
 
 
 def _plain(attached: Attached) -> dict[str, Any]:
