@@ -20,7 +20,7 @@ from publishers.errors import InvalidOption, LogClosed, LogDropped, NoSuchLog, N
 from publishers.mutation import Mutation
 from publishers.options import LogOptions
 from publishers.roster import LogEntry, Roster, Step
-from publishers.shelf import Shelf
+from publishers.shelf import Shelf, kind_of
 from publishers.system import SystemLog
 from publishers.wal import FileSystem
 
@@ -100,6 +100,10 @@ class Logbook:
             name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
         }
         try:
+            if entry.log_id and kind_of(self._filesystem, self.shelf.path / entry.directory) == "nothing":
+                raise NotALog(
+                    self.shelf.path / entry.directory, "its files are gone"
+                )  # and none are made anew
             log = ChangeLog.open(
                 self.shelf.path / entry.directory,
                 read_only=self._read_only,

@@ -1,6 +1,7 @@
 """Stores: logs that come, go and change their names, and what everybody is told of it."""
 
 import contextlib
+import shutil
 
 import pytest
 
@@ -230,6 +231,18 @@ def test_a_log_that_somebody_writes_is_not_dropped(store):
             store.log("orders")
     assert store.names() == ["orders"]
     store.drop("orders")
+
+
+def test_a_log_whose_files_somebody_removed_is_not_made_anew(place):
+    with ChangeStore.open(place, **QUICK) as store:
+        path = store.create("orders").path
+    shutil.rmtree(path)
+    with ChangeStore.open(place, **QUICK) as store:
+        with pytest.raises(NotALog, match="its files are gone"):
+            store.log("orders")
+        assert not path.exists()
+        store.drop("orders")
+        assert not store.names()
 
 
 def test_what_is_not_ours_in_the_directory_is_left_alone(place):
