@@ -444,7 +444,9 @@ def test_a_closed_segment_that_cannot_be_read_is_corrupt():
     for number in range(1, whole.reads + 1):
         damaged = SimulatedFileSystem.of(LOG, files)
         damaged.read_faults = {number}
-        with pytest.raises(WalCorrupted, match="cannot be read") as caught:
+        # HEAD is read once more before it is written; what fails there fails the opening, and nothing is damaged.
+        with pytest.raises((WalCorrupted, LogFailed), match=r"cannot be read|simulated at read") as caught:
             opened(damaged)
-        segments.add(caught.value.segment)
+        if isinstance(caught.value, WalCorrupted):
+            segments.add(caught.value.segment)
     assert segments == {1, 2, 3}
