@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.position import Position
 from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
+from publishers.wal import HoldStatistics
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -14,10 +15,11 @@ __all__ = ["statistics"]
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
 _PUBLISHERS: Final = 64
 _SUBSCRIPTIONS: Final = 64
+_HOLDS: Final = 64
 
 
 def statistics(logs: "Mapping[str, ChangeLog]", *, discreet: bool = False) -> dict[str, Any]:
-    """Statistics as JSON. At most 64 publishers of each log are listed, and 64 subscriptions of each of those.
+    """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
 
     Args:
         logs: The logs by name.
@@ -39,6 +41,7 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "ringBytes": options.ring_bytes,
         "framesRead": told.frames_read,
         "bytesRead": told.bytes_read,
+        "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
         "publisherCount": len(told.publishers),
         "subscriptionCount": len(told.subscriptions),
         "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers[:_PUBLISHERS]],
@@ -71,6 +74,17 @@ def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, A
         "lag": told.lag,
         "demand": told.demand,
         "gating": told.max_lag is not None,
+    }
+
+
+def _hold(log: "ChangeLog", told: HoldStatistics) -> dict[str, Any]:
+    return {
+        "name": told.name,
+        "position": _position(log, told.position),
+        "state": told.state.name,
+        "heldBytes": told.held_bytes,
+        "bytesLeft": told.bytes_left,
+        "secondsLeft": told.seconds_left,
     }
 
 

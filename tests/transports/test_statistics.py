@@ -65,3 +65,13 @@ def test_what_it_lists_is_bounded_and_what_it_counts_is_not(log):
     assert (shop["publisherCount"], len(shop["publishers"])) == (71, 64)
     assert shop["subscriptionCount"] == 140
     assert all(len(one["subscriptions"]) <= 64 for one in shop["publishers"])
+
+
+def test_it_tells_what_is_held_from_retention(log, fill):
+    """F47: held bytes, and what is left until the hold is lost."""
+    fill(2)
+    log.hold("slow", log.oldest, keep_bytes=10_000_000)
+    (told,) = statistics({"shop": log})["logs"]["shop"]["holds"]
+    assert (told["name"], told["state"], told["secondsLeft"]) == ("slow", "RESERVED", None)
+    assert told["position"]["cursor"] == str(log.token(log.oldest))
+    assert told["heldBytes"] + told["bytesLeft"] == 10_000_000
