@@ -148,13 +148,13 @@ class Head:
             visible: Sets DEFERRED with this version; None clears it, ``KEEP`` leaves it as it is.
 
         Raises:
-            FencedError: If somebody else has written HEAD since.
+            FencedError: If a later owner has written HEAD.
             OSError: What the file raises. The slot that counted before still counts.
         """
         with self._lock:
             before = self.state
             found = read_head(self._file)
-            if found is not None and found.counter > before.counter:
+            if found is not None and found.epoch > max(before.epoch, epoch):
                 raise FencedError
             cutting = (flags | before.flags) & CUT
             if (segment, offset) < (before.segment, before.offset) and not cutting:
