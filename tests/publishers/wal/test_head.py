@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from publishers.wal.filesystem import SyncError
+from publishers.wal.filesystem import SyncError, means_full
 from publishers.wal.head import CLEAN, CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -80,11 +80,34 @@ def test_head_never_moves_back_except_for_a_cut(system):
 
 
 def test_deferred_visibility_stays_until_somebody_ends_it(system):
-    head = Head.create(system, LOG, FIRST._replace(flags=DEFERRED | CLEAN, visible=4))
-    assert head.state.newest_visible == 4
+    """F28: a visible version may be named before it is durable; the lesser of the two counts."""
+    head = Head.create(system, LOG, FIRST._replace(flags=DEFERRED | CLEAN, visible=4, durable=3))
+    assert head.state.newest_visible == 3
     head.write(1, 9, 1, 100)
     assert (head.state.flags, head.state.visible, head.state.newest_visible) == (DEFERRED, 4, 4)
+    head.write(1, 9, 1, 100, visible=6)
+    assert (head.state.flags, head.state.newest_visible) == (DEFERRED, 6)
+    head.write(1, 9, 1, 100, visible=None)
+    assert (head.state.flags, head.state.newest_visible) == (0, 9)
     assert FIRST._replace(durable=8).newest_visible == 8
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_slot_for_which_there_is_no_room_never_counts(system, failures):
+    """Whatever of it was written, also after a power cut; where that cannot be made sure, it is a failure."""
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 1, 1, 100)
+    before = head.state
+    for offset in range(20):
+        for place in range(failures):
+            system.faults[system.operations + 1 + place] = "ENOSPC"
+        with pytest.raises(SyncError if failures == 2 else OSError) as caught:
+            head.write(1, 2, 1, 200 + offset, flags=CUT)
+        assert means_full(caught.value) == (failures == 1)
+        assert head.state == before
+        assert failures == 2 or read(system) == before
+    head.write(1, 2, 1, 200)
+    assert read(system) == head.state
 
 
 def test_a_failed_sync_does_not_count_the_slot(system):
