@@ -50,11 +50,8 @@ class _Run:
             return
         if table.keys:
             get = table.keys.get
-            self._some(
-                (index, bucket)
-                for index, key in zip(indices, keys, strict=True)
-                if (bucket := get(key)) is not None
-            )
+            led = zip(indices, map(get, keys), strict=True)
+            self._some((index, bucket) for index, bucket in led if bucket is not None)
         if table.by_pattern:
             self._some(_patterned(table, indices, keys))
         columns = self.block.columns
@@ -313,14 +310,12 @@ def _sites(bucket: Bucket) -> Iterable[Site]:
 
 
 def _patterned(table: Table, indices: Sequence[int], keys: Sequence[bytes]) -> Iterator[tuple[int, Bucket]]:
-    memo = table.memo
-    for index, key in zip(indices, keys, strict=True):
-        buckets = memo.get(key)
-        if buckets is None:
-            buckets = table.patterned(key)
-            memo = table.memo  # which may have been emptied
-        for bucket in buckets:
-            yield index, bucket
+    # What is remembered in the meantime is seen, unless the memo has been emptied: then a key is looked up again.
+    for index, key, known in zip(indices, keys, map(table.memo.get, keys), strict=True):
+        buckets = table.patterned(key) if known is None else known
+        if buckets:
+            for bucket in buckets:
+                yield index, bucket
 
 
 def _named(

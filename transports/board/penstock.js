@@ -49,7 +49,11 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4406, 4409, 4429]);
  * @property {string[]} [entity_types]
  * @property {string[]} [keys]
  * @property {string[]} [key_globs]
+ * @property {string[]} [key_patterns] Regular expressions that the whole key matches.
  * @property {string[]} [operations]
+ * @property {string[]} [changed] Names of fields.
+ * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] All of which must hold.
+ * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
  *
  * @typedef {object} Wish
  * @property {Criterion[]} [criteria] Any of which may hold; without one, everything.
