@@ -265,6 +265,7 @@ def interrupt_of_an_owner(monkeypatch, call, number, queued):
         failed = log._committer._failed or log._files.failed
         assert failed or log.withheld or not hit or log.visible >= 1
         truth = everything(log)
+        wait_until(lambda: cancelled or len(probe.positions) >= len(truth))
         assert probe.positions == (truth[: len(probe.positions)] if cancelled else truth), probe.state()
         assert probe.clean
         visible, durable = log.visible, log.durable
