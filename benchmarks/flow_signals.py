@@ -168,8 +168,11 @@ def signals(subscribers: int) -> list[Figure]:
         ROUNDS,
     )
     to.verify()
-    goal(figures, "flow.Broadcast, on_next_batch", 2, "flow.Broadcast, on_next")
-    goal(figures, "flow.Broadcast, on_next", 1, "reactivex Subject")
+    goal(figures, "flow.Broadcast, on_next", 2, "reactivex Subject")
+    if subscribers >= 100:
+        goal(figures, "flow.Broadcast, on_next", 0.8, "a loop that calls on_next")
+        goal(figures, "flow.Broadcast, on_next", 1.5, "eventkit Event")
+        goal(figures, "flow.Broadcast, on_next_batch", 15, "reactivex Subject")
     print()
     return figures
 
@@ -299,7 +302,7 @@ def coroutines(subscribers: int) -> list[Figure]:
         ],
         ROUNDS,
     )
-    goal(figures, "flow.Broadcast and flow.aiter", 1, "asyncio.Queue(256) for each")
+    goal(figures, "flow.Broadcast and flow.aiter", 3, "asyncio.Queue(256) for each")
     print()
     return figures
 
