@@ -181,6 +181,11 @@ class Ping(msgspec.Struct, tag_field="type", tag="ping"):
 
     payload: msgspec.Raw = msgspec.Raw()
 
+    def answer(self) -> str:
+        """The text of the pong."""
+        payload = bytes(self.payload)
+        return '{"type":"pong"' + (f',"payload":{payload.decode()}' if payload else "") + "}"
+
 
 class Pong(msgspec.Struct, tag_field="type", tag="pong"):
     """An answer to a ping."""

@@ -16,19 +16,9 @@ from publishers.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.masking import Rule
 from publishers.position import PositionToken
+from transports.codec import replies
 from transports.codec.messages import encode, view_json
-from transports.codec.replies import (
-    Ack,
-    Checkpoint,
-    Done,
-    Failure,
-    Missing,
-    Next,
-    Ping,
-    Reply,
-    Subscribed,
-    read,
-)
+from transports.codec.replies import Ack, Checkpoint, Done, Failure, Ping, Reply, read
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, RemoteError, Violation
 from transports.limits import CREDITS_MAX
 from transports.websocket.backoff import Backoff
@@ -141,9 +131,8 @@ class RemoteLog:
             "whole": whole or None,
             "heartbeatMs": heartbeat_ms,
         }
-        return RemoteFeed(
-            self, {name: one for name, one in payload.items() if one is not None}, window=window
-        )
+        wish = {name: value for name, value in payload.items() if value is not None}
+        return RemoteFeed(self, wish, window=window)
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.
@@ -351,7 +340,7 @@ class RemoteLog:
 
     def _handle(self, reply: Reply) -> None:
         match reply:
-            case Next() | Subscribed() | Missing():
+            case replies.Next() | replies.Subscribed() | replies.Missing():
                 if (subscription := self._subscriptions.get(reply.id)) is not None:
                     subscription.take(reply)
             case Checkpoint():
@@ -364,9 +353,7 @@ class RemoteLog:
                 if (subscription := self._subscriptions.pop(reply.id, None)) is not None:
                     subscription.end(None)
             case Ping():
-                payload = bytes(reply.payload)
-                told = f',"payload":{payload.decode()}' if payload else ""
-                self._outgoing.append('{"type":"pong"' + told + "}")
+                self._outgoing.append(reply.answer())
                 self._wake.set()
             case _:
                 return
