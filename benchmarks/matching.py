@@ -8,9 +8,9 @@ from time import process_time
 from benchmarks.harness import Figure, Variant, compare
 from publishers import Criteria, Criterion, Where
 from publishers.block import Block
-from publishers.matching import Predicate
-from publishers.matching_index import MatchingIndex
-from publishers.mutation import columns_of, upsert
+from publishers.criteria.index import MatchingIndex
+from publishers.criteria.matching import Predicate
+from publishers.mutations.mutation import columns_of, upsert
 
 CHANGES = 1000
 TARGET = "to reach: at most 0.6 us a change and 0.07 us a match; {} a filter per predicate"

@@ -1,11 +1,11 @@
 """Change logs and their shared publishers: what a change is, how it is kept, and how it is fanned out."""
 
 from publishers.batch import Batch
-from publishers.change import Action, Area, Change, Content, Images, Operation, View
+from publishers.change import Action, Area, Change, Operation
 from publishers.changelog import ChangeLog, Produced
 from publishers.committer import Commit
-from publishers.conditions import Comparison, Transition, Where
-from publishers.criteria import Criteria, Criterion
+from publishers.criteria.conditions import Comparison, Transition, Where
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import (
     AlreadyVisible,
     HistoryPruned,
@@ -36,7 +36,9 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.feed import ChangeFeed
-from publishers.fields import (
+from publishers.gap import Gap
+from publishers.history import History
+from publishers.mutations.fields import (
     FieldChange,
     add,
     apply_field,
@@ -48,17 +50,16 @@ from publishers.fields import (
     remove_field,
     set_field,
 )
-from publishers.gap import Gap
-from publishers.history import History
-from publishers.masking import Drop, Hash, Mask, Partial, Redact
-from publishers.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
+from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
 from publishers.position import Position, PositionToken, Start
-from publishers.projection import Projection
 from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics
-from publishers.store import ChangeStore, StoreStatistics
+from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.subscription import ChangeSubscription, Checkpoint, State
+from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
+from publishers.views.projection import Projection
+from publishers.views.view import Content, Images, View
 from publishers.wal import Hold, HoldState, HoldStatistics
 
 __all__ = [

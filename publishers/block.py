@@ -10,14 +10,15 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from publishers.change import Area, Change, Content, Operation, View, time_of
+from publishers.change import Area, Change, Operation, time_of
 from publishers.decoding import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
-from publishers.images import Name, Shown, show, show_key, show_meta
 from publishers.lossless import flaw_of
-from publishers.paths import Fields, fields_of
 from publishers.position import Position
-from publishers.seen import Row, seen
 from publishers.shelves import Shelf, Shelves
+from publishers.views.images import Name, Shown, show, show_key, show_meta
+from publishers.views.paths import Fields, fields_of
+from publishers.views.seen import Row, seen
+from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.frame import FIRST, LAST
 

@@ -1,19 +1,16 @@
 """What a change is: one event of a log, immutable, with a position of its own."""
 
 import enum
-from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
 from publishers.lossless import flaw_of
-from publishers.masking import Mask, Rule
 from publishers.position import Position
-from publishers.projection import Projection
 
-__all__ = ["Action", "Area", "Change", "Content", "Images", "Lens", "Operation", "View", "flaw_in", "time_of"]
+__all__ = ["Action", "Area", "Change", "Operation", "flaw_in", "time_of"]
 
 
 class Area(enum.IntEnum):
@@ -45,129 +42,6 @@ class Action(enum.Enum):
     PUSH = "PUSH"
     ADD = "ADD"
     DISCARD = "DISCARD"
-
-
-class Content(enum.Enum):
-    """How much of a change is delivered: what happened to which key, or the bodies too."""
-
-    HEADER = "HEADER"
-    BODY = "BODY"
-
-
-class Images(enum.Enum):
-    """Which images of the entity a change carries, if its content is BODY.
-
-    What a mode needs and the log does not hold is named in ``Change.lacking``; nothing is shown in its place.
-    """
-
-    WRITTEN = "WRITTEN"
-    """What the writer stored, as it is: the after image, and the before image if there is one."""
-    CHANGE = "CHANGE"
-    """Of the after image the fields that changed, and in ``changed`` their names, removed ones included."""
-    AFTER = "AFTER"
-    """The whole after image."""
-    ALL = "ALL"
-    """The whole after image and the whole before image."""
-    CHANGED_WITH_OLD = "CHANGED_WITH_OLD"
-    """As CHANGE, and of the before image the same fields; of a removed entity the whole before image."""
-    KEYS_ONLY = "KEYS_ONLY"
-    """Which entity it is and nothing of it: no image, no names of fields, nothing that was attached."""
-    NOTHING = "NOTHING"
-    """No image: a change as HEADER shows it."""
-
-
-# How much of the after image and of the before image a mode shows: 0 nothing, 1 what changed, 2 the whole.
-_EXTENT: Final = {
-    Images.WRITTEN: (2, 2),
-    Images.ALL: (2, 2),
-    Images.AFTER: (2, 0),
-    Images.CHANGED_WITH_OLD: (1, 1),
-    Images.CHANGE: (1, 0),
-    Images.NOTHING: (0, 0),
-}
-_WITH_EXTENT: Final = {extent: images for images, extent in _EXTENT.items()}
-
-
-class Lens(msgspec.Struct, frozen=True):
-    """What is left of an entity: a projection, and after it a mask.
-
-    Attributes:
-        fields: The paths that are shown; None for all.
-        mask: What stands in place of values; None for the values themselves.
-    """
-
-    fields: Projection | None = None
-    mask: Mask | None = None
-
-
-class View(msgspec.Struct, frozen=True, cache_hash=True):
-    """How one subscriber sees a change; part of every key under which anything is shared.
-
-    Equal views, in whatever order their paths were given, are equal objects. Use ``View.of`` to make one with a
-    projection or a mask. These are for entities: key and images of changes of other areas are shown as they are.
-    TRANSACTION events have no images and no fields: of a view, only ``content`` and a mask of ``$meta`` concern them.
-
-    Attributes:
-        content: HEADER leaves out body and images.
-        images: Which images there are when ``content`` is BODY.
-        lenses: What images, names of changed fields, key and attachments are seen through, one after the other.
-    """
-
-    content: Content = Content.HEADER
-    images: Images = Images.WRITTEN
-    lenses: tuple[Lens, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.content is Content.HEADER and self.images is not Images.KEYS_ONLY:
-            # There are no images, so all modes but this one show the same.
-            msgspec.structs.force_setattr(self, "images", Images.WRITTEN)
-
-    @classmethod
-    def of(
-        cls,
-        content: Content = Content.HEADER,
-        images: Images = Images.WRITTEN,
-        *,
-        fields: "Projection | Collection[str] | None" = None,
-        mask: "Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None" = None,
-    ) -> Self:
-        """A view.
-
-        Args:
-            content: HEADER or BODY.
-            images: Which images there are with BODY.
-            fields: Paths that are shown, such as ``customer.name``; None for all.
-            mask: Of each path what is shown in place of its value: a text, or a ``Rule``.
-
-        Raises:
-            InvalidOption: If something is not a path, or not a rule.
-        """
-        if fields is not None and not isinstance(fields, Projection):
-            fields = Projection.of(fields)
-        if mask is not None and not isinstance(mask, Mask):
-            mask = Mask.of(mask) if mask != {} else None
-        lenses = () if fields is None and mask is None else (Lens(fields, mask),)
-        return cls(Content(content), Images(images), lenses)
-
-    @property
-    def plain(self) -> bool:
-        """Whether it shows what is stored as it is stored."""
-        return self.images is Images.WRITTEN and not self.lenses
-
-    def within(self, widest: "View") -> "View":
-        """This view of what another one shows: it sees nothing that the other does not, whatever it asks for.
-
-        The lenses of the other come first, so a mask of this view is given masked values, and a rule such as ``Hash``
-        with a key of the subscriber's own reveals nothing of what lies behind.
-        """
-        content = self.content if widest.content is Content.BODY else widest.content
-        if Images.KEYS_ONLY in (self.images, widest.images):
-            images = Images.KEYS_ONLY
-        else:
-            mine, other = _EXTENT[self.images], _EXTENT[widest.images]
-            least = (min(mine[0], other[0]), min(mine[1], other[1]))
-            images = self.images if least == mine else _WITH_EXTENT[least]
-        return View(content, images, (*widest.lenses, *self.lenses))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

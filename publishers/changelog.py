@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.change import Area, Change, Content
+from publishers.change import Area, Change
 from publishers.committer import Commit, Committer
-from publishers.criteria import Criterion
+from publishers.criteria.criteria import Criterion
 from publishers.deferral import DeferringLog
 from publishers.errors import (
     InvalidOption,
@@ -24,7 +24,7 @@ from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.lineage import Lineage
 from publishers.linking import LogLinks
-from publishers.mutation import DATA, Mutation, columns_of, payload_of
+from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.publication import Publication, wake
@@ -32,6 +32,7 @@ from publishers.schemas import Schemas, SchemaVersion
 from publishers.service import Service
 from publishers.statistics import LogStatistics, statistics_of
 from publishers.telling import Telling
+from publishers.views.view import Content
 from publishers.wal import (
     Columns,
     FileSystem,

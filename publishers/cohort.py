@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flow.executors import INLINE, Executor, LoopExecutor
 from publishers.batch import Batch
-from publishers.change import View
 from publishers.chunk import Ahead
 from publishers.ring import Ring, RingCursor
+from publishers.views.view import View
 
 if TYPE_CHECKING:
     from publishers.service import Service

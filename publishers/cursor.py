@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from publishers.block import Block, Slice
-from publishers.matching import Predicate
+from publishers.criteria.matching import Predicate
 from publishers.position import Position
 from publishers.ring import BEHIND, Ring, RingCursor
 from publishers.watermark import Watermark

@@ -9,14 +9,15 @@ from weakref import WeakSet
 from flow.contracts import Subscriber
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
-from publishers.change import Change, View
-from publishers.criteria import Criteria
+from publishers.change import Change
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.gap import OnGap
 from publishers.position import Position, Start
 from publishers.service import Service
 from publishers.shared import SharedPublisher
 from publishers.subscription import ChangeSubscription
+from publishers.views.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from publishers.block import Block
-from publishers.change import Change, View
+from publishers.change import Change
+from publishers.criteria.matching import Predicate
 from publishers.errors import HistoryPruned
-from publishers.matching import Predicate
 from publishers.position import Position
 from publishers.service import Service
+from publishers.views.view import View
 
 __all__ = ["History", "read_back", "read_history"]
 

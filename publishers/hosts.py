@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from publishers.batch import Batch
 from publishers.block import Block, Slice
-from publishers.change import Area, Change, Content, View, time_of
+from publishers.change import Area, Change, time_of
+from publishers.criteria.matching import Predicate
 from publishers.decoding import Attached, attached_of, decode_one
-from publishers.matching import Predicate
-from publishers.mutation import columns_of, upsert
+from publishers.mutations.mutation import columns_of, upsert
 from publishers.position import Position
 from publishers.subscription import ChangeSubscription
+from publishers.views.view import Content, View
 from publishers.wal import Column
 
 __all__ = ["WAITING", "HostBoard", "HostEvent", "HostingSubscription"]

@@ -64,7 +64,9 @@ def encode(value: object) -> bytes:
     data = _encoder.encode(value)
     if b"null" in data and (path := _not_finite(value)) is not None:
         raise NotFinite(path)
-    if b"T" in data and _OFFSET.search(data):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
+    if b"T" in data and _OFFSET.search(
+        data
+    ):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
         data = _encoder.encode(_in_minutes(value))
     return data
 

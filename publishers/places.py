@@ -5,12 +5,13 @@ from typing import Final
 from uuid import UUID
 
 from publishers.block import Block
-from publishers.change import Content, View, time_of
+from publishers.change import time_of
 from publishers.committer import Commit
 from publishers.errors import HistoryPruned, InvalidOption, PositionAhead
 from publishers.lineage import Lineage
 from publishers.position import Position, PositionToken, Start
 from publishers.service import Service
+from publishers.views.view import Content, View
 from publishers.wal.frame import FIRST
 
 __all__ = ["Places", "Since"]

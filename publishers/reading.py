@@ -6,19 +6,20 @@ from functools import partial
 from typing import Any
 
 from flow import hooks
-from publishers.change import Change, Content, Images, View
-from publishers.criteria import Criteria, Criterion
+from publishers.change import Change
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.matching import Predicate
 from publishers.errors import InvalidOption, LogClosed, PositionAhead, PublishingOff
 from publishers.feed import ChangeFeed
 from publishers.gap import OnGap
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
-from publishers.masking import Mask, Rule
-from publishers.matching import Predicate
 from publishers.places import Places, Since
 from publishers.position import Position, PositionToken, Start
-from publishers.projection import Projection
 from publishers.service import Service
+from publishers.views.masking import Mask, Rule
+from publishers.views.projection import Projection
+from publishers.views.view import Content, Images, View
 from publishers.wal import Hold, Retention
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from publishers.criteria import Criteria
-from publishers.matching_index import MatchingIndex
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.index import MatchingIndex
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.shared import SharedPublisher

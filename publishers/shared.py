@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from flow.executors import Executor
 from publishers.cohort import Cohort
-from publishers.criteria import Criteria
-from publishers.matching import Predicate
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.matching import Predicate
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.ring import Ring

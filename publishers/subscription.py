@@ -24,7 +24,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
 from publishers.batch import Batch
 from publishers.block import Slice
-from publishers.change import Change, View
+from publishers.change import Change
 from publishers.chunk import Ahead
 from publishers.cursor import Cursor
 from publishers.errors import HistoryPruned, LogClosed, LogError
@@ -34,6 +34,7 @@ from publishers.position import Position
 from publishers.service import Service
 from publishers.shared import SharedPublisher
 from publishers.slicing import Bounds, read_kept, read_slice
+from publishers.views.view import View
 
 __all__ = ["ChangeSubscription", "Checkpoint", "State"]
 

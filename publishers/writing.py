@@ -10,7 +10,16 @@ import msgspec
 
 from publishers.committer import Commit
 from publishers.errors import InvalidChange
-from publishers.mutation import Mutation, encode_json, expire, rekey, remove, schema, truncate, upsert
+from publishers.mutations.mutation import (
+    Mutation,
+    encode_json,
+    expire,
+    rekey,
+    remove,
+    schema,
+    truncate,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from publishers.store import ChangeStore
+from publishers.store.store import ChangeStore
 from transports.board import Page, find_page
 from transports.errors import CloseCode, ExtraMissing
 from transports.limits import Limits

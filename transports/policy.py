@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from publishers.change import Content, Images, View
-from publishers.criteria import Criteria
-from publishers.paths import Path, parse_path
+from publishers.criteria.criteria import Criteria
+from publishers.views.paths import Path, parse_path
+from publishers.views.view import Content, Images, View
 from transports.errors import Forbidden
 
 __all__ = ["Caller", "Policy", "narrow"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from publishers.changelog import ChangeLog
-    from publishers.store import ChangeStore
+    from publishers.store.store import ChangeStore
     from transports.policy import Policy
     from transports.websocket.binding import Authenticator
 

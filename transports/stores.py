@@ -3,11 +3,11 @@
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from publishers.roster import SYSTEM
+from publishers.store.roster import SYSTEM
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
-    from publishers.store import ChangeStore
+    from publishers.store.store import ChangeStore
 
 __all__ = ["SYSTEM", "StoreLogs"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from publishers.mutation import Mutation, columns_of, schema
+from publishers.mutations.mutation import Mutation, columns_of, schema
 from publishers.schemas import SchemaVersion
 from publishers.wal.columns import Columns
 

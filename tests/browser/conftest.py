@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from transports import Limits, Server, serve
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from publishers import Batch, Position, View, upsert
 from publishers.block import Block, Slice
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 
 
 def block(version, rows):

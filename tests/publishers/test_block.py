@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from publishers import Area, Content, Operation, Position, View, remove, upsert
 from publishers.block import Block, Slice
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 
 HEADER, BODY = View(Content.HEADER), View(Content.BODY)
 

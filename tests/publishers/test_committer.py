@@ -355,7 +355,7 @@ def test_commits_in_progress_finish_when_the_log_is_closed_and_later_ones_are_re
 
 
 def _sealed(log):
-    from publishers.mutation import columns_of
+    from publishers.mutations.mutation import columns_of
     from publishers.wal import seal_transaction
 
     return seal_transaction([columns_of([order(1)])], b"{}", options=log.options)

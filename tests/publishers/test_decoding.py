@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from publishers import Content, View, remove, upsert
 from publishers.block import Block
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 
 mutations = st.lists(
     st.one_of(

@@ -23,7 +23,7 @@ from publishers import (
     truncate,
     upsert,
 )
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 from publishers.wal.columns import Column, Columns
 from tests.publishers.support import QUICK, BatchProbe, in_threads, opened, scaled
 

@@ -153,14 +153,14 @@ def test_closing_frees_what_a_reader_waited_at():
 def test_a_follower_that_lags_behind_the_rings_is_told_of_the_watermark_only():
     """F28: reading everything into rings would serve nobody; its subscribers read the log."""
     path = scratch() / "log"
-    with ChangeLog.open(path, **QUICK) as owner:
-        with ChangeLog.open(path, read_only=True, tail_poll=60.0, tail_idle=3600.0, ring_bytes=4096) as log:
-            probe = Probe(first=10_000)
-            log.changes().subscribe(probe)
-            fill(owner, 200, changes=3)
-            probe.wait_for(800)
-            assert probe.clean
-            wait_until(lambda: log.head == owner.head)
+    late = {"tail_poll": 60.0, "tail_idle": 3600.0, "ring_bytes": 4096}
+    with ChangeLog.open(path, **QUICK) as owner, ChangeLog.open(path, read_only=True, **late) as log:
+        probe = Probe(first=10_000)
+        log.changes().subscribe(probe)
+        fill(owner, 200, changes=3)
+        probe.wait_for(800)
+        assert probe.clean
+        wait_until(lambda: log.head == owner.head)
 
 
 @pytest.mark.parametrize("number", range(3))

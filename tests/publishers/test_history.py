@@ -14,7 +14,6 @@ from publishers import (
     set_field,
     upsert,
 )
-from publishers.fields import set_field
 from tests.publishers.support import everything, fill, opened, order
 
 

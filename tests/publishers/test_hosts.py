@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import Area, Content, Criterion, Operation
 from publishers.hosts import WAITING
-from publishers.store import ChangeStore
+from publishers.store.store import ChangeStore
 from tests.publishers.support import (
     QUICK,
     BatchProbe,
@@ -178,7 +178,7 @@ def test_events_and_changes_come_in_order_under_any_demand(acts, ring):
 
 
 def _made(number):
-    from publishers.roster import LogEntry, created
+    from publishers.store.roster import LogEntry, created
 
     return created(LogEntry(f"log{number}", "00", f"log{number}"))
 

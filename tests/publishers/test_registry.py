@@ -137,7 +137,7 @@ def test_d12_subscribe_against_the_last_cancel_never_meets_a_closed_publisher(lo
 
 
 def _one_order():
-    from publishers.mutation import columns_of
+    from publishers.mutations.mutation import columns_of
     from tests.publishers.support import order
 
     return columns_of([order(1)])

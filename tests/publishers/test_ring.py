@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from publishers.block import Block, Slice
 from publishers.chunk import Chunk
-from publishers.mutation import columns_of, upsert
+from publishers.mutations.mutation import columns_of, upsert
 from publishers.position import Position
 from publishers.ring import BEHIND, Ring, RingCursor
 

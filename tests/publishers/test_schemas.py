@@ -21,7 +21,7 @@ from publishers import (
     set_field,
     upsert,
 )
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 from publishers.schemas import SCHEMAS_NAME
 from tests.publishers.support import QUICK, in_threads, opened
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem

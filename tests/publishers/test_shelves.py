@@ -2,7 +2,7 @@
 
 from publishers import Content, View, upsert
 from publishers.block import Block
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 from publishers.shelves import SHELVES_MAX, Shelf, Shelves
 
 

@@ -14,7 +14,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports import Limits, Server, serve
 
 DEADLINE = 20.0

@@ -22,9 +22,9 @@ from publishers import (
     upsert,
 )
 from publishers.block import Slice
-from publishers.change import View
 from publishers.lossless import reader
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
+from publishers.views.view import View
 from publishers.wal.columns import Column, Columns
 from tests.publishers.support import QUICK, opened
 from transports import Limits, connect

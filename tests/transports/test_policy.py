@@ -3,7 +3,7 @@
 import pytest
 
 from publishers import Content, Criterion, Drop, Images, View
-from publishers.criteria import Criteria
+from publishers.criteria.criteria import Criteria
 from transports import Caller, Forbidden
 from transports.policy import narrow
 

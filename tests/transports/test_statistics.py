@@ -5,8 +5,8 @@ import json
 import urllib.error
 import urllib.request
 
-from publishers.criteria import Criterion
-from publishers.mutation import upsert
+from publishers.criteria.criteria import Criterion
+from publishers.mutations.mutation import upsert
 from tests.flow.probes import Probe
 from transports.statistics import statistics
 

@@ -11,11 +11,11 @@ from typing import IO, Any, Final, Literal
 
 import msgspec
 
-from publishers.arguments import key_bytes, meta_of
 from publishers.change import Action
 from publishers.errors import InvalidChange
-from publishers.fields import path_names
-from publishers.mutation import (
+from publishers.mutations.arguments import key_bytes, meta_of
+from publishers.mutations.fields import path_names
+from publishers.mutations.mutation import (
     REMOVE,
     Mutation,
     columns_of,

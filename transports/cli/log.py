@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption, PenstockError
-from publishers.store import ChangeStore
+from publishers.store.store import ChangeStore
 from publishers.wal import Follower
 from transports.cli.places import check_directory
 

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption, NotAStore
-from publishers.roster import SYSTEM
-from publishers.shelf import kind_of
-from publishers.store import ChangeStore
+from publishers.store.directory import kind_of
+from publishers.store.roster import SYSTEM
+from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 
 __all__ = ["check_directory", "followed", "is_store", "owned", "url_of"]

@@ -6,7 +6,7 @@ import threading
 from types import FrameType
 
 from publishers.changelog import ChangeLog
-from publishers.store import ChangeStore
+from publishers.store.store import ChangeStore
 from transports.cli.places import is_store
 from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from publishers.batch import Batch
-from publishers.change import Change, Content, Images
+from publishers.change import Change
 from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import Position, PositionToken
+from publishers.views.view import Content, Images
 from transports.cli.places import followed, url_of
 from transports.cli.viewing import mask_of, view_of
 from transports.cli.waiting import wait_for

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from publishers.change import Content, Images, View
-from publishers.masking import Drop, Hash, Partial, Redact, Rule
+from publishers.views.masking import Drop, Hash, Partial, Redact, Rule
+from publishers.views.view import Content, Images, View
 
 __all__ = ["add_lens", "add_view", "mask_of", "view_of"]
 

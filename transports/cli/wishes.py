@@ -2,7 +2,7 @@
 
 import argparse
 
-from publishers.criteria import Criteria, Criterion
+from publishers.criteria.criteria import Criteria, Criterion
 
 __all__ = ["add_criteria", "criteria_of"]
 

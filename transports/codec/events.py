@@ -14,11 +14,12 @@ import msgspec
 
 from publishers.batch import Batch
 from publishers.block import Block, Slice
-from publishers.change import Area, Change, Content, Operation, View, time_of
-from publishers.images import show_field
+from publishers.change import Area, Change, Operation, time_of
 from publishers.position import Position
-from publishers.seen import seen_error, seen_linked
 from publishers.shelves import Shelf
+from publishers.views.images import show_field
+from publishers.views.seen import seen_error, seen_linked
+from publishers.views.view import Content, View
 
 __all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]
 

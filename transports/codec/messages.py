@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from publishers.change import Content, Images, View
-from publishers.criteria import Criteria
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria
 from publishers.position import Position
+from publishers.views.view import Content, Images, View
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX, Limits

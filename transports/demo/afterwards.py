@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import Mutation, upsert
+from publishers.mutations.mutation import Mutation, upsert
 from publishers.options import MIB
 from transports.demo.airports import NEW_YORK
 from transports.demo.flights import KEY_COLUMNS, ORDER_COLUMN

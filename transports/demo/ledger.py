@@ -9,7 +9,7 @@ from bisect import bisect_right
 from flow.contracts import UNBOUNDED, Subscription
 from publishers.change import Area, Change
 from publishers.changelog import ChangeLog
-from publishers.criteria import Criterion
+from publishers.criteria.criteria import Criterion
 from publishers.position import Position
 
 __all__ = ["Ledger"]

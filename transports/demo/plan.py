@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from publishers.criteria import Criterion
+from publishers.criteria.criteria import Criterion
 from publishers.options import KIB, MIB
 
 __all__ = ["FLIGHTS", "IN_PROCESS", "LOG", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from flow.contracts import Subscription
-from publishers.change import Change, Content
+from publishers.change import Change
 from publishers.errors import PenstockError
+from publishers.views.view import Content
 from transports.demo.plan import LOG, SUBSCRIBERS, Wanted
 from transports.demo.reception import Reception
 from transports.websocket import Backoff, RemoteLog, RemoteSubscription, connect

@@ -22,8 +22,9 @@ from graphql import (
 from graphql.execution import Executor
 
 from publishers.block import Block, Slice
-from publishers.change import Change, View
+from publishers.change import Change
 from publishers.shelves import Shelf
+from publishers.views.view import View
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted
 from transports.graphql.probe import Probe

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.change import Action, Area, Content, Images, Operation, View
+from publishers.change import Action, Area, Operation
+from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
 __all__ = ["TYPENAME", "Probe", "fields_of"]

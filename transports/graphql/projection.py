@@ -11,10 +11,11 @@ import msgspec
 from graphql import ExecutionResult
 
 from publishers.block import Block
-from publishers.change import Action, Area, Content, Operation, View, time_of
-from publishers.images import Shown, show_field
+from publishers.change import Action, Area, Operation, time_of
 from publishers.position import Position
-from publishers.seen import seen_error, seen_linked
+from publishers.views.images import Shown, show_field
+from publishers.views.seen import seen_error, seen_linked
+from publishers.views.view import Content, View
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
 from transports.graphql.types import stamp

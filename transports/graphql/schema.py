@@ -9,10 +9,10 @@ from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers.change import Content, Images, View
-from publishers.criteria import Criteria
+from publishers.criteria.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.position import Position
+from publishers.views.view import Content, Images, View
 from transports.errors import InvalidRequest, LogNotFound
 from transports.graphql.errors import told
 from transports.graphql.probe import Probe

@@ -10,11 +10,12 @@ import msgspec
 import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
-from publishers.change import Action, Area, Change, Images, Operation
-from publishers.conditions import ABSENT, Comparison, Image, Transition, Where
-from publishers.criteria import Criterion
+from publishers.change import Action, Area, Change, Operation
+from publishers.criteria.conditions import ABSENT, Comparison, Image, Transition, Where
+from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidCriteria
 from publishers.lossless import flaw_of
+from publishers.views.view import Images
 
 __all__ = [
     "JSON",

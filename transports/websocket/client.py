@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from flow.executors import loop_executor
-from publishers.change import Content, Images, View
-from publishers.criteria import Criteria, Criterion
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
-from publishers.masking import Rule
 from publishers.position import PositionToken
+from publishers.views.masking import Rule
+from publishers.views.view import Content, Images, View
 from transports.codec import replies
 from transports.codec.messages import encode, view_json
 from transports.codec.replies import Ack, Checkpoint, Done, Failure, Ping, Reply, read

@@ -13,7 +13,7 @@ import types
 import pytest
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'

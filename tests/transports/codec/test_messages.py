@@ -1,9 +1,9 @@
 import pytest
 
-from publishers.change import Content, View
-from publishers.criteria import Criteria, Criterion
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidCriteria
 from publishers.position import Position
+from publishers.views.view import Content, View
 from transports.codec.envelope import Ping
 from transports.codec.messages import Request, Wish, parse
 from transports.errors import InvalidDemand, InvalidRequest

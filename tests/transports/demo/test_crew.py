@@ -4,7 +4,7 @@ from contextlib import contextmanager
 import pytest
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports.demo.crew import Remote
 from transports.demo.digest import StreamDigest
 from transports.demo.plan import SLOW, WEBSOCKET

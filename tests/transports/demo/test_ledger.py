@@ -4,7 +4,7 @@ import time
 import pytest
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from publishers.position import Position
 from transports.demo.ledger import Ledger
 

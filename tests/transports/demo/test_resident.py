@@ -5,7 +5,7 @@ import pytest
 
 from publishers.changelog import ChangeLog
 from publishers.errors import SubscriberStalled
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports.demo.digest import StreamDigest
 from transports.demo.plan import IN_PROCESS
 from transports.demo.reception import Place, Reception

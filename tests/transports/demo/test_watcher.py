@@ -4,7 +4,7 @@ import json
 import pytest
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports.demo.plan import SLOW, WEBSOCKET
 from transports.demo.reception import Place, Reception
 from transports.demo.watcher import Watcher, main

@@ -418,7 +418,7 @@ def test_no_text_breaks_the_engine(text):
 
 
 async def test_the_schema_works_under_other_servers_too(log, fill):
-    from publishers.criteria import Criteria
+    from publishers.criteria.criteria import Criteria
     from transports.graphql.schema import Source
 
     fill(2)

@@ -24,7 +24,7 @@ from publishers import (
     upsert,
 )
 from publishers.block import Block
-from publishers.mutation import columns_of
+from publishers.mutations.mutation import columns_of
 from transports import Caller, Forbidden, connect, serve
 
 KEY = "sixteen bytes or more"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers.batch import Batch
-from publishers.change import View
 from publishers.errors import LogClosed
 from publishers.position import Position
+from publishers.views.view import View
 from transports.codec.events import EventEncoder
 from transports.errors import CloseCode, describe
 from transports.limits import Limits

@@ -9,12 +9,12 @@ import pytest
 
 import flow
 from flow.bridges.asyncio import aiter as iterate
-from publishers.change import Content
 from publishers.changelog import ChangeLog
-from publishers.criteria import Criterion
+from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidOption
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from publishers.position import Position
+from publishers.views.view import Content
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
 
 

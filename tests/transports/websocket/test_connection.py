@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from transports.errors import CloseCode
 from transports.limits import Limits
 from transports.websocket.connection import Connection

@@ -6,7 +6,7 @@ import pytest
 
 import flow
 from publishers.changelog import ChangeLog
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 from publishers.position import Position
 from transports import RemoteError, connect, serve
 

@@ -9,7 +9,7 @@ import random
 import pytest
 import websockets
 
-from publishers.mutation import upsert
+from publishers.mutations.mutation import upsert
 
 
 async def test_the_handshake_and_the_first_events(serving, dial, fill, log):

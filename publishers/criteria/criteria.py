@@ -1,0 +1,349 @@
+"""What a subscriber is interested in.
+
+A ``Criterion`` is one wish, all fields of which must hold; ``Criteria`` is a set of wishes, any of which may hold.
+Both are frozen and normalised: equal wishes in any order are equal objects, which makes them the key under which
+subscribers share one publisher.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Self, TypeVar
+
+from publishers.change import Area, Operation
+from publishers.criteria.conditions import Image, Transition, Where
+from publishers.criteria.patterns import Pattern, PatternError
+from publishers.errors import InvalidCriteria
+
+__all__ = ["Criteria", "Criterion"]
+
+_Name = TypeVar("_Name", bound=Enum)
+_FIELDS: Final = (
+    "areas",
+    "entity_types",
+    "keys",
+    "key_globs",
+    "key_patterns",
+    "operations",
+    "changed",
+    "where",
+    "transitions",
+)
+_SITED: Final = ("entity_types", "keys", "key_globs", "key_patterns", "changed", "where", "transitions")
+_FITTING: Final = {
+    Area.DATA: frozenset(
+        {Operation.UPSERT, Operation.REMOVE, Operation.TRUNCATE, Operation.EXPIRE, Operation.READ}
+    ),
+    Area.SCHEMA: frozenset({Operation.UPSERT, Operation.REMOVE}),
+    Area.INFRASTRUCTURE: frozenset({Operation.TRANSACTION}),
+    Area.ENGINE: frozenset({Operation.UPSERT, Operation.REMOVE}),
+    Area.HOST: frozenset({Operation.UPSERT, Operation.REMOVE}),
+}
+_VALUES_MAX: Final = 10_000
+_PATTERN_MAX: Final = 1024
+_PATTERNS_MAX: Final = 100
+_CONDITIONS_MAX: Final = 64
+_COMPARED_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One wish. An empty field holds for every change; otherwise any of its values may hold, but all of ``where`` must.
+
+    A wish that names entity types, keys, changed fields or conditions excludes TRANSACTION events, which have none of them;
+    ask for them with another criterion, ``Criterion(areas={Area.INFRASTRUCTURE})``. Likewise a wish that names keys leaves out
+    TRUNCATE, which concerns all keys of an entity type and has none itself.
+
+    Attributes:
+        areas: Areas of the change.
+        entity_types: Entity types, exactly.
+        keys: Keys, exactly.
+        key_globs: Patterns of keys, in which ``*`` stands for any number of characters and ``?`` for one byte.
+        key_patterns: Regular expressions that the whole key matches; see ``publishers.criteria.patterns`` for what they know.
+        operations: Operations of the change.
+        changed: Names of fields, exactly, of which the change says that it touched any. A change that does not say what it
+            touched does not match. One name may be given as it is.
+        where: Conditions on the values before and after the change, all of which must hold: ``Where`` objects, or
+            expressions that ``Where.parse`` reads. One condition may be given as it is.
+        transitions: What the change does to the place of its entity in the filter that ``where`` is.
+
+    Raises:
+        InvalidCriteria: If a field has a value that it does not take, or fields contradict each other.
+    """
+
+    areas: frozenset[Area] = field(default=frozenset())
+    entity_types: frozenset[str] = field(default=frozenset())
+    keys: frozenset[str] = field(default=frozenset())
+    key_globs: frozenset[str] = field(default=frozenset())
+    key_patterns: frozenset[str] = field(default=frozenset())
+    operations: frozenset[Operation] = field(default=frozenset())
+    changed: frozenset[str] = field(default=frozenset())
+    where: frozenset[Where] = field(default=frozenset())
+    transitions: frozenset[Transition] = field(default=frozenset())
+
+    def __init__(
+        self,
+        *,
+        areas: Collection[Area | str] = (),
+        entity_types: Collection[str] = (),
+        keys: Collection[str] = (),
+        key_globs: Collection[str] = (),
+        key_patterns: Collection[str] = (),
+        operations: Collection[Operation | str] = (),
+        changed: str | Collection[str] = (),
+        where: Where | str | Collection[Where | str] = (),
+        transitions: Collection[Transition | str] = (),
+    ) -> None:
+        put = object.__setattr__
+        put(self, "areas", _enums("areas", areas, Area))
+        put(self, "entity_types", _texts("entity_types", entity_types))
+        put(self, "keys", _texts("keys", keys))
+        put(self, "key_globs", _texts("key_globs", key_globs))
+        put(self, "key_patterns", _texts("key_patterns", key_patterns))
+        put(self, "operations", _enums("operations", operations, Operation))
+        put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
+        put(self, "where", _conditions((where,) if isinstance(where, (Where, str)) else where))
+        put(self, "transitions", _enums("transitions", transitions, Transition))
+        self._check_patterns()
+        self._check_fit()
+        self._check_conditions()
+
+    def _check_patterns(self) -> None:
+        for name in ("key_globs", "key_patterns"):
+            for pattern in getattr(self, name):
+                if len(pattern) > _PATTERN_MAX:
+                    raise InvalidCriteria(
+                        name, pattern[:40] + "...", f"at most {_PATTERN_MAX} characters long"
+                    )
+        if len(self.key_patterns) > _PATTERNS_MAX:
+            raise InvalidCriteria("key_patterns", len(self.key_patterns), f"at most {_PATTERNS_MAX} values")
+        for pattern in sorted(self.key_patterns):
+            try:
+                Pattern(pattern)
+            except PatternError as error:
+                raise InvalidCriteria("key_patterns", pattern, str(error)) from None
+
+    def _check_fit(self) -> None:
+        sited = next((name for name in _SITED if getattr(self, name)), None)
+        if sited and self.areas == {Area.INFRASTRUCTURE}:
+            raise InvalidCriteria(sited, self._told(sited), "left out, because INFRASTRUCTURE has none")
+        if self.operations == {Operation.TRANSACTION}:
+            if self.areas and Area.INFRASTRUCTURE not in self.areas:
+                raise InvalidCriteria("areas", self._told("areas"), "INFRASTRUCTURE for TRANSACTION events")
+            if sited:
+                raise InvalidCriteria(
+                    sited, self._told(sited), "left out, because TRANSACTION events have none"
+                )
+        pointed = next((name for name in _SITED[1:] if getattr(self, name)), None)
+        if pointed and self.operations == {Operation.TRUNCATE}:
+            raise InvalidCriteria(pointed, self._told(pointed), "left out, because TRUNCATE has none")
+        fitting = frozenset[Operation]().union(*(_FITTING[area] for area in self.areas))
+        if self.areas and not self.operations <= fitting:
+            right = ", ".join(sorted(operation.name for operation in fitting))
+            areas = ", ".join(self._told("areas"))
+            raise InvalidCriteria("operations", self._told("operations"), f"some of {right} for {areas}")
+
+    def _check_conditions(self) -> None:
+        if len(self.where) > _CONDITIONS_MAX:
+            raise InvalidCriteria("where", f"{len(self.where)} conditions", f"at most {_CONDITIONS_MAX}")
+        if self.transitions and not self.where:
+            raise InvalidCriteria(
+                "transitions", self._told("transitions"), "left out where there are no conditions"
+            )
+        for condition in self.where if self.transitions else ():
+            if condition.image is not Image.AFTER:
+                raise InvalidCriteria(
+                    "where", condition.to_json(), "on AFTER: transitions ask both images the same"
+                )
+
+    def _told(self, name: str) -> list[Any]:
+        return sorted(map(_plain, getattr(self, name)), key=_order)
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether every change fulfils this wish."""
+        return not any(getattr(self, name) for name in _FIELDS)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether only changes that have a key can fulfil this wish."""
+        return bool(self.keys or self.key_globs or self.key_patterns)
+
+    @property
+    def sited(self) -> bool:
+        """Whether TRANSACTION events cannot fulfil this wish, because it asks for what they do not have."""
+        return any(getattr(self, name) for name in _SITED)
+
+    def implies(self, other: "Criterion") -> bool:
+        """Whether every change that fulfils this wish fulfils the other one for sure."""
+        for name in _FIELDS:
+            mine, wider = getattr(self, name), getattr(other, name)
+            if name == "where" and wider:
+                # More conditions are a narrower wish, unless they are the filter whose borders are watched.
+                if bool(self.transitions) != bool(other.transitions) or not mine >= wider:
+                    return False
+                if self.transitions and mine != wider:
+                    return False
+            elif name == "where":
+                continue
+            elif wider and not (mine and mine <= wider):
+                return False
+        return True
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """The wish as it travels: field names as here, enumerations by their names, empty fields left out."""
+        return {name: self._told(name) for name in _FIELDS if getattr(self, name)}
+
+    @classmethod
+    def from_json(cls, wish: object) -> Self:
+        """Reads a wish as it travels.
+
+        Raises:
+            InvalidCriteria: If a field is unknown or a value is not one of the field's; ``path`` tells where.
+        """
+        if not isinstance(wish, Mapping):
+            raise InvalidCriteria("", wish, "an object")
+        found = dict(wish)
+        for name, values in wish.items():
+            if name not in _FIELDS:
+                raise InvalidCriteria(str(name), values, "one of " + ", ".join(_FIELDS))
+            if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
+                raise InvalidCriteria(name, values, "a list")
+        conditions = []
+        for place, condition in enumerate(wish.get("where", ())):
+            try:
+                conditions.append(Where.from_json(condition))
+            except InvalidCriteria as error:
+                raise error.at(f"where[{place}]") from None
+        return cls(**{**found, "where": conditions})
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """A set of wishes, any of which may hold. Made by ``of``; without any wish at all nothing matches."""
+
+    criterions: frozenset[Criterion]
+
+    @classmethod
+    def of(cls, *wishes: "Criterion | Criteria | Iterable[Criterion] | None") -> Self:
+        """Builds criteria from wishes in any form; None and nothing at all mean everything.
+
+        A wish that another one implies is left out, so that more spellings share one publisher.
+
+        Raises:
+            InvalidCriteria: If something is not a wish.
+        """
+        found: set[Criterion] = set()
+        for wish in wishes:
+            if wish is None:
+                continue
+            if isinstance(wish, Criterion):
+                found.add(wish)
+            elif isinstance(wish, Criteria):
+                if not wish.criterions and len(wishes) == 1:
+                    return cls(frozenset())
+                found |= wish.criterions
+            elif isinstance(wish, Iterable) and not isinstance(wish, (str, bytes, Mapping)):
+                for one in wish:
+                    if not isinstance(one, Criterion):
+                        raise InvalidCriteria("criteria", one, "a Criterion")
+                    found.add(one)
+            else:
+                raise InvalidCriteria("criteria", wish, "a Criterion, several, or None for everything")
+        if len(found) > _VALUES_MAX:
+            raise InvalidCriteria("criteria", f"{len(found)} wishes", f"at most {_VALUES_MAX}")
+        if not found or any(criterion.unconditional for criterion in found):
+            found = {Criterion()}
+        return cls(frozenset(_widest(found)))
+
+    @classmethod
+    def from_json(cls, wishes: object) -> Self:
+        """Reads criteria as they travel: a list of objects, or null for everything.
+
+        Raises:
+            InvalidCriteria: If a field is unknown or a value is not one of the field's; ``path`` tells where.
+        """
+        if wishes is None:
+            return cls.of()
+        if not isinstance(wishes, list):
+            raise InvalidCriteria("criteria", wishes, "a list of objects")
+        found = []
+        for place, wish in enumerate(wishes):
+            try:
+                found.append(Criterion.from_json(wish))
+            except InvalidCriteria as error:
+                raise error.at(f"criteria[{place}]") from None
+        return cls.of(found)
+
+    def to_json(self) -> list[dict[str, list[Any]]]:
+        """The criteria as they travel, in a stable order; an empty list for everything."""
+        return sorted((c.to_json() for c in self.criterions if not c.unconditional), key=repr)
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether every change matches."""
+        return any(criterion.unconditional for criterion in self.criterions)
+
+
+def _widest(wishes: set[Criterion]) -> set[Criterion]:
+    """Those wishes that no other one implies; all of them where comparing each with each would be dear."""
+    if not 1 < len(wishes) <= _COMPARED_MAX:
+        return wishes
+    return {wish for wish in wishes if not any(wish.implies(other) for other in wishes if other is not wish)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Where):
+        return value.to_json()
+    return value.name if isinstance(value, Enum) else value
+
+
+def _order(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _collected(name: str, values: Any) -> frozenset[Any]:
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Collection):
+        raise InvalidCriteria(name, values, "a set or list of values")
+    if len(values) > _VALUES_MAX:
+        raise InvalidCriteria(name, len(values), f"at most {_VALUES_MAX} values")
+    try:
+        return frozenset(values)
+    except TypeError:
+        raise InvalidCriteria(name, values, "a set or list of plain values") from None
+
+
+def _texts(name: str, values: Collection[str]) -> frozenset[str]:
+    found = _collected(name, values)
+    for value in found:
+        if not isinstance(value, str):
+            raise InvalidCriteria(name, value, "text")
+        try:
+            value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise InvalidCriteria(name, value, "text that UTF-8 can hold") from None
+    return found
+
+
+def _conditions(values: Collection[Where | str]) -> frozenset[Where]:
+    found = set()
+    for value in _collected("where", values):
+        if isinstance(value, Where):
+            found.add(value)
+        elif isinstance(value, str):
+            found.add(Where.parse(value))
+        else:
+            raise InvalidCriteria("where", value, "a Where, or an expression")
+    return frozenset(found)
+
+
+def _enums(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
+    found = set()
+    for value in _collected(name, values):
+        if isinstance(value, kind):
+            found.add(value)
+        elif isinstance(value, str) and value in kind.__members__:
+            found.add(kind[value])
+        else:
+            raise InvalidCriteria(name, value, "one of " + ", ".join(kind.__members__))
+    return frozenset(found)

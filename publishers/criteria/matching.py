@@ -1,0 +1,172 @@
+"""Which changes of a block fulfil some criteria.
+
+A criterion is compiled into a ``Wish``: what can be told from area, operation and entity type is told for many changes at
+once; keys, patterns, changed fields and values are asked change by change, what is cheap first.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from publishers.block import Block
+from publishers.change import Area, Operation
+from publishers.criteria.conditions import ABSENT, Image, Transition, Where, find
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.facts import Facts, facts_of
+from publishers.criteria.globs import glob_matcher
+from publishers.criteria.patterns import Pattern
+from publishers.decoding import KEYLESS
+
+__all__ = ["TRANSACTION_KIND", "Check", "Predicate", "Wish", "filter_of"]
+
+TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
+
+_KINDS: Final = tuple((area, operation, area * 16 + operation) for area in Area for operation in Operation)
+
+Check = Callable[[Facts, int], bool]
+
+
+class Wish:
+    """One criterion, compiled.
+
+    Attributes:
+        criterion: What it was compiled from.
+        kinds: Areas and operations that it takes, as blocks store them.
+        keys: Keys that it takes, if it names any.
+        globs: Whether a key matches one of its globs, if it has any.
+        patterns: Whether a key matches one of its regular expressions, if it has any.
+        changed: Whether a change touched one of its fields, if it names any.
+        values: Whether the images fulfil its conditions, if it has any.
+    """
+
+    __slots__ = ("changed", "criterion", "globs", "keys", "kinds", "patterns", "values")
+
+    def __init__(self, criterion: Criterion) -> None:
+        self.criterion = criterion
+        self.kinds = _kinds(criterion.areas, criterion.operations)
+        if criterion.keyed:
+            self.kinds -= {KEYLESS}
+        self.keys = frozenset(key.encode("utf-8", "surrogateescape") for key in criterion.keys)
+        self.globs = _any_of([glob_matcher(glob) for glob in sorted(criterion.key_globs)])
+        self.patterns = _any_of([Pattern(pattern).matches for pattern in sorted(criterion.key_patterns)])
+        self.changed = _changed_check(criterion.changed) if criterion.changed else None
+        self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
+
+    def leads(self, block: Block) -> bool:
+        """Whether the TRANSACTION event of the block is wished for."""
+        return block.leads and TRANSACTION_KIND in self.kinds and not self.criterion.sited
+
+    def rows(self, block: Block) -> Collection[int] | None:
+        """The stored rows that are wished for; None for all of them."""
+        columns = block.columns
+        types = range(len(columns.entity_types))
+        types_wanted = frozenset(types)
+        if self.criterion.entity_types:
+            names = self.criterion.entity_types
+            types_wanted = frozenset(n for n in types if columns.entity_types[n] in names)
+            if not types_wanted:
+                return ()
+        rows: Collection[int] | None = None
+        present = block.selection("kinds", lambda b: sorted(frozenset(b.columns.kinds)))
+        if not self.kinds.issuperset(present):
+            if self.kinds.isdisjoint(present):
+                return ()
+            kinds = columns.kinds
+            rows = [row for row in range(block.count) if kinds[row] in self.kinds]
+        if len(types_wanted) < len(types) and columns.type_ids is not None:
+            ids = columns.type_ids
+            rows = [row for row in _all(rows, block) if ids[row] in types_wanted]
+        keys = columns.key
+        for holds in (self.keys.__contains__ if self.keys else None, self.globs, self.patterns):
+            if holds is not None:
+                rows = [row for row in _all(rows, block) if holds(keys[row])]  # type: ignore[arg-type]  # keys are never null
+        for check in (self.changed, self.values):
+            if check is not None and (rows is None or rows):
+                facts, first = facts_of(block), block.first_index
+                rows = [row for row in _all(rows, block) if check(facts, row + first)]
+        return rows
+
+
+def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> Check:
+    """Compiles conditions, all of which must hold, and what a change must do to the filter that they are."""
+    after = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.AFTER]
+    before = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.BEFORE]
+
+    def holds(tests: Sequence[tuple[tuple[str, ...], Callable[[object], bool]]], image: object) -> bool:
+        if image is ABSENT:
+            return False
+        return all(test(find(image, path)) for path, test in tests)
+
+    if not transitions:
+        if not before:
+            return lambda facts, index: holds(after, facts.after(index))
+        if not after:
+            return lambda facts, index: holds(before, facts.before(index))
+        return lambda facts, index: holds(after, facts.after(index)) and holds(before, facts.before(index))
+    # By whether the filter held before and holds after.
+    moves = {
+        (False, True): Transition.ENTERED in transitions,
+        (True, False): Transition.LEFT in transitions,
+        (True, True): Transition.STAYED in transitions,
+        (False, False): False,
+    }
+    return lambda facts, index: moves[holds(after, facts.before(index)), holds(after, facts.after(index))]
+
+
+class Predicate:
+    """Criteria, compiled: which changes of a block match.
+
+    Attributes:
+        criteria: What it was compiled from.
+        wishes: Its criterions, compiled.
+    """
+
+    __slots__ = ("criteria", "wishes")
+
+    def __init__(self, criteria: Criteria) -> None:
+        self.criteria = criteria
+        self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
+
+    def select(self, block: Block) -> Sequence[int]:
+        """The indices of the matching changes, ascending; found once per block."""
+        return block.selection(self.criteria, self._select)
+
+    def _select(self, block: Block) -> Sequence[int]:
+        rows: Collection[int] | None = ()
+        leads = False
+        for wish in self.wishes:
+            leads = leads or wish.leads(block)
+            if rows is not None:
+                found = wish.rows(block)
+                rows = None if found is None else {*rows, *found} if rows else found
+        first = block.first_index
+        if rows is None:
+            return block.indices if leads or not block.leads else range(first, first + block.count)
+        found = sorted(rows) if isinstance(rows, set) else rows  # one wish alone finds them in order
+        head = [0] if leads else []
+        return head + [row + first for row in found]
+
+
+def _kinds(areas: Collection[Area], operations: Collection[Operation]) -> frozenset[int]:
+    return frozenset(
+        kind
+        for area, operation, kind in _KINDS
+        if (not areas or area in areas) and (not operations or operation in operations)
+    )
+
+
+def _all(rows: Collection[int] | None, block: Block) -> Collection[int]:
+    return range(block.count) if rows is None else rows
+
+
+def _any_of(matchers: list[Callable[[bytes], bool]]) -> Callable[[bytes], bool] | None:
+    if len(matchers) < 2:
+        return matchers[0] if matchers else None
+    return lambda key: any(matches(key) for matches in matchers)
+
+
+def _changed_check(names: frozenset[str]) -> Check:
+    return lambda facts, index: not names.isdisjoint(facts.changed(index))
+
+
+def _text(condition: Where) -> str:
+    return condition.text

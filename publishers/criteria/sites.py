@@ -1,0 +1,157 @@
+"""Where in a matching index a wish stands: the cheapest question that tells it from others, and what is left to ask."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
+from publishers.criteria.criteria import Criterion
+from publishers.criteria.facts import Facts
+from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
+from publishers.criteria.matching import Check, Wish, filter_of
+from publishers.criteria.patterns import Pattern
+
+__all__ = ["Place", "Slot", "places_of", "rest_of"]
+
+_PLACES_MAX: Final = 10_000
+
+
+class Slot:
+    """The questions that an index asks, by name."""
+
+    EVERY: Final = "every"
+    KEYS: Final = "keys"
+    HEADS: Final = "heads"
+    GRAMS: Final = "grams"
+    SCANS: Final = "scans"
+    NAMES: Final = "names"
+    VALUES: Final = "values"
+    TESTS: Final = "tests"
+
+
+class Place(NamedTuple):
+    """One place of a wish.
+
+    Attributes:
+        entity_type: Only changes of this type lead there; None for any.
+        slot: Which question leads there.
+        group: Part of the slot: the length of a head, or the field of a value.
+        key: The answer that leads there.
+        make: Makes the question, where it has to be asked in so many words.
+        proves: Whether the answer leaves nothing to ask about what the question is about.
+    """
+
+    entity_type: str | None
+    slot: str
+    group: Any = None
+    key: Any = None
+    make: Callable[[], Any] | None = None
+    proves: bool = True
+
+
+def places_of(wish: Wish) -> Iterator[Place]:
+    """The places of a wish, each once, and always the same ones."""
+    criterion = wish.criterion
+    distinct: dict[tuple[object, ...], Place] = {}
+    for place in _questions(wish, criterion):  # patterns may share a head
+        where = (place.slot, place.group, place.key)
+        distinct[where] = place._replace(proves=place.proves and distinct.get(where, place).proves)
+    found = list(distinct.values())
+    if not criterion.entity_types or len(criterion.entity_types) * len(found) > _PLACES_MAX:
+        yield from found
+        return
+    for name in criterion.entity_types:
+        for place in found:
+            yield place._replace(entity_type=name)
+
+
+def rest_of(wish: Wish, places: list[Place]) -> Check | None:
+    """What is left to ask of a change that led to one of the places of a wish; None for nothing."""
+    criterion, slot = wish.criterion, places[0].slot
+    proved = all(place.proves for place in places)
+    checks: list[Check] = []
+    if criterion.entity_types and places[0].entity_type is None:
+        checks.append(_type_check(criterion.entity_types))
+    by_glob = not wish.keys and wish.globs is not None
+    by_pattern = not wish.keys and wish.globs is None
+    if wish.globs is not None and not (by_glob and proved):
+        checks.append(_key_check(wish.globs))
+    if wish.patterns is not None and not (by_pattern and proved):
+        checks.append(_key_check(wish.patterns))
+    if wish.changed is not None and slot != Slot.NAMES:
+        checks.append(wish.changed)
+    if wish.values is not None and not (slot in (Slot.VALUES, Slot.TESTS) and proved):
+        checks.append(wish.values)
+    if len(checks) < 2:
+        return checks[0] if checks else None
+    return lambda facts, index: all(check(facts, index) for check in checks)
+
+
+def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
+    if wish.keys:
+        for key in wish.keys:
+            yield Place(None, Slot.KEYS, key=key)
+    elif criterion.key_globs:
+        for glob in criterion.key_globs:
+            yield _glob_place(glob)
+    elif criterion.key_patterns:
+        for text in criterion.key_patterns:
+            pattern = Pattern(text)
+            if pattern.head:
+                yield Place(None, Slot.HEADS, len(pattern.head), pattern.head, proves=False)
+            else:
+                yield Place(None, Slot.SCANS, key=("pattern", text), make=_maker(pattern.matches))
+    elif criterion.changed:
+        for name in criterion.changed:
+            yield Place(None, Slot.NAMES, key=name)
+    elif criterion.where:
+        yield from _value_places(criterion)
+    else:
+        yield Place(None, Slot.EVERY)
+
+
+def _glob_place(glob: str) -> Place:
+    head, proves = glob_head(glob)
+    if head:
+        return Place(None, Slot.HEADS, len(head), head, proves=proves)
+    gram = glob_gram(glob)
+    if gram:
+        return Place(None, Slot.GRAMS, len(gram), gram, proves=False)
+    return Place(None, Slot.SCANS, key=("glob", glob), make=_maker(glob_matcher(glob)))
+
+
+def _value_places(criterion: Criterion) -> Iterator[Place]:
+    transitions = criterion.transitions
+    for condition in sorted(criterion.where, key=lambda one: one.text):
+        image = _image(condition, transitions)
+        if image is not None and condition.comparison in (Comparison.EQ, Comparison.IN):
+            values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
+            alone = len(criterion.where) == 1 and not transitions
+            for value in values:
+                yield Place(None, Slot.VALUES, (image, condition.path), value_key(value), proves=alone)
+            return
+    check = filter_of(criterion.where, transitions)
+    yield Place(None, Slot.TESTS, key=(criterion.where, transitions), make=_maker(check))
+
+
+def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:
+    """The image on which a condition holds whenever the wish is fulfilled."""
+    if not transitions:
+        return condition.image
+    if Transition.LEFT not in transitions:
+        return Image.AFTER
+    return None if Transition.ENTERED in transitions else Image.BEFORE
+
+
+def _maker(question: Any) -> Callable[[], Any]:
+    return lambda: question
+
+
+def _type_check(names: frozenset[str]) -> Check:
+    return lambda facts, index: facts.entity_type(index) in names
+
+
+def _key_check(matches: Callable[[bytes], bool]) -> Check:
+    def check(facts: Facts, index: int) -> bool:
+        return matches(facts.key(index))
+
+    return check

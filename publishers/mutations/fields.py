@@ -1,0 +1,283 @@
+r"""Field-level changes: one field of an entity, named by its path, and what was done to it.
+
+A path is names separated by dots, with the places of array items in brackets: ``address.city``, ``lines[0].price``. A
+backslash takes ``.``, ``[`` or ``\`` after it as part of a name, and ``\-`` is the name of no characters. Body and before image of a field-level change are
+sparse: objects that hold nothing but the field, ``{"address": {"city": "Rome"}}``; where a path goes through an array, its
+one item stands for the item at that place. So filters, projections and masks treat a field there as in the entity.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+import msgspec
+
+from publishers.change import Action, Change
+from publishers.errors import InvalidChange
+from publishers.mutations.arguments import encode_json, encode_value
+
+__all__ = [
+    "FieldChange",
+    "FieldPath",
+    "add",
+    "apply_field",
+    "changed_fields",
+    "discard",
+    "field_changes",
+    "field_value",
+    "path_names",
+    "push",
+    "remove_field",
+    "set_field",
+]
+
+FieldPath = str | Sequence[str | int]
+"""The text of a path, or its names and places."""
+
+_ABSENT: Final = object()
+_RIGHT: Final = "a path such as address.city or lines[0].price, or its names and places"
+_STEP: Final = re.compile(r"((?:[^.\[\\]|\\.)+)?((?:\[\d+\])*)(\.|$)", re.DOTALL)
+_EMPTY: Final = "\\-"
+_SPECIAL: Final = re.compile(r"([.\[\\])")
+_decoder: Final = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode()))
+_encoder: Final = msgspec.json.Encoder()
+
+
+class FieldChange(msgspec.Struct, frozen=True):
+    """A field-level change before it belongs to an entity; made by ``set_field`` and the like.
+
+    Attributes:
+        path: Names and places.
+        action: What is done.
+        value: JSON of the value, if the action has one.
+        before: JSON of the field's value before, if it is told.
+    """
+
+    path: tuple[str | int, ...]
+    action: Action
+    value: bytes | None = None
+    before: bytes | None = None
+
+    @property
+    def field(self) -> str:
+        """The text of the path."""
+        text = ""
+        for step in self.path:
+            if isinstance(step, int):
+                text += f"[{step}]"
+            else:
+                text += "." * bool(text) + (_SPECIAL.sub(r"\\\1", step) or _EMPTY)
+        return text
+
+    def sparse(self, value: bytes | None) -> bytes | None:
+        """An image that holds nothing but the field."""
+        if value is None:
+            return None
+        for step in reversed(self.path):
+            value = b"[%s]" % value if isinstance(step, int) else b"{%s:%s}" % (_encoder.encode(step), value)
+        return value
+
+
+def set_field(path: FieldPath, value: object, *, before: object = _ABSENT) -> FieldChange:
+    """A field got a value, or the item at a place of an array another one.
+
+    Args:
+        path: Which field.
+        value: Its value now; anything that JSON can hold.
+        before: Its value before, if it had one and it is to be told.
+
+    Raises:
+        InvalidChange: If the path is none, or JSON cannot hold a value.
+    """
+    return _change(path, Action.SET, value, before)
+
+
+def remove_field(path: FieldPath, *, before: object = _ABSENT) -> FieldChange:
+    """A field is gone, or the item at a place of an array, so that later ones move up."""
+    return _change(path, Action.REMOVE, _ABSENT, before)
+
+
+def push(path: FieldPath, value: object) -> FieldChange:
+    """An item was put at the end of an array; of a new one if the field was not there."""
+    return _change(path, Action.PUSH, value, _ABSENT)
+
+
+def add(path: FieldPath, value: object) -> FieldChange:
+    """An item was put into an array that is a set: at its end, unless an equal item is in it."""
+    return _change(path, Action.ADD, value, _ABSENT)
+
+
+def discard(path: FieldPath, value: object) -> FieldChange:
+    """An item was taken out of an array that is a set; nothing happens if it is not in it."""
+    return _change(path, Action.DISCARD, value, _ABSENT)
+
+
+def _change(path: FieldPath, action: Action, value: object, before: object) -> FieldChange:
+    return FieldChange(
+        path_names(path),
+        action,
+        None if value is _ABSENT else encode_value("value", value),
+        None if before is _ABSENT else encode_value("before", before),
+    )
+
+
+def path_names(path: FieldPath) -> tuple[str | int, ...]:
+    """Names and places of a path; the first is a name.
+
+    Raises:
+        InvalidChange: If it is no path.
+    """
+    steps: list[str | int] = []
+    if isinstance(path, str):
+        at = 0
+        while at < len(path) or not steps:
+            step = _STEP.match(path, at)
+            if step is None or step[1] is None or (step.end() == len(path) and step[3]):
+                raise InvalidChange("path", path, _RIGHT)
+            name = "" if step[1] == _EMPTY else re.sub(r"\\(.)", r"\1", step[1], flags=re.DOTALL)
+            steps.append(name)
+            steps += map(int, re.findall(r"\d+", step[2]))
+            at = step.end()
+    elif isinstance(path, Sequence):
+        steps += path
+    if not steps or not isinstance(steps[0], str) or not all(_is_step(step) for step in steps):
+        raise InvalidChange("path", path, _RIGHT)
+    return tuple(steps)
+
+
+def _is_step(step: object) -> bool:
+    if isinstance(step, str):
+        return step.encode("utf-8", "replace").decode() == step
+    return isinstance(step, int) and not isinstance(step, bool) and step >= 0
+
+
+def field_value(change: Change, image: Any = _ABSENT) -> Any:
+    """The value in the body of a field-level change, or in another of its images.
+
+    Raises:
+        ValueError: If the change is not field-level, or its image does not hold the field.
+    """
+    if change.field is None:
+        raise ValueError(f"{change!r} is no field-level change")
+    value = change.body if image is _ABSENT else image
+    try:
+        for step in path_names(change.field):
+            value = value[0] if isinstance(step, int) else value[step]
+    except (LookupError, TypeError):
+        raise ValueError(f"{change!r} has no image that holds {change.field}") from None
+    return value
+
+
+def apply_field(entity: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """The entity after a field-level change: a new mapping, made of the one before it.
+
+    Raises:
+        ValueError: If the change is not field-level, is HEADER only, or does not fit the entity.
+    """
+    if change.field is None or change.action is None:
+        raise ValueError(f"{change!r} is no field-level change")
+    value = None if change.action is Action.REMOVE else field_value(change)
+    whole: dict[str, Any] = deepcopy(dict(entity))
+    *way, last = path_names(change.field)
+    try:
+        place: Any = whole
+        for step in way:
+            place = place[step]
+        _act(place, last, change.action, value)
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(f"{change!r} does not fit the entity at {change.field}") from None
+    return whole
+
+
+def _act(place: Any, last: str | int, action: Action, value: Any) -> None:
+    if isinstance(last, int) and isinstance(place, Mapping):
+        raise TypeError
+    match action:
+        case Action.SET:
+            place[last] = value
+        case Action.REMOVE:
+            del place[last]
+        case Action.PUSH:
+            _array(place, last).append(value)
+        case Action.ADD:
+            items = _array(place, last)
+            if not any(_equal(item, value) for item in items):
+                items.append(value)
+        case Action.DISCARD:
+            items = _array(place, last)
+            items[:] = [item for item in items if not _equal(item, value)]
+
+
+def _array(place: Any, last: str | int) -> list[Any]:
+    found = place.setdefault(last, []) if isinstance(place, dict) else place[last]
+    if not isinstance(found, list):
+        raise TypeError
+    return found
+
+
+def changed_fields(
+    before: Mapping[str, Any] | bytes | None, after: Mapping[str, Any] | bytes | None
+) -> tuple[str, ...]:
+    """The top-level names whose values differ between two images, sorted.
+
+    Null and absent differ, as do ``1``, ``1.0`` and ``true``. An image that is None has no names.
+
+    Raises:
+        InvalidChange: If an image is no JSON object.
+    """
+    old, new = _members("before", before), _members("body", after)
+    names = old.keys() | new.keys()
+    return tuple(sorted(name for name in names if not _equal(old.get(name, _ABSENT), new.get(name, _ABSENT))))
+
+
+def field_changes(
+    before: Mapping[str, Any] | bytes | None, after: Mapping[str, Any] | bytes
+) -> tuple[FieldChange, ...]:
+    """Field-level changes that lead from one image to the other: fields set and removed, items pushed.
+
+    Raises:
+        InvalidChange: If an image is no JSON object.
+    """
+    found: list[FieldChange] = []
+    _compare((), _members("before", before), _members("body", after), found)
+    return tuple(found)
+
+
+def _compare(path: tuple[str | int, ...], old: Any, new: Any, found: list[FieldChange]) -> None:
+    for name in sorted(old.keys() | new.keys()):
+        here = (*path, name)
+        was, now = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        if _equal(was, now):
+            continue
+        if now is _ABSENT:
+            found.append(remove_field(here, before=was))
+        elif isinstance(was, dict) and isinstance(now, dict):
+            _compare(here, was, now, found)
+        elif isinstance(was, list) and isinstance(now, list) and _equal(was, now[: len(was)]):
+            found.extend(push(here, item) for item in now[len(was) :])
+        else:
+            found.append(set_field(here, now, before=was))
+
+
+def _members(parameter: str, image: Mapping[str, Any] | bytes | None) -> dict[str, Any]:
+    if image is None:
+        return {}
+    try:
+        parsed = _decoder.decode(encode_json(parameter, image))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidChange(parameter, image, f"JSON that can be compared ({error})") from None
+    if not isinstance(parsed, dict):
+        raise InvalidChange(parameter, image, "a JSON object, as only an object has fields to be compared")
+    return parsed
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same, telling whole numbers from fractions and from booleans."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)

@@ -1,0 +1,301 @@
+"""What a writer asks for: the operations, each checked and in the form in which it is stored."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from publishers.change import Action
+from publishers.errors import InvalidChange
+from publishers.mutations.arguments import (
+    check_entity_type,
+    encode_json,
+    encode_names,
+    key_bytes,
+    meta_of,
+    whole,
+)
+from publishers.mutations.fields import FieldChange, changed_fields, field_changes
+from publishers.mutations.rows import DATA, Mutation, columns_of, flattened, payload_of
+
+__all__ = [
+    "DATA",
+    "EXPIRE",
+    "REMOVE",
+    "SCHEMA",
+    "TRUNCATE",
+    "UPSERT",
+    "Mutation",
+    "columns_of",
+    "encode_json",
+    "expire",
+    "flattened",
+    "payload_of",
+    "rekey",
+    "remove",
+    "schema",
+    "truncate",
+    "upsert",
+]
+
+# The numbers of ``Area.SCHEMA`` and of operations, which are fixed on disk.
+SCHEMA: Final = 2
+UPSERT: Final = 1
+REMOVE: Final = 2
+TRUNCATE: Final = 4
+EXPIRE: Final = 5
+
+_NO_EXTRAS: Final = (None,) * 5
+
+Image = Mapping[str, Any] | bytes
+"""An entity: a mapping, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
+
+_OPERATIONS: Final = {
+    Action.SET: UPSERT,
+    Action.PUSH: UPSERT,
+    Action.ADD: UPSERT,
+    Action.REMOVE: REMOVE,
+    Action.DISCARD: REMOVE,
+}
+
+
+def upsert(
+    entity_type: str,
+    key: str | bytes,
+    body: Image,
+    *,
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    changes: Collection[FieldChange] | Literal["auto"] | None = None,
+    expires_at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity was created or changed.
+
+    Args:
+        entity_type: Kind of the entity.
+        key: Key of the entity; text is stored as UTF-8.
+        body: The entity after the change: a mapping, or JSON bytes, which are kept as they are.
+        before: The entity before the change, likewise.
+        changed: Names of the fields that changed; ``"auto"`` to find out the top-level ones from both images.
+        changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` to find some out that
+            lead from ``before`` to ``body``.
+        expires_at: When the entity will expire.
+        meta: Anything that the application wants to say of this change.
+        schema_version: Version of the schema in force; None for the one that the log knows of.
+        entry_version: Version of the entity, which does not fall.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    check_entity_type(entity_type)
+    stored = key_bytes(key)
+    image = encode_json("body", body)
+    old = None if before is None else encode_json("before", before)
+    follows: tuple[Mutation, ...] = ()
+    if changes is not None:
+        parts = changes
+        if isinstance(parts, str):
+            _check_auto("changes", parts)
+            parts = field_changes(old, image)
+        follows = tuple(
+            _field(entity_type, stored, part, schema_version, entry_version, origin) for part in parts
+        )
+    names = None
+    if isinstance(changed, str):
+        _check_auto("changed", changed)
+        names = encode_names(changed_fields(old, image))
+    elif changed is not None:
+        names = encode_names(changed)
+    extras = None
+    if (meta, schema_version, entry_version, origin, expires_at) != _NO_EXTRAS:
+        extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
+    return Mutation(UPSERT, entity_type, stored, image, old, names, extras, DATA, entry_version, follows)
+
+
+def remove(
+    entity_type: str,
+    key: str | bytes,
+    *,
+    before: Image | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity was removed; the arguments are those of ``upsert``.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    extras = meta_of(meta, schema_version, entry_version, origin)
+    return _gone(REMOVE, entity_type, key, before, extras, entry_version)
+
+
+def expire(
+    entity_type: str,
+    key: str | bytes,
+    *,
+    before: Image | None = None,
+    expires_at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity is gone because its time was over; there is no removal beside it.
+
+    Args:
+        entity_type: Kind of the entity.
+        key: Key of the entity.
+        before: The entity as it was.
+        expires_at: When it expired.
+        meta: As for ``upsert``, like all that follow.
+        schema_version: Version of the schema.
+        entry_version: Version of the entity.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    extras = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at)
+    return _gone(EXPIRE, entity_type, key, before, extras, entry_version)
+
+
+def truncate(
+    entity_type: str,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """All entities of a type are gone: one change, without a key, in order with the changes around it.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    check_entity_type(entity_type)
+    return Mutation(TRUNCATE, entity_type, b"", meta=meta_of(meta, schema_version, origin=origin))
+
+
+def rekey(
+    entity_type: str,
+    old: str | bytes,
+    new: str | bytes,
+    body: Image,
+    *,
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    expires_at: datetime | None = None,
+    meta: Mapping[str, Any] | None = None,
+    schema_version: int | None = None,
+    entry_version: int | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """An entity got another key: the removal of the old one and, right after it, the creation of the new one.
+
+    Each names the other's key in ``Change.linked``. The before image is that of both.
+
+    Args:
+        entity_type: Kind of the entity.
+        old: Its key before.
+        new: Its key now.
+        body: As for ``upsert``, like all that follow.
+        before: The entity under its old key.
+        changed: Names of the fields that changed.
+        expires_at: When the entity will expire.
+        meta: Anything that the application wants to say of both changes.
+        schema_version: Version of the schema.
+        entry_version: Version of the entity.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored, or both keys are the same.
+    """
+    was, now = key_bytes(old, "old"), key_bytes(new, "new")
+    if was == now:
+        raise InvalidChange("new", new, "another key than the old one")
+    made = upsert(entity_type, now, body, before=before, changed=changed, entry_version=entry_version)
+    told = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at, linked=was)
+    made = Mutation(UPSERT, entity_type, now, made.body, made.before, made.changed, told, DATA, entry_version)
+    extras = meta_of(meta, schema_version, entry_version, origin, linked=now)
+    return Mutation(REMOVE, entity_type, was, None, made.before, None, extras, DATA, entry_version, (made,))
+
+
+def schema(
+    entity_type: str,
+    body: Image,
+    version: int | None = None,
+    *,
+    part: str = "entity",
+    before: Image | None = None,
+    changed: Collection[str] | Literal["auto"] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    origin: str | None = None,
+) -> Mutation:
+    """The schema of an entity type was told or changed: a change of the area SCHEMA.
+
+    It must come before the first change that is written by it, in the same transaction or an earlier one.
+
+    Args:
+        entity_type: Kind of the entities.
+        body: The schema; any JSON. See ``publishers.lossless`` for a form by which values can be read back.
+        version: Its version, above every one told before; None for the next.
+        part: Which part of the schema it is, where entities have several (attributes, references): the change's key.
+        before: The schema before.
+        changed: What was touched, such as names of fields; ``"auto"`` for the top-level names that differ.
+        meta: As for ``upsert``.
+        origin: Where the change was first made.
+
+    Raises:
+        InvalidChange: If an argument cannot be stored.
+    """
+    if version is not None and whole("version", version) == 0:
+        raise InvalidChange("version", version, "at least 1")
+    made = upsert(entity_type, key_bytes(part, "part"), body, before=before, changed=changed)
+    told = meta_of(meta, version, origin=origin)
+    return Mutation(UPSERT, entity_type, made.key, made.body, made.before, made.changed, told, SCHEMA)
+
+
+def _gone(
+    operation: int,
+    entity_type: str,
+    key: str | bytes,
+    before: Image | None,
+    extras: bytes | None,
+    entry_version: int | None,
+) -> Mutation:
+    check_entity_type(entity_type)
+    old = None if before is None else encode_json("before", before)
+    return Mutation(operation, entity_type, key_bytes(key), None, old, None, extras, DATA, entry_version)
+
+
+def _field(
+    entity_type: str,
+    key: bytes,
+    part: FieldChange,
+    schema_version: int | None,
+    entry_version: int | None,
+    origin: str | None,
+) -> Mutation:
+    if not isinstance(part, FieldChange):
+        raise InvalidChange("changes", part, "what set_field(), push() and the like returned")
+    return Mutation(
+        _OPERATIONS[part.action],
+        entity_type,
+        key,
+        part.sparse(part.value),
+        part.sparse(part.before),
+        encode_names([str(part.path[0])]),
+        meta_of(None, schema_version, entry_version, origin, field=part.field, action=part.action.value),
+        DATA,
+        entry_version,
+    )
+
+
+def _check_auto(parameter: str, given: str) -> None:
+    if given != "auto":
+        raise InvalidChange(parameter, given, "a list of names, or 'auto'")

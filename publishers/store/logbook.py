@@ -1,0 +1,277 @@
+"""What the system log of a store tells, and what follows from it in this process: logs open, close, change names."""
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace as replace_entry
+
+from flow.clock import Clock
+from flow.contracts import UNBOUNDED
+from flow.executors import INLINE
+from publishers.change import Area
+from publishers.changelog import ChangeLog
+from publishers.criteria.criteria import Criterion
+from publishers.errors import InvalidOption, LogClosed, LogDropped, NoSuchLog, NotALog, PenstockError
+from publishers.mutations.mutation import Mutation
+from publishers.options import LogOptions
+from publishers.store.directory import Shelf, kind_of
+from publishers.store.roster import LogEntry, Roster, Step
+from publishers.store.system import SystemLog
+from publishers.views.view import Content
+from publishers.wal import FileSystem
+
+if TYPE_CHECKING:
+    from publishers.change import Change
+    from publishers.position import Position
+
+__all__ = ["Logbook", "options_with"]
+
+_log = logging.getLogger("penstock.store")
+_PAGE: Final = 1000
+
+
+class Logbook:
+    """The logs of one opened store.
+
+    Attributes:
+        system: The system log.
+        roster: What it has told so far.
+        shelf: The directory.
+        lock: Held for everything but what may reach user code.
+        eager: Whether logs are opened as they appear.
+        closed: Whether the store was closed.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        system: SystemLog,
+        options: LogOptions,
+        *,
+        read_only: bool,
+        filesystem: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self.system = system
+        self.roster = Roster()
+        self.shelf = shelf
+        self.lock = threading.RLock()
+        self.eager = False
+        self.closed = False
+        self._options = options
+        self._read_only = read_only
+        self._filesystem = filesystem
+        self._clock = clock
+        self._told: Position | None = None
+        self._steps: deque[Step] = deque()  # told, and not carried out yet
+        self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
+
+    # The caller holds the lock.
+
+    def check_open(self) -> None:
+        """Refuses what comes after the end.
+
+        Raises:
+            LogClosed: If the store is closed.
+        """
+        if self.closed:
+            raise LogClosed
+
+    def handle(self, entry: LogEntry) -> ChangeLog | None:
+        """The log, if it is open here."""
+        handle = self._handles.get(entry.log_id)
+        return None if handle is None or handle.closed else handle
+
+    def forget(self, log: ChangeLog) -> None:
+        """Takes a log from the list; the caller closes it."""
+        self._handles.pop(log.log_id.hex, None)
+
+    def handles(self) -> list[ChangeLog]:
+        """All logs that were opened."""
+        return list(self._handles.values())
+
+    def open(self, entry: LogEntry) -> ChangeLog:
+        """Opens a log; one without a log id is made."""
+        known = {
+            name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
+        }
+        try:
+            if entry.log_id and kind_of(self._filesystem, self.shelf.path / entry.directory) == "nothing":
+                raise NotALog(
+                    self.shelf.path / entry.directory, "its files are gone"
+                )  # and none are made anew
+            log = ChangeLog.open(
+                self.shelf.path / entry.directory,
+                read_only=self._read_only,
+                options=options_with(self._options, known),
+                filesystem=self._filesystem,
+                clock=self._clock,
+            )
+            if entry.log_id and log.log_id.hex != entry.log_id:
+                log.close()
+                raise NotALog(log.path, f"it is another log than the one that was made as {entry.name!r}")
+        except (PenstockError, OSError) as error:
+            if self._read_only and self._gone(entry):
+                raise NoSuchLog(entry.name, set(self.roster) - {entry.name}) from error
+            raise
+        log.name = entry.name
+        found = replace_entry(entry, log_id=log.log_id.hex)
+        log.attend(
+            lambda what, body: self.system.board.tell(log.name, what, body),
+            lambda error: LogDropped(log.name) if self._gone(found) else error,
+        )
+        self._handles[found.log_id] = log
+        return log
+
+    def _gone(self, entry: LogEntry) -> bool:
+        """Whether the files of a log are gone, which the system log may not have told yet."""
+        return self.shelf.log_id(entry.directory) != entry.log_id
+
+    def record(self, mutation: Mutation) -> None:
+        """Commits to the system log, and takes what it tells then."""
+        self.system.record(mutation)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Takes what the system log tells; ``carry_out``, without the lock, is to follow."""
+        while self._told is None or self._told < self.system.head:
+            page = self.system.history(
+                Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
+            )
+            for change in page.changes:
+                step = self.roster.apply(change)
+                if step is not None:
+                    self._steps.append(step)
+            self._told = page.next
+
+    # What a dead process left, and what cannot be done just now: the next opening does it.
+
+    def decide(self) -> None:
+        """Ends every doubt as the system log has it."""
+        known = self.roster.directories()
+        for directory in self.shelf.doubts():
+            if directory in known:
+                self.settle(directory)
+            else:
+                self.remove(directory)
+
+    def settle(self, directory: str) -> None:
+        """Ends a doubt; the directory stays."""
+        try:
+            self.shelf.settle(directory)
+        except OSError:
+            _log.exception("the doubt about %s is left to the next opening of the store", directory)
+
+    def remove(self, directory: str) -> None:
+        """Ends a doubt; the directory goes."""
+        try:
+            self.shelf.remove(directory)
+        except OSError:
+            _log.exception("%s is left to be removed by the next opening of the store", directory)
+
+    # The caller does not hold the lock.
+
+    def log(self, name: str) -> ChangeLog:
+        """The log of a name, opened if it is not."""
+        with self.lock:
+            self.check_open()
+            entry = self.roster.find(name)
+            handle = self.handle(entry)
+            if handle is not None:
+                return handle
+            try:
+                opened: ChangeLog | PenstockError | OSError = self.open(entry)
+            except (PenstockError, OSError) as error:
+                opened = error
+        if isinstance(opened, Exception):
+            if not isinstance(opened, NoSuchLog):
+                self.system.board.tell(
+                    name, "FAILED", {"error": type(opened).__name__, "message": str(opened)}
+                )
+            raise opened
+        self.tell_opened(opened)
+        return opened
+
+    def refresh(self) -> None:
+        """Takes what the system log tells."""
+        with self.lock:
+            if self.closed:
+                return
+            self.catch_up()
+        self.carry_out()
+
+    def follow(self) -> None:
+        """Refreshes whenever there is something new."""
+        feed = self.system.changes(Criterion(areas={Area.ENGINE}), since=self.system.head)
+        feed.subscribe(_Watcher(self), executor=INLINE, name="store")
+        self.refresh()
+
+    def tell_opened(self, log: ChangeLog) -> None:
+        """Puts up that a log is open now."""
+        body = {
+            "epoch": log.epoch,
+            "oldest": str(log.oldest),
+            "head": str(log.head),
+            "readOnly": log.read_only,
+        }
+        self.system.board.tell(log.name, "OPENED", body)
+
+    def carry_out(self) -> None:
+        """Does what follows from what the system log told; may reach user code."""
+        while self._steps:
+            with self.lock:
+                if self.closed or not self._steps:
+                    return
+                before, after = self._steps.popleft()
+                known = None if before is None else self._handles.get(before.log_id)
+                if after is None and known is not None:
+                    self.forget(known)
+                elif after is not None and known is not None:
+                    known.name = after.name
+            if before is not None and after is None and known is not None:
+                known.close(LogDropped(before.name))
+            if before is None and after is not None and self.eager:
+                with contextlib.suppress(PenstockError, OSError):  # it was told of, or is gone again
+                    self.log(self._name_of(after.log_id) or after.name)
+
+    def _name_of(self, log_id: str) -> str | None:
+        """What a log is called now; it may have had several names since it was made."""
+        with self.lock:
+            return next((entry.name for entry in self.roster.values() if entry.log_id == log_id), None)
+
+
+class _Watcher:
+    """Lets a read-only store follow its system log."""
+
+    def __init__(self, book: Logbook) -> None:
+        self._book = book
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, _change: "Change", /) -> None:
+        self._book.refresh()
+
+    def on_error(self, error: Exception, /) -> None:
+        _log.error("the store %s is followed no longer: %s", self._book.shelf.path, error)
+
+    def on_complete(self) -> None:
+        """The store is closed."""
+
+
+def options_with(options: LogOptions, changed: Mapping[str, Any]) -> LogOptions:
+    """Options with some of them changed.
+
+    Raises:
+        InvalidOption: If one is unknown or out of its bounds.
+    """
+    known = [field.name for field in fields(LogOptions)]
+    for name, value in changed.items():
+        if name not in known:
+            raise InvalidOption(name, value, "one of " + ", ".join(known))
+    return replace(options, **changed)

@@ -1,0 +1,381 @@
+"""A store: a directory of named change logs, and the system log that tells what becomes of them."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+from msgspec.structs import replace
+
+from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.changelog import ChangeLog
+from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
+from publishers.options import KIB, LogOptions
+from publishers.statistics import LogStatistics
+from publishers.store.directory import SYSTEM_DIRECTORY, Shelf
+from publishers.store.logbook import Logbook, options_with
+from publishers.store.roster import LogEntry, check_labels, created, dropped, replaced
+from publishers.store.system import SystemLog
+from publishers.wal import FileSystem, RealFileSystem
+
+__all__ = ["KEEP", "ChangeStore", "StoreStatistics"]
+
+_SYSTEM_OPTIONS: Final = {
+    "retain_bytes": None,
+    "retain_age": None,
+    "publish": True,
+    "sync": "always",
+    "fill_step": 64 * KIB,
+}
+"""What is different for the system log: it is small, and all of it is kept, since it is the list of the logs."""
+
+
+class _Keep:
+    """Stands for what is not changed."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = _Keep()
+"""For ``retype``: as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatistics:
+    """One opened store.
+
+    Attributes:
+        system: Its system log.
+        logs: The logs that are open in this process, by name.
+        names: All its logs.
+    """
+
+    system: LogStatistics
+    logs: Mapping[str, LogStatistics]
+    names: tuple[str, ...]
+
+
+class ChangeStore(Mapping[str, ChangeLog]):
+    """Named change logs, owned by one process and followed by any number.
+
+    Open it with ``ChangeStore.open``. It is a mapping from names to logs: ``store["orders"]`` is ``store.log("orders")``.
+    All methods may be called from any thread. It is a context manager that closes itself and its logs.
+
+    What becomes of the logs is in ``store.system``, a change log of its own, which decides in doubt: a log is there once
+    its creation is committed there, and gone once its drop is. An opening with ``read_only=True`` follows it, so logs
+    appear, disappear and change their names there without anything being opened again.
+
+    Attributes:
+        path: Its directory.
+        read_only: Whether this opening follows the store instead of owning it.
+        system: The system log.
+    """
+
+    def __init__(self, book: Logbook, options: LogOptions, *, read_only: bool) -> None:
+        """Not to be called; see ``open``."""
+        self.path = book.shelf.path
+        self.read_only = read_only
+        self.system = book.system
+        self._book = book
+        self._options = options
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        filesystem: FileSystem | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        **options: Any,
+    ) -> Self:
+        """Opens a store: to own it, making it if there is none, or to follow its owner.
+
+        Args:
+            path: Its directory.
+            read_only: Follow what another process does, and serve subscribers.
+            filesystem: Where the files are; the real one if None.
+            clock: What time it is.
+            options: Those of ``LogOptions``, for each log that was not made with other ones.
+
+        Raises:
+            InvalidOption: If an option is unknown or out of its bounds.
+            NotAStore: If the directory is a log or something else, or, with ``read_only``, nothing.
+            LogBusy: If somebody else owns the store.
+            WalCorrupted: If the system log is damaged.
+        """
+        storage = filesystem or RealFileSystem()
+        chosen = options_with(LogOptions(), options)
+        shelf = Shelf(Path(path), storage)
+        shelf.check(missing=not read_only)
+        with contextlib.ExitStack() as stack:
+            if not read_only:
+                shelf.own()
+                stack.callback(shelf.close)
+            kept = options_with(chosen, _SYSTEM_OPTIONS)
+            system = SystemLog.open(
+                shelf.path / SYSTEM_DIRECTORY,
+                read_only=read_only,
+                options=kept,
+                filesystem=storage,
+                clock=clock,
+            )
+            stack.callback(system.close)
+            book = Logbook(shelf, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
+            book.catch_up()
+            book.carry_out()
+            if read_only:
+                book.follow()
+            else:
+                book.decide()
+            stack.pop_all()
+        return cls(book, chosen, read_only=read_only)
+
+    # Logs.
+
+    def log(self, name: str) -> ChangeLog:
+        """The log of a name, opened at the first call and shared from then on; the store closes it.
+
+        Raises:
+            NoSuchLog: If there is none.
+            LogBusy: If another process writes to it, and this store is not read-only.
+            LogClosed: If the store is closed.
+            WalCorrupted: If acknowledged data are damaged.
+        """
+        self._book.refresh()
+        return self._book.log(name)
+
+    def create(
+        self,
+        name: str,
+        *,
+        type: str | None = None,  # noqa: A002 - the word of the event
+        labels: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> ChangeLog:
+        """Makes a log. It is there, durably and for everybody, once this returns.
+
+        Args:
+            name: What to call it; also its directory, if that is free.
+            type: What kind of log it is, in words of the application.
+            labels: What else the application says of it.
+            options: Those of ``LogOptions`` that differ from the store's; they are kept with the log.
+
+        Raises:
+            InvalidName: If no log can be called that.
+            InvalidOption: If an option is unknown or out of its bounds.
+            InvalidChange: If the type or a label cannot be stored.
+            LogExists: If there is a log of that name, perhaps in other case.
+            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+        """
+        with self._book.lock:
+            self._check_owned()
+            self._book.roster.check_free(name)
+            said = check_labels(type, labels)
+            options_with(self._options, options)
+            directory = self._book.roster.free_directory(name, self._book.shelf.names())
+            self._book.shelf.doubt(directory)
+            entry = LogEntry(name, "", directory, type, said, options)
+            log: ChangeLog | None = None
+            try:
+                log = self._book.open(entry)
+                self._book.record(created(replace(entry, log_id=log.log_id.hex)))
+            except (PenstockError, OSError) as error:
+                if log is not None:
+                    self._book.forget(log)
+                    log.close()
+                if not _unknown(error):
+                    self._book.remove(directory)
+                raise
+            self._book.settle(directory)
+        self._book.carry_out()
+        self._book.tell_opened(log)
+        return log
+
+    def drop(self, name: str) -> None:
+        """Drops a log with everything in it: every subscriber, here and remote, ends with ``LogDropped``.
+
+        Raises:
+            NoSuchLog: If there is none.
+            LogBusy: If another process writes to it.
+            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+        """
+        with self._book.lock:
+            self._check_owned()
+            entry = self._book.roster.find(name)
+            handle = self._book.handle(entry)
+            lock = self._book.shelf.lock_log(entry.directory) if handle is None else None
+            try:
+                self._book.shelf.doubt(entry.directory)
+                try:
+                    self._book.record(dropped(entry))
+                except PenstockError as error:
+                    if not _unknown(error):
+                        self._book.settle(entry.directory)
+                    raise
+            finally:
+                if lock is not None:
+                    lock.close()
+        self._book.carry_out()
+        if handle is not None:
+            handle.close(LogDropped(name))  # or wait until somebody else has
+        self._book.remove(entry.directory)
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a log another name. Its subscribers go on, and so do those who write to it.
+
+        The directory of the log stays where it is.
+
+        Raises:
+            NoSuchLog: If there is no log of the old name.
+            InvalidName: If no log can be called that.
+            LogExists: If there is a log of the new name.
+            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+        """
+        with self._book.lock:
+            self._check_owned()
+            entry = self._book.roster.find(old)
+            self._book.roster.check_free(new, but=old)
+            if new != old:
+                self._book.record(replaced(entry, replace(entry, name=new)))
+        self._book.carry_out()
+
+    def retype(
+        self,
+        name: str,
+        *,
+        type: str | _Keep | None = KEEP,  # noqa: A002 - the word of the event
+        labels: Mapping[str, str] | _Keep | None = KEEP,
+    ) -> None:
+        """Gives a log another type, other labels, or both.
+
+        Raises:
+            NoSuchLog: If there is none.
+            InvalidChange: If the type or a label cannot be stored.
+            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+        """
+        with self._book.lock:
+            self._check_owned()
+            entry = self._book.roster.find(name)
+            kind = entry.type if isinstance(type, _Keep) else type
+            said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
+            self._book.record(replaced(entry, replace(entry, type=kind, labels=said)))
+        self._book.carry_out()
+
+    def names(self) -> list[str]:
+        """What the logs are called, in order."""
+        return list(self)
+
+    def entry(self, name: str) -> LogEntry:
+        """What is known of a log without opening it.
+
+        Raises:
+            NoSuchLog: If there is none.
+        """
+        self._book.refresh()
+        with self._book.lock:
+            self._book.check_open()
+            return self._book.roster.find(name)
+
+    def opened(self) -> Mapping[str, ChangeLog]:
+        """The logs that are open in this process at this moment, by name."""
+        with self._book.lock:
+            found = ((entry.name, self._book.handle(entry)) for entry in self._book.roster.values())
+            return MappingProxyType({name: log for name, log in found if log is not None})
+
+    def peek(self, name: str) -> ChangeLog | None:
+        """The log of a name if it is open in this process at this moment; never reads the disk."""
+        with self._book.lock:
+            entry = self._book.roster.get(name)
+            return None if entry is None else self._book.handle(entry)
+
+    def open_all(self) -> None:
+        """Opens every log, and from now on each that appears. One that cannot be opened is told of, and left out."""
+        self._book.eager = True
+        for name in self:
+            with contextlib.suppress(PenstockError, OSError):  # ``_open`` has told of it
+                self.log(name)
+
+    def __getitem__(self, name: str) -> ChangeLog:
+        return self.log(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._book.refresh()
+        with self._book.lock:
+            self._book.check_open()
+            return iter(list(self._book.roster))
+
+    def __len__(self) -> int:
+        self._book.refresh()
+        with self._book.lock:
+            return len(self._book.roster)
+
+    def __contains__(self, name: object) -> bool:
+        self._book.refresh()
+        with self._book.lock:
+            return name in self._book.roster
+
+    # Life.
+
+    def statistics(self) -> StoreStatistics:
+        """What the store holds and does at this moment."""
+        opened = self.opened()
+        return StoreStatistics(
+            self.system.statistics(),
+            MappingProxyType({name: log.statistics() for name, log in opened.items()}),
+            tuple(self),
+        )
+
+    def refresh(self) -> None:
+        """Takes what the system log tells; a read-only opening does so by itself, within a moment."""
+        self._book.refresh()
+
+    def close(self) -> None:
+        """Closes every log, and then the system log. Idempotent.
+
+        Raises:
+            LogFailed: If what was left of a log could not be synced; everything is closed all the same.
+        """
+        with self._book.lock:
+            if self._book.closed:
+                return
+            self._book.closed = True
+            handles = self._book.handles()
+        with contextlib.ExitStack() as last:
+            last.callback(self._book.shelf.close)
+            last.callback(self.system.close)
+            for handle in handles:
+                last.callback(handle.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        mode = "closed" if self._book.closed else "read-only" if self.read_only else "owned"
+        return f"<ChangeStore {str(self.path)!r} {mode}, {len(self)} logs>"
+
+    # Both views are mappings, but no two stores are ever equal.
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def _check_owned(self) -> None:
+        self._book.check_open()
+        if self.read_only:
+            raise LogReadOnly(self.path)
+        self._book.catch_up()  # an interrupt may have come between a commit and its consequences
+
+
+def _unknown(error: PenstockError | OSError) -> bool:
+    """Whether a commit that failed may be there all the same."""
+    return isinstance(error, LogFailed) and error.outcome == "unknown"

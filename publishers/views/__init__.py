@@ -1,0 +1,7 @@
+"""What a subscriber sees of a change: content, images, projections and masks."""
+
+from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
+from publishers.views.projection import Projection
+from publishers.views.view import Content, Images, Lens, View
+
+__all__ = ["Content", "Drop", "Hash", "Images", "Lens", "Mask", "Partial", "Projection", "Redact", "View"]

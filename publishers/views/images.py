@@ -1,0 +1,313 @@
+"""What a view shows of a change: image modes, projections and masks, applied to JSON as text.
+
+Bodies are parsed only where a mode compares fields or a lens looks into them, and what was parsed of a change serves all
+views. What cannot be read as JSON is not shown through a lens, and is named in ``lacking``.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from publishers.change import Operation
+from publishers.views.paths import Fields, Path, parse_path, write
+from publishers.views.projection import Projection
+from publishers.views.view import Content, Images, Lens, View
+
+__all__ = ["Name", "Shown", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
+
+Name = Literal["body", "before"]
+
+_UPSERTS: Final = frozenset({Operation.UPSERT, Operation.READ})
+_REMOVALS: Final = frozenset({Operation.REMOVE, Operation.EXPIRE})
+_DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
+_NULL: Final = b"null"
+_ESCAPED: Final = re.compile(r"\\.|\[\d+\]|.", re.DOTALL)
+_names: Final = msgspec.json.Decoder(list[str])
+_encoder: Final = msgspec.json.Encoder()
+unreadable: Final = (ValueError, RecursionError)
+"""What parsing raises for text that is no JSON, or that is nested too deeply. msgspec's errors are ValueErrors."""
+
+
+class Stored(Protocol):
+    """A change as it lies in the log. Nothing is read before it is asked for."""
+
+    @property
+    def operation(self) -> Operation:
+        """What happened."""
+        ...
+
+    @property
+    def entity(self) -> bool:
+        """Whether it is a change of an entity, which lenses are for; a schema or a log has names of its own."""
+        ...
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is a field-level change, whose images hold nothing but what changed."""
+        ...
+
+    @property
+    def changed(self) -> bytes | None:
+        """JSON list of the names of changed fields."""
+        ...
+
+    def image(self, name: Name, /) -> bytes | None:
+        """JSON after or before the change."""
+        ...
+
+    def parsed(self, name: Name, /) -> Fields | None:
+        """An image taken apart, once for all views; None if it is no object.
+
+        Raises:
+            ValueError, RecursionError: If it is no JSON, or nested too deeply.
+        """
+        ...
+
+
+class Shown(NamedTuple):
+    """A change as a view shows it; the meanings are those of ``Change``."""
+
+    body: bytes | None = None
+    before: bytes | None = None
+    changed: bytes | None = None
+    lacking: tuple[str, ...] = ()
+
+
+def show(stored: Stored, view: View) -> Shown:
+    """What a view shows of a change that is no TRANSACTION event."""
+    if view.images is Images.KEYS_ONLY:
+        return Shown()
+    if view.lenses and not stored.entity:
+        view = View(view.content, view.images)
+    if view.content is Content.HEADER or view.images is Images.NOTHING:
+        return Shown(changed=_visible(stored.changed, view.lenses))
+    mode = view.images
+    if mode in _DIFFERENCES:
+        if stored.partial:
+            mode = Images.AFTER if mode is Images.CHANGE else Images.ALL
+        elif stored.operation is Operation.UPSERT:
+            return _difference(stored, view)
+    lacking: list[str] = []
+    images: dict[Name, bytes | None] = {"body": None, "before": None}
+    for name in _wanted(stored, mode):
+        try:
+            images[name] = _through(stored, name, view.lenses)
+        except unreadable:
+            lacking.append(name)
+        else:
+            if images[name] is None and _expected(stored, name, mode):
+                lacking.append(name)
+    return Shown(images["body"], images["before"], _visible(stored.changed, view.lenses), tuple(lacking))
+
+
+def show_key(key: str, view: View) -> str | None:
+    """What a view shows of a key."""
+    shown: str | None = key
+    for lens in view.lenses:
+        if lens.mask is not None and shown is not None:
+            shown = lens.mask.key(shown)
+    return shown
+
+
+def show_field(field: str, view: View) -> str | None:
+    """What a view shows of the path of a field-level change, such as ``lines[0].price``."""
+    path, place = [""], 0
+    for character in _ESCAPED.findall(field):
+        if character[0] == "\\":
+            path[place] += character[1:].replace("-", "")  # \\- is the name of no characters
+        elif character == ".":
+            path.append("")
+            place += 1
+        elif character[0] != "[":
+            path[place] += character
+    return field if all(_tells(tuple(path), lens) for lens in view.lenses) else None
+
+
+def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
+    """What a view shows of what was attached to a change or to a transaction; empty for nothing."""
+    if view.images is Images.KEYS_ONLY and not transaction:
+        return b""
+    for lens in view.lenses:
+        if lens.mask is not None and meta:
+            try:
+                meta = lens.mask.meta(meta) or b""
+            except unreadable:
+                meta = b""
+    return meta
+
+
+def _wanted(stored: Stored, images: Images) -> tuple[Name, ...]:
+    """The images that are shown whole."""
+    if images in _DIFFERENCES:
+        if stored.operation is Operation.READ:
+            return ("body",)
+        removed = images is Images.CHANGED_WITH_OLD and stored.operation in _REMOVALS
+        return ("before",) if removed else ()
+    return ("body",) if images is Images.AFTER else ("body", "before")
+
+
+def _expected(stored: Stored, name: Name, images: Images) -> bool:
+    """Whether a change of this kind has the image, so that it is missing if the log does not hold it."""
+    if images is Images.WRITTEN or stored.partial:
+        return False
+    return stored.operation in (_UPSERTS if name == "body" else _REMOVALS | {Operation.UPSERT})
+
+
+def _through(stored: Stored, name: Name, lenses: Sequence[Lens]) -> bytes | None:
+    """An image through the lenses."""
+    text = stored.image(name)
+    if text is None or not lenses:
+        return text
+    fields = stored.parsed(name)
+    if fields is not None:
+        return write(_masked(fields, lenses))
+    for lens in lenses:
+        text = text if lens.fields is None else lens.fields.trim(text)
+        text = text if lens.mask is None else lens.mask.image(text)
+    return text
+
+
+def _difference(stored: Stored, view: View) -> Shown:
+    """What changed between the images, or, without a before image, what the writer says has changed."""
+    old = view.images is Images.CHANGED_WITH_OLD
+    lenses = view.lenses
+    names = _visible(stored.changed, lenses)
+    if stored.image("body") is None:
+        return Shown(changed=names, lacking=("body",))
+    try:
+        after = stored.parsed("body")
+        if after is None:  # a value without fields
+            return _whole(stored, names, lenses, old=old)
+    except unreadable:
+        return Shown(changed=names, lacking=("body",))
+    image = stored.image("before")
+    created = image is not None and image.strip() == _NULL
+    try:
+        before = {} if created else None if image is None else stored.parsed("before")
+        if before is None and image is not None:
+            return _whole(stored, names, lenses, old=old)
+        if before is not None:
+            return _compared(after, before, lenses, old=old and not created)
+    except unreadable:
+        pass  # as good as not held
+    lacking = ("before",) if old else ()
+    listed = stored.changed
+    if listed is None:
+        return Shown(lacking=("before", "changed"))
+    try:
+        return Shown(write(_masked(_picked(after, listed), lenses)), None, names, lacking)
+    except unreadable:
+        return Shown(changed=names, lacking=("body",))
+
+
+def _whole(stored: Stored, names: bytes | None, lenses: Sequence[Lens], *, old: bool) -> Shown:
+    body, before = _through(stored, "body", lenses), _through(stored, "before", lenses) if old else None
+    return Shown(body, before, names, ("before",) if old and before is None else ())
+
+
+def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: bool) -> Shown:
+    """The fields of which the visible part differs."""
+    candidates = [name for name, text in after.items() if bytes(text) != bytes(before.get(name, b""))]
+    candidates += [name for name in before if name not in after]
+    new, was = _only(after, candidates), _only(before, candidates)
+    seen, saw = _stripped(new, lenses), _stripped(was, lenses)
+    differ = [
+        name
+        for name in candidates
+        if (name in seen) != (name in saw)
+        or (name in seen and not _same(bytes(seen[name]), bytes(saw[name])))
+    ]
+    body, image = _masked(_only(new, differ), lenses), _masked(_only(was, differ), lenses)
+    changed = [name for name in differ if name in body or name in image]
+    return Shown(write(body), write(image) if old else None, _encoder.encode(changed))
+
+
+def _only(fields: Fields, names: Sequence[str]) -> Fields:
+    return {name: fields[name] for name in names if name in fields}
+
+
+def _picked(fields: Fields, changed: bytes) -> Fields:
+    """The fields that a writer names; a name that is no field is a path into one."""
+    names = _names.decode(changed)
+    paths = [path for name in names if name not in fields and (path := _path(name)) is not None]
+    inner = Projection(tuple(paths)).trim_fields(fields)
+    return {
+        name: text if name in names else inner[name]
+        for name, text in fields.items()
+        if name in names or name in inner
+    }
+
+
+def _masked(fields: Fields, lenses: Sequence[Lens]) -> Fields:
+    for lens in lenses:
+        fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
+        fields = fields if lens.mask is None else lens.mask.image_fields(fields)
+    return fields
+
+
+def _stripped(fields: Fields, lenses: Sequence[Lens]) -> Fields:
+    """What is left of the fields before values are masked: what may be compared."""
+    for lens in lenses:
+        fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
+        fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=False)
+    return fields
+
+
+def _visible(changed: bytes | None, lenses: Sequence[Lens]) -> bytes | None:
+    """The names of changed fields of which something is shown."""
+    if changed is None or not lenses:
+        return changed
+    try:
+        names = _names.decode(changed)
+    except unreadable:
+        return None
+    return _encoder.encode([name for name in names if all(_named(name, lens) for lens in lenses)])
+
+
+def _named(name: str, lens: Lens) -> bool:
+    """Whether a name may be told: as a field of that name, or as a path."""
+    readings: list[Path] = [(name,)]
+    path = _path(name)
+    if path is not None and path != (name,):
+        readings.append(path)
+    if lens.fields is not None and not any(lens.fields.shows(reading) for reading in readings):
+        return False
+    return lens.mask is None or not any(lens.mask.drops(reading) for reading in readings)
+
+
+def _tells(path: Path, lens: Lens) -> bool:
+    """Whether the path of a field may be told: its value may be seen, masked or not."""
+    return (lens.fields is None or lens.fields.shows(path)) and (
+        lens.mask is None or not lens.mask.drops(path)
+    )
+
+
+def _path(name: str) -> Path | None:
+    try:
+        root, path = parse_path("changed", name)
+    except ValueError:
+        return None
+    return None if root else path
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Whether two JSON values are equal, however they are written; numbers by value."""
+    if one == other:
+        return True
+    try:
+        return bool(_value(one) == _value(other))
+    except (*unreadable, ArithmeticError):
+        return False
+
+
+def _value(text: bytes) -> Any:
+    # A number is marked as one, because in Python true equals 1.
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, Decimal]:
+    return "number", Decimal(text)

@@ -1,0 +1,65 @@
+"""Globs over bytes: the same as an equal regular expression, in bounded time."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
+
+
+def plain_glob(glob, key):
+    pattern = "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in glob)
+    return re.fullmatch(pattern.encode("utf-8", "surrogateescape"), key, re.DOTALL) is not None
+
+
+keys = st.text("abü", max_size=10).map(str.encode) | st.binary(max_size=6)
+globs = st.text("ab*?ü", max_size=10) | st.binary(max_size=6).map(
+    lambda raw: raw.decode("utf-8", "surrogateescape")
+)
+
+
+@given(globs, keys)
+def test_a_glob_matches_what_the_equal_regular_expression_matches(glob, key):
+    """F56: over bytes, also where they are not UTF-8."""
+    assert glob_matcher(glob)(key) is plain_glob(glob, key)
+
+
+@given(globs, keys)
+def test_head_and_gram_are_in_every_key_that_matches(glob, key):
+    """F56, E18: an index may look them up instead of asking the glob."""
+    head, proves = glob_head(glob)
+    gram = glob_gram(glob)
+    if glob_matcher(glob)(key):
+        assert key.startswith(head)
+        assert gram in key
+    if proves:
+        assert glob_matcher(glob)(head + key)
+
+
+@given(st.binary(max_size=8))
+def test_globs_take_keys_that_are_not_utf_8(key):
+    """F56: a question mark is one byte."""
+    assert glob_matcher("*")(key)
+    assert glob_matcher("?" * len(key))(key)
+    assert not glob_matcher("?" * (len(key) + 1))(key)
+    text = key.decode("utf-8", "surrogateescape")
+    if not set(text) & set("*?"):
+        assert glob_matcher(text)(key)
+        assert glob_matcher(text + "*")(key + b"\xff\x00")
+
+
+@pytest.mark.parametrize(
+    ("glob", "key"),
+    [
+        ("*a" * 500, b"a" * 499 + b"b" * 1000),
+        ("a*" * 500 + "b", b"a" * 5000),
+        ("*" * 1000 + "b", b"a" * 5000),
+        ("*?" * 500, b"a" * 499),
+        ("?*" * 500 + "b", b"a" * 5000),
+    ],
+)
+def test_hostile_globs_end_soon(glob, key):
+    """F56: at worst key times pattern steps, where a naive matcher needs more than the age of the universe."""
+    assert not glob_matcher(glob)(key)
