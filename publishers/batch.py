@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from publishers.block import Slice
 from publishers.change import Change
 from publishers.position import Position
+from publishers.slices import Slice
 from publishers.views.view import View
 
 __all__ = ["Batch"]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from publishers.block import Slice
 from publishers.position import Position
+from publishers.slices import Slice
 
 __all__ = ["Ahead", "Chunk", "fitting"]
 

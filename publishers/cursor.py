@@ -3,10 +3,11 @@
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.criteria.matching import Predicate
 from publishers.position import Position
 from publishers.ring import BEHIND, Ring, RingCursor
+from publishers.slices import Slice
 from publishers.watermark import Watermark
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from publishers.batch import Batch
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.change import Area, Change, time_of
 from publishers.criteria.matching import Predicate
 from publishers.decoding import Attached, attached_of, decode_one
 from publishers.mutations.mutation import columns_of, upsert
 from publishers.position import Position
+from publishers.slices import Slice
 from publishers.subscription import ChangeSubscription
 from publishers.views.view import Content, View
 from publishers.wal import Column

@@ -5,12 +5,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.chunk import Chunk
 from publishers.cohort import Cohort
 from publishers.ring import RingCursor
 from publishers.service import Service
 from publishers.shared import SharedPublisher
+from publishers.slices import Slice
 from publishers.subscription import ChangeSubscription
 
 __all__ = ["Publication", "Published", "wake"]

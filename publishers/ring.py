@@ -27,9 +27,9 @@ from enum import Enum
 from itertools import chain, islice
 from typing import Any, Final
 
-from publishers.block import Slice
 from publishers.chunk import Ahead, Chunk, fitting
 from publishers.position import Position
+from publishers.slices import Slice
 
 __all__ = ["BEHIND", "Ring", "RingCursor", "RingStatistics"]
 

@@ -23,7 +23,6 @@ from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
 from publishers.batch import Batch
-from publishers.block import Slice
 from publishers.change import Change
 from publishers.chunk import Ahead
 from publishers.cursor import Cursor
@@ -33,7 +32,8 @@ from publishers.moving import Checkpoint, Moving, State
 from publishers.position import Position
 from publishers.service import Service
 from publishers.shared import SharedPublisher
-from publishers.slicing import Bounds, read_kept, read_slice
+from publishers.slices import Slice
+from publishers.turn import Bounds, read_kept, read_slice
 from publishers.views.view import View
 
 __all__ = ["ChangeSubscription", "Checkpoint", "State"]

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Batch, Position, View, upsert
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.mutations.mutation import columns_of
+from publishers.slices import Slice
 
 
 def block(version, rows):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Area, Content, Operation, Position, View, remove, upsert
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.mutations.mutation import columns_of
+from publishers.slices import Slice
 
 HEADER, BODY = View(Content.HEADER), View(Content.BODY)
 

@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.chunk import Chunk
 from publishers.mutations.mutation import columns_of, upsert
 from publishers.position import Position
 from publishers.ring import BEHIND, Ring, RingCursor
+from publishers.slices import Slice
 
 
 def block(version, rows, total=None):

@@ -21,9 +21,9 @@ from publishers import (
     truncate,
     upsert,
 )
-from publishers.block import Slice
 from publishers.lossless import reader
 from publishers.mutations.mutation import columns_of
+from publishers.slices import Slice
 from publishers.views.view import View
 from publishers.wal.columns import Column, Columns
 from tests.publishers.support import QUICK, opened

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from publishers.batch import Batch
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.change import Area, Change, Operation, time_of
 from publishers.position import Position
 from publishers.shelves import Shelf
+from publishers.slices import Slice
 from publishers.views.images import show_field
 from publishers.views.seen import seen_error, seen_linked
 from publishers.views.view import Content, View

@@ -21,9 +21,10 @@ from graphql import (
 )
 from graphql.execution import Executor
 
-from publishers.block import Block, Slice
+from publishers.block import Block
 from publishers.change import Change
 from publishers.shelves import Shelf
+from publishers.slices import Slice
 from publishers.views.view import View
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted

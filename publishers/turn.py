@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from publishers.block import Slice
 from publishers.cursor import Cursor
 from publishers.errors import LogError
 from publishers.position import Position
 from publishers.replayer import FrameCache
+from publishers.slices import Slice
 
 __all__ = ["Bounds", "read_kept", "read_slice"]
 
