@@ -1,5 +1,6 @@
 """Logs, subscribers and waits that the tests of this package share."""
 
+import atexit
 import contextlib
 import os
 import random
@@ -39,8 +40,10 @@ def wait_until(condition: Any, state: Any = None, timeout: float = 20.0) -> None
 
 
 def scratch() -> Path:
-    """A new directory, in memory where the machine has such a place."""
-    return Path(mkdtemp(prefix="penstock-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    """A new directory, in memory where the machine has such a place; gone with this process at the latest."""
+    path = Path(mkdtemp(prefix="penstock-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 @contextlib.contextmanager
