@@ -151,6 +151,11 @@ class SparseIndex:
                 self._entries.append((committed_at, offset))
                 self._keys.append((version, first_index))
 
+    def entries(self) -> dict[int, tuple[int, int, int]]:
+        """By offset: version, first index and commit time of the frame there."""
+        with self._lock:
+            return {at: (*key, time) for key, (time, at) in zip(self._keys, self._entries, strict=True)}
+
     def before(self, version: int, index: int) -> int:
         """Offset of an entry at or before the change, at best the last one; the start of the data if there is none."""
         # A FIRST frame also holds index 0, and is entered with first index 1.

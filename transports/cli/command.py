@@ -20,6 +20,7 @@ from publishers.errors import (
     PenstockError,
     PositionMalformed,
 )
+from transports.cli.checks import add_verify
 from transports.cli.log import add_log
 from transports.cli.viewing import add_lens, add_view
 from transports.cli.wishes import add_criteria
@@ -125,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_tail(commands.add_parser("tail", help="print changes as JSON lines, from a server or a directory"))
     _add_append(commands.add_parser("append", help="append changes, given as JSON lines, as one transaction"))
     add_log(commands.add_parser("log", help="list, create, drop and rename the logs of a store"))
+    add_verify(commands.add_parser("verify", help="look at every byte of a log, and name what is damaged"))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
     commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
     return parser

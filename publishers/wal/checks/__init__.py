@@ -1,0 +1,6 @@
+"""Looking after a log: every byte of it verified, its frames printed, damage cut off without taking more than it has to."""
+
+from publishers.wal.checks.report import Finding, Report, Verdict
+from publishers.wal.checks.verify import Progress, verify
+
+__all__ = ["Finding", "Progress", "Report", "Verdict", "verify"]

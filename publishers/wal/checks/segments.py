@@ -1,0 +1,323 @@
+"""The segments of a log, one after the other: headers, frames, their chain, payloads, padding, and what lies behind the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from publishers.wal.catalog import Location
+from publishers.wal.checks.indexes import examine_index, read_index
+from publishers.wal.checks.pieces import Bad, Good, pieces
+from publishers.wal.checks.report import Finding, Report, Verdict
+from publishers.wal.columns import decode_payload
+from publishers.wal.control import Tables, decode_control
+from publishers.wal.filesystem import File, FileSystem
+from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
+from publishers.wal.head import CUT, HeadState, read_head
+from publishers.wal.segment import (
+    DATA_START,
+    SegmentHeader,
+    SparseIndex,
+    segment_name,
+    segment_number,
+)
+from publishers.wal.tail import TailState
+from publishers.wal.transaction import inflate
+
+__all__ = ["Segments"]
+
+_TELL: Final = 1 << 20
+
+
+class Segments:
+    """One examination of all segments; fills in a report."""
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        report: Report,
+        head: HeadState | None,
+        tail: TailState | None,
+        names: list[str],
+        numbers: list[int],
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._report = report
+        self._head = head
+        self._names = names
+        self._numbers = numbers
+        self._progress = progress
+        self._total = 0
+        self._told = 0
+        self._chain: Chain | None = None
+        self._whole = 0
+        self._last_at = 0
+        self._index_left: dict[int, tuple[int, int, int]] = {}
+        # Up to where something must be there: what HEAD vouches for, and what was shown within this boot.
+        evidence = [Location(head.segment, head.offset)] if head and not report.live else []
+        if tail is not None:
+            evidence.append(Location(tail.segment, tail.end))
+        elif report.live and head is not None:
+            evidence.append(Location(head.segment, head.offset))
+        if head is not None and head.flags & CUT:
+            evidence = [Location(head.segment, head.offset)]
+        self._reached = max(evidence, default=Location(0, 0))
+        self._bounded = report.live or bool(head and head.flags & CUT)
+
+    def run(self) -> None:
+        """Examines them."""
+        report, head, numbers = self._report, self._head, self._numbers
+        oldest = head.oldest if head is not None else numbers[0]
+        newest = self._reached.segment if self._bounded else max(self._reached.segment, numbers[-1])
+        self._leftovers(oldest, newest)
+        self._total = sum(self._size(number) for number in numbers if oldest <= number <= newest)
+        expected = oldest
+        for number in numbers:
+            if oldest <= number <= newest:
+                self._missing(expected, number - 1)
+                self._guarded(number, last=number == newest)
+                expected = number + 1
+        self._missing(expected, newest)
+        self._progress(self._total, self._total)
+        report.seen = max(report.seen, report.version)
+
+    def _missing(self, first: int, last: int) -> None:
+        if first > last or self._pruned(last):
+            return
+        what = "the segment is missing" if first == last else f"the segments from here to {last} are missing"
+        self._break("segment-missing", first, 0, what)
+        self._chain = None
+
+    def _guarded(self, number: int, *, last: bool) -> None:
+        try:
+            self._segment(number, last=last)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and self._pruned(number):
+                return
+            why = f"it cannot be read ({error.strerror or error})"
+            self._break("unreadable", number, self._last_at, why, Verdict.UNREADABLE)
+            self._chain = None
+
+    def _size(self, number: int) -> int:
+        try:
+            file = self._filesystem.open(self._directory / segment_name(number), "read")
+            try:
+                return file.size()
+            finally:
+                file.close()
+        except OSError:
+            return 0
+
+    def _leftovers(self, oldest: int, newest: int) -> None:
+        if self._report.live:
+            return
+        for name in self._names:
+            number = segment_number(name) or segment_number(name, "idx")
+            if number is None:
+                continue
+            orphan = name.endswith(".idx") and number not in self._numbers
+            if number < oldest or orphan or (number > newest):
+                why = "it is not a part of the log any more; the next opening for writing removes it"
+                self._report.findings.append(Finding("leftover", Verdict.TORN, number, 0, name, why))
+
+    def _pruned(self, number: int) -> bool:
+        """Whether retention has taken a segment since HEAD was read."""
+        if not self._report.live:
+            return False
+        try:
+            file = self._filesystem.open(self._directory / "HEAD", "read")
+            try:
+                state = read_head(file)
+            finally:
+                file.close()
+        except OSError:
+            return False
+        return state is not None and number < state.oldest
+
+    # --- findings ------------------------------------------------------------------------------------------------------
+
+    def _find(
+        self,
+        kind: str,
+        number: int,
+        offset: int,
+        why: str,
+        verdict: Verdict = Verdict.CORRUPT,
+        until: int | None = None,
+    ) -> None:
+        found = Finding(kind, verdict, number, offset, segment_name(number), why, until)
+        self._report.findings.append(found)
+
+    def _break(
+        self,
+        kind: str,
+        number: int,
+        offset: int,
+        why: str,
+        verdict: Verdict = Verdict.CORRUPT,
+        until: int | None = None,
+    ) -> None:
+        """A finding at which the unbroken run ends."""
+        self._report.broken = True
+        self._find(kind, number, offset, why, verdict, until)
+
+    # --- one segment ---------------------------------------------------------------------------------------------------
+
+    def _segment(self, number: int, *, last: bool) -> None:
+        self._last_at = 0
+        report = self._report
+        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        try:
+            size = file.size()
+            bounded = last and self._bounded
+            end = min(size, self._reached.offset) if bounded else size
+            self._report.segments += 1
+            header = self._header(file, number)
+            before = self._chain
+            self._chain = chain = (
+                Chain(header.previous, header.first_version - 1, before.committed_at if before else 0)
+                if header is not None
+                else before or Chain(0, 0)
+            )
+            if not self._report.oldest and header is not None and not self._report.broken:
+                self._report.oldest = header.first_version
+                self._report.version = header.first_version - 1
+            loaded = None
+            if not last and report.log_id is not None:
+                log_id = UUID(hex=report.log_id)
+                loaded = read_index(self._filesystem, self._directory, report, log_id, number)
+            index, trailer = loaded or (None, None)
+            self._frames(file, number, end, chain, index, last=last)
+            self._report.bytes += end
+            if trailer is not None and index is not None and self._clean(number):
+                examine_index(self._report, number, trailer, chain, end, self._index_left)
+        finally:
+            file.close()
+
+    def _clean(self, number: int) -> bool:
+        name = segment_name(number)
+        return not any(
+            finding.name == name and finding.kind != "padding" for finding in self._report.findings
+        )
+
+    def _header(self, file: File, number: int) -> SegmentHeader | None:
+        report = self._report
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+        except ValueError as error:
+            self._break("segment-header", number, 0, str(error))
+            return None
+        if report.log_id is None:
+            report.log_id = header.log_id.hex
+        if header.log_id.hex != report.log_id:
+            self._break(
+                "log-id", number, 32, f"the segment is of log {header.log_id.hex}, not {report.log_id}"
+            )
+            return header
+        if header.number != number:
+            self._break("numbering", number, 16, f"the segment has the number {header.number}")
+            return header
+        chain = self._chain
+        if chain is not None and (header.previous, header.first_version - 1) != (chain.crc, chain.version):
+            why = f"the header does not continue segment {number - 1}"
+            self._break("segment-chain", number, 24, why)
+        return header
+
+    def _frames(
+        self, file: File, number: int, end: int, chain: Chain, index: SparseIndex | None, *, last: bool
+    ) -> None:
+        report = self._report
+        self._index_left = index.entries() if index is not None else {}
+        self._whole = whole = DATA_START
+        version = chain.version
+        bads: list[Bad] = []
+        vouching = 0
+        tables = Tables()
+        good = not report.broken
+        for piece in pieces(file, DATA_START, end, chain):
+            if isinstance(piece, Bad):
+                bads.append(piece)
+                continue
+            offset, header, _ = piece
+            self._last_at = offset
+            self._one(file, number, piece, tables)
+            vouching = max(vouching, header.durable if header.durable <= header.version else 0)
+            self._tell(offset + header.extent)
+            if header.flags & (LAST | CONTROL) and not bads:
+                whole, version = offset + header.extent, chain.version
+                if good and not report.broken:
+                    report.end = Location(number, whole)
+                    report.version = chain.version
+        self._whole = whole
+        if not bads and chain.next_index:
+            bads.append(Bad(whole, "unfinished", "a transaction begins here and does not end", None))
+        if not bads and whole == DATA_START:
+            bads.append(Bad(DATA_START, "checkpoint", "the checkpoint is missing", None))
+        if last:
+            self._judge(number, version, bads, vouching)
+            return
+        for bad in bads:
+            self._break(bad.kind, number, bad.offset, bad.why, until=bad.until)
+        if not bads and whole != end:
+            self._break("zeroed", number, whole, f"the frames end {end - whole} bytes before the segment")
+
+    def _judge(self, number: int, version: int, bads: list[Bad], vouching: int) -> None:
+        """Torn or corrupt: the rules of recovery, and TAIL beside HEAD."""
+        report = self._report
+        reached = Location(number, self._whole)
+        lost = self._reached > reached or self._must_reach > version
+        acknowledged = lost or self._bounded or vouching > version or self._whole == DATA_START
+        verdict = Verdict.CORRUPT if acknowledged else Verdict.TORN
+        for bad in bads:
+            self._break(bad.kind, number, bad.offset, bad.why, verdict, bad.until)
+        if lost and not bads:
+            why = f"the log ends here, but version {max(report.seen, self._must_reach)} was acknowledged"
+            self._break("lost-end", number, self._whole, why)
+
+    @property
+    def _must_reach(self) -> int:
+        head = self._head
+        return head.durable if head is not None and not self._report.live else 0
+
+    def _one(self, file: File, number: int, piece: Good, tables: Tables) -> None:
+        """What the crc does not tell: whether the payload is one, and the bytes behind it."""
+        report = self._report
+        offset, header, payload = piece
+        report.frames += 1
+        report.seen = max(report.seen, header.version)
+        if header.flags & LAST:
+            report.transactions += 1
+        padding = file.pread(-header.length & 7, offset + HEADER_BYTES + header.length)
+        if any(padding):
+            why = "there must be zeros behind a payload"
+            self._find("padding", number, offset + HEADER_BYTES + header.length, why)
+        entry = self._index_left.get(offset)
+        if entry == (header.version, header.first_index, header.committed_at):
+            del self._index_left[offset]
+        try:
+            _decode(header, payload, tables, first=offset == DATA_START)
+        except ValueError as error:
+            self._break("payload", number, offset, str(error))
+        report.epoch = max([report.epoch, *(epoch.epoch for epoch in tables.epochs[-1:])])
+
+    def _tell(self, at: int) -> None:
+        done = self._report.bytes
+        if at - self._told >= _TELL or at < self._told:
+            self._told = at
+            self._progress(min(done + at, self._total), self._total)
+
+
+def _decode(header: FrameHeader, payload: memoryview, tables: Tables, *, first: bool) -> None:
+    if header.flags & CONTROL:
+        if decode_control(payload, tables) != first:
+            raise ValueError("a checkpoint in the wrong place")
+        return
+    if first:
+        raise ValueError("the segment does not begin with a checkpoint")
+    data: memoryview | bytes = payload
+    if header.flags & COMPRESSED:
+        data = inflate(payload, header.transaction_bytes)
+    decode_payload(data, header.count)

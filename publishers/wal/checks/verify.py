@@ -1,0 +1,151 @@
+"""Every byte of a log, looked at without a write and without a lock that anybody would have to wait for.
+
+What recovery decides from the last segment and HEAD, this decides from everything there is: all segments, the indexes, the
+zeros between, both slots of HEAD, and TAIL, which tells within one boot what had been shown when the writer died.
+
+Beside a living writer only what it shows is examined, which is what TAIL tells. What a writer changes meanwhile (a segment
+that retention takes, a log that is closed or opened) makes the examination begin anew instead of being taken for damage.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from publishers.errors import NotALog
+from publishers.wal.checks.heads import HeadPage, examine_head
+from publishers.wal.checks.report import Finding, Report, Verdict
+from publishers.wal.checks.segments import Segments
+from publishers.wal.directory import LOCK_NAME, check_names
+from publishers.wal.filesystem import FileSystem, RealFileSystem
+from publishers.wal.segment import segment_number
+from publishers.wal.tail import Tail, TailState
+
+__all__ = ["Progress", "examine", "verify"]
+
+Progress = Callable[[int, int], None]
+"""Told now and then how many bytes have been examined, and of how many."""
+
+_TRIES: Final = 5
+
+
+def verify(
+    directory: Path | str, *, filesystem: FileSystem | None = None, progress: Progress | None = None
+) -> Report:
+    """Examines a log. Nothing is written, and nothing is raised for what it finds.
+
+    Args:
+        directory: Of the log.
+        filesystem: The real one by default.
+        progress: Told how far it has got.
+    """
+    filesystem = filesystem or RealFileSystem()
+    path = Path(directory)
+    report = Report(path)
+    for _ in range(_TRIES):
+        before = examine_head(filesystem, path)
+        live = is_live(filesystem, path)
+        report = examine(filesystem, path, live=live, progress=progress)
+        if not report.findings or not _moved(filesystem, path, before, live=live):
+            break
+    return report
+
+
+def _moved(filesystem: FileSystem, path: Path, before: HeadPage, *, live: bool) -> bool:
+    """Whether the owner has come, gone, or begun another epoch while the log was examined."""
+    after = examine_head(filesystem, path)
+    if before.state is None or after.state is None:
+        return before.state is not after.state
+    same = (before.state.epoch, before.state.oldest) == (after.state.epoch, after.state.oldest)
+    return not same or is_live(filesystem, path) != live or (not live and before.state != after.state)
+
+
+def is_live(filesystem: FileSystem, path: Path) -> bool:
+    """Whether somebody has the log open for writing, or it cannot be told. The lock is held for no longer than it takes."""
+    try:
+        file = filesystem.open(path / LOCK_NAME, "read")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not file.lock()
+    except OSError:
+        return True
+    finally:
+        file.close()
+
+
+def examine(
+    filesystem: FileSystem, path: Path, *, live: bool = False, progress: Progress | None = None
+) -> Report:
+    """Examines a log once.
+
+    Args:
+        filesystem: Where.
+        path: Of the log.
+        live: Whether it is being written, by somebody else than the caller.
+        progress: Told how far it has got.
+    """
+    report = Report(path, live=live)
+    try:
+        names = filesystem.listing(path)
+        check_names(path, names)
+    except (OSError, NotALog) as error:
+        kind = (
+            "not-a-log"
+            if isinstance(error, (NotALog, FileNotFoundError, NotADirectoryError))
+            else "unreadable"
+        )
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        report.findings.append(Finding(kind, Verdict.UNREADABLE, 0, 0, path.name or str(path), why))
+        return report
+    head = examine_head(filesystem, path)
+    numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+    report.findings += head.findings
+    tail = _tail(filesystem, path)
+    if tail is not None:
+        report.epoch, report.seen = tail.epoch, tail.visible
+    if head.state is not None:
+        report.log_id = head.state.log_id.hex
+        report.epoch = max(report.epoch, head.state.epoch)
+        report.seen = max(report.seen, head.state.durable)
+    if not numbers:
+        _without_segments(report, head, names)
+        return report
+    Segments(filesystem, path, report, head.state, tail, names, numbers, progress or _silent).run()
+    return report
+
+
+def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
+    state = head.state
+    name = report.path.name or str(report.path)
+    if state is None and not head.findings:
+        return
+    if state is not None and (state.segment, state.offset, state.durable) == (1, 0, 0):
+        why = "its creation was never finished"
+        report.findings.append(Finding("unfinished", Verdict.TORN, 1, 0, name, why))
+    elif state is not None:
+        report.broken = True
+        why = f"HEAD tells of segment {state.segment}, but there are none at all"
+        report.findings.append(Finding("segment-missing", Verdict.CORRUPT, state.segment, 0, name, why))
+    elif "HEAD" not in names:
+        report.findings[:] = [
+            Finding("not-a-log", Verdict.UNREADABLE, 0, 0, name, "there is no trace of a log in it")
+        ]
+
+
+def _tail(filesystem: FileSystem, path: Path) -> TailState | None:
+    try:
+        tail = Tail.open(filesystem, path)
+        if tail is None:
+            return None
+        try:
+            return tail.read()
+        finally:
+            tail.close()
+    except (OSError, ValueError):
+        return None
+
+
+def _silent(_done: int, _total: int) -> None:
+    """For those who do not want to know."""
