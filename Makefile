@@ -15,7 +15,7 @@ help:
 	@echo "make test [ARGS='tests/flow -k name']        every test"
 	@echo "make coverage                                every test, and which branches they reach"
 	@echo "make lint                                    style, types, import directions"
-	@echo "make bench [ARGS=name]                       measurements, side by side"
+	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12 ...")'

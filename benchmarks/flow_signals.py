@@ -17,7 +17,7 @@ import aiostream
 from reactivex import Subject
 
 import flow
-from benchmarks.harness import Figure, Variant, compare
+from benchmarks.harness import Table, Variant, compare
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it looks for a loop when it is imported
@@ -28,6 +28,7 @@ SIZE = 10
 
 ROUNDS = 5
 DELIVERIES = 60_000
+SUBSCRIBERS = (1, 10, 100, 1000)
 IDLE = 2_000
 
 
@@ -85,9 +86,9 @@ class Idle(Counting):
         self.subscription = subscription
 
 
-def run(_directory: Path) -> dict[str, list[Figure]]:
-    """1, 10, 100 and 1,000 subscribers; streams of one subscriber; coroutines; memory."""
-    tables = {f"signals to {n}": signals(n) for n in (1, 10, 100, 1000)}
+def run(_directory: Path) -> dict[str, Table]:
+    """1 to 1,000 subscribers; streams of one subscriber; coroutines; memory."""
+    tables = {f"signals to {n}": signals(n) for n in SUBSCRIBERS}
     tables["a stream for one"] = streams()
     tables["coroutines"] = coroutines(100)
     tables["memory"] = memory()
@@ -100,15 +101,6 @@ def cpu(work: Callable[[], int]) -> tuple[int, float]:
     began = time.process_time()
     done = work()
     return done, max(time.process_time() - began, 1e-9)
-
-
-def goal(figures: list[Figure], name: str, least: float, other: str) -> None:
-    """Prints a figure to reach beside what was found: the ratio of one variant to another."""
-    rates = {figure.variant: figure.ratio for figure in figures}
-    found = rates[name] / rates[other]
-    print(
-        f"  to reach: {name} >= {least:g}x {other}: {found:.2f}x {'reached' if found >= least else 'MISSED'}"
-    )
 
 
 class Audience:
@@ -152,7 +144,7 @@ class Audience:
             assert all(target.count == ROUNDS * self.turns for target in kind)
 
 
-def signals(subscribers: int) -> list[Figure]:
+def signals(subscribers: int) -> Table:
     """Elements that are written one by one, and ten at a time."""
     to = Audience(subscribers, max(SIZE, DELIVERIES // subscribers // SIZE * SIZE))
     figures = compare(
@@ -168,11 +160,11 @@ def signals(subscribers: int) -> list[Figure]:
         ROUNDS,
     )
     to.verify()
-    goal(figures, "flow.Broadcast, on_next", 2, "reactivex Subject")
+    figures.reach("flow.Broadcast, on_next", ">=", 2, "reactivex Subject")
     if subscribers >= 100:
-        goal(figures, "flow.Broadcast, on_next", 0.8, "a loop that calls on_next")
-        goal(figures, "flow.Broadcast, on_next", 1.5, "eventkit Event")
-        goal(figures, "flow.Broadcast, on_next_batch", 15, "reactivex Subject")
+        figures.reach("flow.Broadcast, on_next", ">=", 0.8, "a loop that calls on_next")
+        figures.reach("flow.Broadcast, on_next", ">=", 1.5, "eventkit Event")
+        figures.reach("flow.Broadcast, on_next_batch", ">=", 15, "reactivex Subject")
     print()
     return figures
 
@@ -190,7 +182,7 @@ def held(broadcast: flow.Broadcast[int]) -> Iterator[None]:
             drain.release_hold()
 
 
-def streams() -> list[Figure]:
+def streams() -> Table:
     """From an iterable to one subscriber: how much demand costs."""
 
     def through(make: Callable[[], Counting], *operators: flow.Operator[int, int]) -> Callable[[], int]:
@@ -246,13 +238,13 @@ def streams() -> list[Figure]:
     )
     rates = {figure.variant: figure.rate for figure in figures}
     cost = 1e9 / rates["from_iterable, request(1) for each"] - 1e9 / rates["from_iterable, unbounded demand"]
-    print(f"  request(1) costs {cost:,.0f} ns an element more than unbounded demand")
-    goal(figures, "flow.aiter, prefetch 256", 1, "aiostream")
+    figures.note(f"request(1) costs {cost:,.0f} ns an element more than unbounded demand")
+    figures.reach("flow.aiter, prefetch 256", ">=", 1, "aiostream")
     print()
     return figures
 
 
-def coroutines(subscribers: int) -> list[Figure]:
+def coroutines(subscribers: int) -> Table:
     """Tasks that take element by element, by demand or out of a bounded queue each."""
     turns = DELIVERIES // subscribers
 
@@ -302,25 +294,25 @@ def coroutines(subscribers: int) -> list[Figure]:
         ],
         ROUNDS,
     )
-    goal(figures, "flow.Broadcast and flow.aiter", 3, "asyncio.Queue(256) for each")
+    figures.reach("flow.Broadcast and flow.aiter", ">=", 3, "asyncio.Queue(256) for each")
     print()
     return figures
 
 
-def memory() -> list[Figure]:
+def memory() -> Table:
     """Bytes for one subscriber that waits, as a callback and as a task."""
-    figures = [
-        Figure(name, each, each / bound)
-        for name, each, bound in (
-            ("callback, to a broadcast", weigh(callbacks), 400),
-            ("task, to a broadcast", asyncio.run(weigh_tasks()), 2048),
-        )
-    ]
-    print("memory of an idle subscriber (bytes; its ratio to the figure to reach, at most 1)")
-    for figure in figures:
-        print(f"  {figure.variant:<44} {figure.rate:>14,.0f} {figure.ratio:>8.2f}x")
+    found = Table(
+        "memory of an idle subscriber",
+        "bytes",
+        {
+            "callback, to a broadcast": [weigh(callbacks)],
+            "task, to a broadcast": [asyncio.run(weigh_tasks())],
+        },
+    ).show()
+    found.reach("callback, to a broadcast", "<=", 400)
+    found.reach("task, to a broadcast", "<=", 2048)
     print()
-    return figures
+    return found
 
 
 def weigh(make: Callable[[], object]) -> float:

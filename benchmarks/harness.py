@@ -1,22 +1,38 @@
 """How everything here is measured.
 
 The variants of a benchmark take turns in one run, in rotating order, for several rounds; what counts is the median, over the
-rounds, of each variant's ratio to the first one. Absolute numbers are printed for orientation and do not carry over to another
-machine. Each variant checks that everything it was given arrived.
+rounds, of the ratio of two variants in the same round. Absolute numbers are printed for orientation and do not carry over to
+another machine. Each benchmark checks that everything it gave away arrived, and prints whether a figure to reach was reached.
 """
 
 import json
 import os
 import platform
+import shutil
+import sqlite3
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, Literal
 
 RESULTS = Path(__file__).parent / "results"
+ROUNDS = 5
+_PACKAGES = (
+    "penstock",
+    "msgspec",
+    "lmdb",
+    "redis",
+    "reactivex",
+    "eventkit",
+    "aiostream",
+    "websockets",
+    "uvicorn",
+)
 
 
 @dataclass
@@ -30,36 +46,115 @@ class Variant:
 
 @dataclass
 class Figure:
-    """What a benchmark found of one variant."""
+    """What a benchmark found of one variant: its median, and the median of its ratios to the first variant."""
 
     variant: str
     rate: float
     ratio: float
+    rounds: list[float] = field(default_factory=list)
 
 
-def compare(title: str, unit: str, variants: list[Variant], rounds: int = 5) -> list[Figure]:
+@dataclass
+class Goal:
+    """A figure to reach, and what was found."""
+
+    text: str
+    found: str
+    reached: bool
+
+
+class Table(list[Figure]):
+    """The figures of one comparison, the first one being that to which the others are set in relation.
+
+    Args:
+        title: What was done.
+        unit: Of the rates.
+        rounds: What each variant reached in each round.
+        sizes: S subscribers, B changes a commit, C callers or connections, P predicates; and the durability class.
+    """
+
+    def __init__(self, title: str, unit: str, rounds: Mapping[str, Sequence[float]], sizes: str = "") -> None:
+        self.title = title
+        self.unit = unit
+        self.sizes = sizes
+        self.goals: list[Goal] = []
+        self.notes: list[str] = []
+        base = next(iter(rounds.values()))
+        super().__init__(
+            Figure(
+                name,
+                statistics.median(found),
+                statistics.median(a / b for a, b in zip(found, base, strict=True)),
+                list(found),
+            )
+            for name, found in rounds.items()
+        )
+
+    def show(self) -> "Table":
+        """Prints the figures."""
+        print(f"{self.title} ({self.unit})")
+        if self.sizes:
+            print(f"  {self.sizes}; load {os.getloadavg()[0]:.1f}")
+        for figure in self:
+            digits = 0 if figure.rate >= 100 else 2
+            print(f"  {figure.variant:<48} {figure.rate:>14,.{digits}f} {figure.ratio:>8.2f}x")
+        print()
+        return self
+
+    def ratio(self, name: str, other: str) -> float:
+        """Median over the rounds of what one variant reached by what another one did."""
+        found = {figure.variant: figure.rounds for figure in self}
+        return statistics.median(a / b for a, b in zip(found[name], found[other], strict=True))
+
+    def reach(self, name: str, kind: Literal[">=", "<="], bound: float, other: str | None = None) -> None:
+        """Prints a figure to reach beside what was found: of a variant alone, or in relation to another one.
+
+        A variant that could not be measured here is told of by a note, and has no goal.
+        """
+        names = {figure.variant for figure in self}
+        if name not in names or (other is not None and other not in names):
+            return
+        if other is None:
+            value = next(figure.rate for figure in self if figure.variant == name)
+            text, found = f"{name} {kind} {bound:,g} {self.unit}", f"{value:,.{0 if value >= 100 else 2}f}"
+        else:
+            value = self.ratio(name, other)
+            text, found = f"{name} {kind} {bound:g}x {other}", f"{value:.2f}x"
+        reached = value >= bound if kind == ">=" else value <= bound
+        self.goals.append(Goal(text, found, reached))
+        print(f"  to reach: {text}: {found}, {'reached' if reached else 'missed'}")
+
+    def note(self, text: str) -> None:
+        """Prints something that a reader of the figures should know."""
+        self.notes.append(text)
+        print(f"  {text}")
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "title": self.title,
+            "unit": self.unit,
+            "sizes": self.sizes,
+            "figures": [asdict(figure) for figure in self],
+            "goals": [asdict(goal) for goal in self.goals],
+            "notes": self.notes,
+        }
+
+
+def compare(
+    title: str, unit: str, variants: Sequence[Variant], rounds: int | None = None, *, sizes: str = ""
+) -> Table:
     """Runs variants in turns and prints their rates and their ratios to the first."""
+    rounds = rounds or ROUNDS
+    order = list(variants)
     for number in range(rounds):
-        shift = number % len(variants)
-        for variant in variants[shift:] + variants[:shift]:
+        shift = number % len(order)
+        for variant in order[shift:] + order[:shift]:
             done, seconds = variant.run()
-            variant.rates.append(done / seconds)
+            variant.rates.append(done / max(seconds, 1e-9))
         sys.stderr.write(f"\r{title}: round {number + 1} of {rounds}")
     sys.stderr.write("\r\033[K")
-    base = variants[0].rates
-    figures = [
-        Figure(
-            v.name,
-            statistics.median(v.rates),
-            statistics.median(a / b for a, b in zip(v.rates, base, strict=True)),
-        )
-        for v in variants
-    ]
-    print(f"{title} ({unit})")
-    for figure in figures:
-        print(f"  {figure.variant:<44} {figure.rate:>14,.0f} {figure.ratio:>8.2f}x")
-    print()
-    return figures
+    return Table(title, unit, {variant.name: variant.rates for variant in order}, sizes).show()
 
 
 def timed(work: Callable[[], int]) -> tuple[int, float]:
@@ -69,20 +164,49 @@ def timed(work: Callable[[], int]) -> tuple[int, float]:
     return done, time.perf_counter() - began
 
 
+def cpu(work: Callable[[], int]) -> tuple[int, float]:
+    """Units done by ``work``, and the CPU seconds of this process that it took."""
+    began = time.process_time()
+    done = work()
+    return done, time.process_time() - began
+
+
+def percentile(samples: Sequence[float], part: float) -> float:
+    """The smallest sample that at least so great a part of all does not exceed."""
+    return sorted(samples)[min(len(samples) - 1, int(len(samples) * part))]
+
+
 def environment() -> dict[str, str]:
     """On what this ran."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
-    for package in ("penstock", "msgspec", "reactivex", "eventkit", "aiostream", "websockets", "uvicorn"):
+    found = {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "sqlite": sqlite3.sqlite_version,
+        "redis-server": redis_version(),
+    }
+    for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            found["redis-py" if package == "redis" else package] = version(package)
         except PackageNotFoundError:
-            found[package] = "-"
+            found["redis-py" if package == "redis" else package] = "-"
     return found
 
 
-def save(name: str, tables: dict[str, list[Figure]]) -> None:
-    """Writes what was found beside the code."""
+def redis_version() -> str:
+    """The version of the Redis server on the path, or ``-``."""
+    server = shutil.which("redis-server")
+    if server is None:
+        return "-"
+    words = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    return next((word.removeprefix("v=") for word in words if word.startswith("v=")), "-")
+
+
+def save(name: str, tables: Mapping[str, Table], on: Mapping[str, str]) -> Path:
+    """Writes what was found beside the code, and answers where."""
     RESULTS.mkdir(exist_ok=True)
-    plain = {title: [asdict(figure) for figure in figures] for title, figures in tables.items()}
-    text = json.dumps({"environment": environment(), "tables": plain}, indent=2)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+    plain = {title: table.plain() for title, table in tables.items()}
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"environment": dict(on), "tables": plain}, indent=2) + "\n")
+    return path

@@ -8,7 +8,6 @@ import contextlib
 import os
 import random
 import socket
-import statistics
 import struct
 import subprocess
 import sys
@@ -18,15 +17,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Figure, Variant, compare
+from benchmarks import harness
+from benchmarks.harness import Table, Variant, compare, percentile
 from publishers import ChangeLog, Content, Criterion, Position, upsert
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.bell import PollingEar
 from publishers.wal.wakeup import listen
 
 COMMITS = 300
-ROUNDS = 5
 BULK = 100_000
+FINDING = 0.6
+"""Seconds until the owner has found a reader that listens."""
+READERS = {
+    "frames, poll of 1 ms": ("tail", "poll"),
+    "frames, inotify": ("tail", "inotify"),
+    "frames, datagram": ("tail", "datagram"),
+    "frames, spinning": ("tail", "spinning"),
+    "on_next, poll of 1 ms": ("follow", "poll"),
+    "on_next, inotify": ("follow", "inotify"),
+    "on_next, datagram": ("follow", "datagram"),
+}
+BESIDE = {"a reader that polls": "poll", "a reader by inotify": "inotify", "a reader by datagram": "datagram"}
 _BARE = "a bare datagram, no log"
 _STAMP = struct.Struct("<q")
 
@@ -160,61 +171,55 @@ def latencies(write: Any, reader: Reader, chance: random.Random) -> list[float]:
     return found
 
 
-def latency(place: Path) -> list[Figure]:
+def latency(place: Path) -> dict[str, Table]:
     """One commit of one change, ``sync="os"``; in each round each reader is alone."""
     log = ChangeLog.open(place / "log", sync="os")
     row = [upsert("flight", "B6/1", b'{"status":"DEPARTED","n":1}')]
     sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     bare = str(place / "bare.sock")
-    readers = {
-        "frames, poll of 1 ms": ("tail", "poll"),
-        "frames, inotify": ("tail", "inotify"),
-        "frames, datagram": ("tail", "datagram"),
-        "frames, spinning": ("tail", "spinning"),
-        "on_next, poll of 1 ms": ("follow", "poll"),
-        "on_next, inotify": ("follow", "inotify"),
-        "on_next, datagram": ("follow", "datagram"),
-    }
-    names = [*readers, _BARE]
+    names = [*READERS, _BARE]
     rounds: dict[str, list[list[float]]] = {name: [] for name in names}
     chance = random.Random(51)
-    for number in range(ROUNDS):
+    for number in range(harness.ROUNDS):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            if name in readers:
-                how, kind = readers[name]
+            if name in READERS:
+                how, kind = READERS[name]
                 reader = Reader(how, place / "log", kind, 1)
                 write: Any = lambda: log.commit(row)  # noqa: E731 - one of two ways to write
             else:
                 reader = Reader("receive", bare)
                 write = lambda: sender.sendto(b"1", bare)  # noqa: E731 - the other one
-            threading.Event().wait(0.6)  # until the owner has found it
+            threading.Event().wait(FINDING)
             rounds[name].append(latencies(write, reader, chance))
             if name == _BARE:
                 sender.sendto(b"end", bare)
             reader.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(bare)
-        sys.stderr.write(f"\rlatency: round {number + 1} of {ROUNDS}")
+        sys.stderr.write(f"\rlatency: round {number + 1} of {harness.ROUNDS}")
     sys.stderr.write("\r\033[K")
     sender.close()
     log.close()
-    base = [statistics.median(round_) for round_ in rounds[names[0]]]
-    figures = []
-    print("from a commit to another process (us: p50, p99, and p50 to that of the first)")
-    for name in names:
-        p50 = statistics.median(statistics.median(round_) for round_ in rounds[name])
-        p99 = statistics.median(sorted(round_)[int(len(round_) * 0.99)] for round_ in rounds[name])
-        ratio = statistics.median(
-            statistics.median(round_) / first for round_, first in zip(rounds[name], base, strict=True)
-        )
-        figures += [Figure(f"{name}, p50 us", p50, ratio), Figure(f"{name}, p99 us", p99, 0.0)]
-        print(f"  {name:<28} {p50:>10,.0f} {p99:>10,.0f} {ratio:>8.2f}x")
+    sizes = "S=1, B=1, C=1, P=1; left to the operating system"
+    p50, p99 = (
+        Table(
+            f"from a commit to another process, {what} within",
+            "us",
+            {name: [percentile(round_, part) for round_ in rounds[name]] for name in names},
+            sizes,
+        ).show()
+        for what, part in (("half of all", 0.5), ("99 of 100", 0.99))
+    )
+    p50.reach("on_next, datagram", "<=", 60)
+    for name in ("frames, inotify", "frames, datagram"):
+        p50.reach(name, "<=", 0.15, "frames, poll of 1 ms")
+        p99.reach(name, "<=", 5000)
     print()
-    return figures
+    return {"latency, p50": p50, "latency, p99": p99}
 
 
-def throughput(place: Path) -> list[Figure]:
+def throughput(place: Path) -> Table:
     """Ten changes a commit, as fast as the writer can; the clock stops when the reader has the last one."""
     columns = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
     log = ChangeLog.open(place / "bulk", sync="os")
@@ -227,7 +232,7 @@ def throughput(place: Path) -> list[Figure]:
 
     def beside(kind: str) -> tuple[int, float]:
         reader = Reader("follow", place / "bulk", kind, BULK)
-        threading.Event().wait(0.6)
+        threading.Event().wait(FINDING)
         began = time.perf_counter_ns()
         for _ in range(BULK // 10):
             log.commit(columns)
@@ -240,11 +245,9 @@ def throughput(place: Path) -> list[Figure]:
         "changes/s",
         [
             Variant("the writer alone", write_only),
-            Variant("a reader that polls", lambda: beside("poll")),
-            Variant("a reader by inotify", lambda: beside("inotify")),
-            Variant("a reader by datagram", lambda: beside("datagram")),
+            *(Variant(name, lambda kind=kind: beside(kind)) for name, kind in BESIDE.items()),  # type: ignore[misc]  # bound early
         ],
-        rounds=ROUNDS,
+        sizes="S=1, B=10, C=1, P=1; left to the operating system",
     )
     log.close()
     return figures
@@ -274,7 +277,7 @@ class Counting:
     def on_complete(self) -> None: ...
 
 
-def catching_up(place: Path) -> list[Figure]:
+def catching_up(place: Path) -> Table:
     """What a reader can take that has fallen behind: the log is there, ten changes a commit."""
     log = ChangeLog.open(place / "backlog", sync="os")
     rows = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
@@ -304,17 +307,19 @@ def catching_up(place: Path) -> list[Figure]:
         "a read-only opening catches up, ten changes a commit",
         "changes/s",
         [Variant("frames, verified", frames), Variant("on_next_batch", batches)],
-        rounds=ROUNDS,
+        sizes="S=1, B=10, P=1; read from the page cache",
     )
+    figures.reach("on_next_batch", ">=", 1_000_000)
+    print()
     follower.close()
     log.close()
     return figures
 
 
-def run(directory: Path) -> dict[str, list[Figure]]:
+def run(directory: Path) -> dict[str, Table]:
     """Latency and throughput of a reader in another process."""
     place = Path(tempfile.mkdtemp(dir=directory))
-    return {"latency": latency(place), "throughput": throughput(place), "catching up": catching_up(place)}
+    return {**latency(place), "throughput": throughput(place), "catching up": catching_up(place)}
 
 
 if __name__ == "__main__":

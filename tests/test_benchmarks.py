@@ -1,0 +1,71 @@
+"""Every benchmark runs, with counts so small that its figures say nothing."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from benchmarks import harness, report
+from benchmarks.__main__ import NAMES
+from benchmarks.plot import draw
+
+TINY = {
+    "append": {"SIZES": (1, 10), "CHANGES": (20, 40)},
+    "commit": {"COMMITS": 4, "CALLERS": (3,), "GROUPED": 12, "LARGE": (10,)},
+    "resync": {"CHANGES": 200, "SIZES": (10,)},
+    "matching": {"SIZES": {1: 0, 100: 1}, "CONDITIONS": 20, "GROWN": 100},
+    "fanout": {"COMMITS": 10, "SUBSCRIBERS": (1, 100)},
+    "flow_signals": {"DELIVERIES": 200, "SUBSCRIBERS": (1, 10), "IDLE": 50},
+    "tailing": {
+        "COMMITS": 2,
+        "BULK": 100,
+        "FINDING": 0.3,
+        "READERS": {"frames, poll of 1 ms": ("tail", "poll"), "on_next, poll of 1 ms": ("follow", "poll")},
+        "BESIDE": {"a reader that polls": "poll"},
+    },
+    "growth": {
+        "COMMITS": 3,
+        "HISTORIES": (0, 1000),
+        "IDLE": (1, 10),
+        "PREDICATES": (1, 10),
+        "LIVE": 2,
+        "LAGGARDS": 3,
+        "BACKLOG": 6000,
+    },
+}
+
+
+def test_every_benchmark_is_tried_here():
+    assert set(TINY) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("default")
+def test_a_benchmark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, capsys):
+    module = pytest.importorskip(f"benchmarks.{name}", exc_type=ImportError)
+    monkeypatch.setattr(harness, "ROUNDS", 1)
+    monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
+    for constant, value in TINY[name].items():
+        monkeypatch.setattr(module, constant, value)
+    tables = module.run(tmp_path)
+    saved = harness.save(name, tables, harness.environment())
+    draw(name, tables, saved.with_suffix(".svg"))
+    assert ET.fromstring(saved.with_suffix(".svg").read_text()).tag.endswith("svg")
+    assert all(figure.rate > 0 for table in tables.values() for figure in table)
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}old\n{report.END}after\n")
+    report.write([name], "Tiny.", page)
+    written = page.read_text()
+    assert written.startswith("before\n")
+    assert written.endswith("after\n")
+    assert "old" not in written
+    printed = capsys.readouterr().out
+    assert all(table.title in written and table.title in printed for table in tables.values())
+
+
+def test_ratios_are_taken_in_the_same_round():
+    table = harness.Table("t", "things/s", {"a": [1.0, 10.0, 100.0], "b": [2.0, 5.0, 200.0]})
+    assert [figure.ratio for figure in table] == [1.0, 2.0]
+    table.reach("b", ">=", 2, "a")
+    table.reach("b", "<=", 1.5, "a")
+    table.reach("not measured", ">=", 1, "a")
+    assert [goal.reached for goal in table.goals] == [True, False]
