@@ -20,6 +20,7 @@ from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
+from publishers.wal.segment import segment_number
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 LOG = Path("/log")
@@ -340,6 +341,7 @@ class Trial:
 
     def follow(self, wal: Wal) -> None:
         """Nobody is shown what is not durable; what he is shown counts as acknowledged."""
+        self.model.acknowledged = max(self.model.acknowledged, wal.visible)  # as a reader in the process is
         follower = Follower.open(LOG, self.options, filesystem=self.system)
         try:
             assert follower.visible <= wal.durable
@@ -361,6 +363,8 @@ class Trial:
         )
         assert wal.appended in (0, *model.given), f"phantom: {wal.appended}"
         assert wal.reader.oldest >= max(model.oldest, 1) or not wal.appended
+        numbers = [number for name in self.system.names(LOG) if (number := segment_number(name)) is not None]
+        assert min(numbers) == wal._catalog.entries[0].number, "a retention that was cut off is not finished"
         assert wal.epoch > model.epoch
         assert wal.epochs[-1] == (wal.epoch, wal.appended + 1)
         model.epoch = wal.epoch
