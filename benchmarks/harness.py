@@ -152,9 +152,16 @@ def compare(
         for variant in order[shift:] + order[:shift]:
             done, seconds = variant.run()
             variant.rates.append(done / max(seconds, 1e-9))
-        sys.stderr.write(f"\r{title}: round {number + 1} of {rounds}")
-    sys.stderr.write("\r\033[K")
+        progress(f"{title}: round {number + 1} of {rounds}")
+    progress()
     return Table(title, unit, {variant.name: variant.rates for variant in order}, sizes).show()
+
+
+def progress(text: str = "") -> None:
+    """Shows on a terminal how far it is; without a text, clears that."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{text}")
+        sys.stderr.flush()
 
 
 def timed(work: Callable[[], int]) -> tuple[int, float]:

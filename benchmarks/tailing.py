@@ -197,8 +197,8 @@ def latency(place: Path) -> dict[str, Table]:
             reader.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(bare)
-        sys.stderr.write(f"\rlatency: round {number + 1} of {harness.ROUNDS}")
-    sys.stderr.write("\r\033[K")
+        harness.progress(f"latency: round {number + 1} of {harness.ROUNDS}")
+    harness.progress()
     sender.close()
     log.close()
     sizes = "S=1, B=1, C=1, P=1; left to the operating system"

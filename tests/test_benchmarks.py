@@ -19,7 +19,7 @@ TINY = {
         "COMMITS": 2,
         "BULK": 100,
         "FINDING": 0.3,
-        "READERS": {"frames, poll of 1 ms": ("tail", "poll"), "on_next, poll of 1 ms": ("follow", "poll")},
+        "READERS": {"frames, poll of 1 ms": ("tail", "poll")},
         "BESIDE": {"a reader that polls": "poll"},
     },
     "growth": {
