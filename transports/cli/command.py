@@ -21,7 +21,10 @@ from publishers.errors import (
     PositionMalformed,
 )
 from transports.cli.checks import add_verify
+from transports.cli.dump import add_dump
 from transports.cli.log import add_log
+from transports.cli.repair import add_repair
+from transports.cli.stats import add_stats
 from transports.cli.viewing import add_lens, add_view
 from transports.cli.wishes import add_criteria
 from transports.errors import ExtraMissing, InvalidInput
@@ -127,6 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_append(commands.add_parser("append", help="append changes, given as JSON lines, as one transaction"))
     add_log(commands.add_parser("log", help="list, create, drop and rename the logs of a store"))
     add_verify(commands.add_parser("verify", help="look at every byte of a log, and name what is damaged"))
+    add_dump(commands.add_parser("dump", help="print the frames of a log as JSON lines"))
+    add_repair(commands.add_parser("repair", help="plan, and carry out, what a damaged log needs"))
+    add_stats(commands.add_parser("stats", help="print what a log, or a server, tells of itself"))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
     commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
     return parser

@@ -74,7 +74,8 @@ class Report:
         frames: Intact frames, also those beyond a damage.
         transactions: Whole transactions among them.
         bytes: Bytes examined.
-        broken: Whether the run ends because of damage.
+        first: Number of the oldest segment.
+        broken: SOUND if the run ends where the log does, else how bad it is what ends it.
         findings: What is not as it should be, in the order of the log.
     """
 
@@ -82,6 +83,7 @@ class Report:
     log_id: str | None = None
     live: bool = False
     epoch: int = 0
+    first: int = 0
     oldest: int = 0
     version: int = 0
     end: Location | None = None
@@ -90,7 +92,7 @@ class Report:
     frames: int = 0
     transactions: int = 0
     bytes: int = 0
-    broken: bool = False
+    broken: Verdict = Verdict.SOUND
     findings: list[Finding] = field(default_factory=list)
 
     @property

@@ -72,6 +72,7 @@ class Segments:
         report, head, numbers = self._report, self._head, self._numbers
         oldest = head.oldest if head is not None else numbers[0]
         newest = self._reached.segment if self._bounded else max(self._reached.segment, numbers[-1])
+        report.first = oldest
         self._leftovers(oldest, newest)
         self._total = sum(self._size(number) for number in numbers if oldest <= number <= newest)
         expected = oldest
@@ -161,7 +162,7 @@ class Segments:
         until: int | None = None,
     ) -> None:
         """A finding at which the unbroken run ends."""
-        self._report.broken = True
+        self._report.broken = max(self._report.broken, verdict)
         self._find(kind, number, offset, why, verdict, until)
 
     # --- one segment ---------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
         why = "its creation was never finished"
         report.findings.append(Finding("unfinished", Verdict.TORN, 1, 0, name, why))
     elif state is not None:
-        report.broken = True
+        report.broken = Verdict.CORRUPT
         why = f"HEAD tells of segment {state.segment}, but there are none at all"
         report.findings.append(Finding("segment-missing", Verdict.CORRUPT, state.segment, 0, name, why))
     elif "HEAD" not in names:

@@ -1,0 +1,121 @@
+"""The frames of a log one after the other, for whoever wants to look at them, or to save what a damage has left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from publishers.wal.catalog import Location
+from publishers.wal.checks.pieces import Bad, Good, pieces
+from publishers.wal.checks.report import Report
+from publishers.wal.columns import Columns, decode_payload
+from publishers.wal.filesystem import FileSystem, RealFileSystem
+from publishers.wal.frame import COMPRESSED, CONTROL, Chain, FrameHeader
+from publishers.wal.segment import DATA_START, SegmentHeader, segment_number
+from publishers.wal.transaction import inflate
+
+__all__ = ["Dumped", "Gap", "dump"]
+
+_ZEROS: Final = 1 << 20
+
+
+class Dumped(NamedTuple):
+    """An intact frame.
+
+    Attributes:
+        name: Of the file.
+        offset: Where it begins there.
+        header: Its header.
+        columns: Its changes; None of a control frame, or if the payload cannot be taken apart.
+        annotations: Of the transaction.
+        salvaged: Whether it is behind a damage, or was cut off.
+    """
+
+    name: str
+    offset: int
+    header: FrameHeader
+    columns: Columns | None
+    annotations: bytes
+    salvaged: bool
+
+
+class Gap(NamedTuple):
+    """A place where no frame is, although one should be."""
+
+    name: str
+    offset: int
+    kind: str
+    why: str
+
+
+def dump(
+    report: Report, *, since: int = 0, salvage: bool = False, filesystem: FileSystem | None = None
+) -> Iterator[Dumped | Gap]:
+    """Reads the frames of a log that has been examined.
+
+    Args:
+        report: What `verify` found; the unbroken run that it tells of is dumped.
+        since: From which version on.
+        salvage: Also what is behind a damage, and in files that recovery and repairs have kept.
+        filesystem: The real one by default.
+
+    Raises:
+        OSError: If a file cannot be read.
+    """
+    filesystem = filesystem or RealFileSystem()
+    names = filesystem.listing(report.path)
+    end = report.end or Location(0, 0)
+    for name in names:
+        number = segment_number(name)
+        if number is None or (not salvage and not report.first <= number <= end.segment):
+            continue
+        for one in _file(filesystem, report.path, name, DATA_START):
+            beyond = (number, one.offset) >= end or number < report.first
+            if beyond and (not salvage or report.live):
+                break
+            if isinstance(one, Gap):
+                yield one
+            elif one.header.version >= since:
+                yield one._replace(salvaged=beyond)
+    if not salvage:
+        return
+    for name in names:
+        if name.startswith("wal-") and name.endswith((".torn", ".broken")):
+            for one in _file(filesystem, report.path, name, 0):
+                if isinstance(one, Dumped) and one.header.version >= since:
+                    yield one._replace(salvaged=True)
+
+
+def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Iterator[Dumped | Gap]:
+    file = filesystem.open(directory / name, "read")
+    try:
+        chain = Chain(0, 0)
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+            chain = Chain(header.previous, header.first_version - 1)
+            start = DATA_START
+        except ValueError:
+            pass  # what was cut off has none; that a segment has none is told by the report
+        is_segment = segment_number(name) is not None
+        # What recovery cut off was kept without the zeros at its end, which may belong to the last frame.
+        end = file.size() if is_segment else file.size() + _ZEROS
+        for piece in pieces(file, start, end, chain):
+            if isinstance(piece, Bad):
+                if is_segment:
+                    yield Gap(name, piece.offset, piece.kind, piece.why)
+                continue
+            yield _dumped(name, piece)
+    finally:
+        file.close()
+
+
+def _dumped(name: str, piece: Good) -> Dumped:
+    offset, header, payload = piece
+    columns, annotations = None, b""
+    if not header.flags & CONTROL:
+        try:
+            # A copy, because the payload is gone at the next step.
+            raw = inflate(payload, header.transaction_bytes) if header.flags & COMPRESSED else bytes(payload)
+            columns, annotations = decode_payload(raw, header.count)
+        except ValueError:
+            columns = None
+    return Dumped(name, offset, header, columns, annotations, salvaged=False)

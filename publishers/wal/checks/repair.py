@@ -1,0 +1,339 @@
+"""Repairing a log: what is damaged is cut off, with everything behind it, and kept aside.
+
+Nothing intact before the first damage is touched, so a repair never makes a log worse, and a second one finds nothing to
+do. The order makes it safe against a crash at any moment: first copies of what goes, synced; then HEAD with CUT and the
+place, after which the next opening for writing would finish the cut by itself; then the cut. At last the log is opened and
+closed as by any writer, which settles what a crash has torn, gives it a new epoch, and so ends the subscribers that were
+beyond the place with `PositionForked`.
+"""
+
+import errno
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from publishers.wal.catalog import Location
+from publishers.wal.checks.heads import examine_head
+from publishers.wal.checks.pieces import first_nonzero
+from publishers.wal.checks.report import Report, Verdict
+from publishers.wal.checks.verify import Progress, examine, verify
+from publishers.wal.cut import carry_out
+from publishers.wal.directory import take_lock
+from publishers.wal.filesystem import (
+    FileSystem,
+    RealFileSystem,
+    sync_file,
+    sync_names,
+    write_all,
+)
+from publishers.wal.frame import CONTROL, Chain, Scan
+from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
+from publishers.wal.segment import (
+    DATA_START,
+    SegmentHeader,
+    SparseIndex,
+    Trailer,
+    segment_name,
+    segment_number,
+    write_index,
+)
+from publishers.wal.wal import Wal
+
+__all__ = ["Repair", "Step", "repair"]
+
+_COPY: Final = 1 << 20
+_HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
+_REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
+
+
+class Step(NamedTuple):
+    """One thing to be done.
+
+    Attributes:
+        action: ``cut``, ``head``, ``index``, ``padding`` or ``reopen``.
+        segment: At which segment, 0 if at none.
+        offset: At which byte.
+        what: In words.
+    """
+
+    action: str
+    segment: int
+    offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class Repair:
+    """What is to be done, or was.
+
+    Attributes:
+        before: What was found.
+        steps: What it takes.
+        refused: Why nothing can be done; None if something can, or nothing has to be.
+        done: Whether it was done.
+        kept: Files that hold what was cut off.
+        after: What was found afterwards; None if nothing was done.
+    """
+
+    before: Report
+    steps: list[Step] = field(default_factory=list)
+    refused: str | None = None
+    done: bool = False
+    kept: list[str] = field(default_factory=list)
+    after: Report | None = None
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """First and last version that the cut takes, or took."""
+        return self.before.lost if any(step.action in ("cut", "reopen") for step in self.steps) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            "path": str(self.before.path),
+            "steps": [step._asdict() for step in self.steps],
+            "lost": list(self.lost) if self.lost else None,
+            "refused": self.refused,
+            "done": self.done,
+            "kept": self.kept,
+            "before": self.before.as_json(),
+            "after": self.after.as_json() if self.after else None,
+        }
+
+
+def repair(
+    directory: Path | str,
+    *,
+    write: bool = False,
+    head: bool = False,
+    index: bool = False,
+    filesystem: FileSystem | None = None,
+    progress: Progress | None = None,
+) -> Repair:
+    """Plans a repair, and with ``write`` carries it out.
+
+    Args:
+        directory: Of the log.
+        write: Whether to do it; without, not a byte is changed.
+        head: Only HEAD.
+        index: Only the indexes (with ``head``: both), those that are missing included.
+        filesystem: The real one by default.
+        progress: Told how far the examination has got.
+
+    Raises:
+        LogBusy: With ``write``, if somebody has the log open for writing.
+        OSError: If something cannot be written.
+        PenstockError: If the log cannot be opened afterwards.
+    """
+    filesystem = filesystem or RealFileSystem()
+    path = Path(directory)
+    planned = _plan(verify(path, filesystem=filesystem, progress=progress), head=head, index=index)
+    if not write or not planned.steps:
+        return planned
+    lock = take_lock(filesystem, path)
+    try:
+        planned = _plan(examine(filesystem, path, progress=progress), head=head, index=index)
+        _Work(filesystem, path, planned).run()
+    finally:
+        lock.close()
+    if any(step.action in ("cut", "reopen") for step in planned.steps):
+        Wal.open(path, filesystem=filesystem).close()
+    planned.done = True
+    planned.after = verify(path, filesystem=filesystem)
+    return planned
+
+
+def _plan(report: Report, *, head: bool, index: bool) -> Repair:
+    planned = Repair(report)
+    if report.verdict is Verdict.UNREADABLE:
+        first = next(one for one in report.findings if one.verdict is Verdict.UNREADABLE)
+        planned.refused = f"{first.name}: {first.why}"
+        return planned
+    everything = not (head or index)
+    if everything or head:
+        _plan_head(planned)
+    if planned.refused is None and everything:
+        _plan_log(planned)
+    if planned.refused is None and (everything or index):
+        _plan_indexes(planned, missing=index)
+    if planned.refused is not None:
+        planned.steps.clear()
+    return planned
+
+
+def _plan_head(planned: Repair) -> None:
+    report = planned.before
+    bad = [
+        one
+        for one in report.findings
+        if one.name == HEAD_NAME and one.verdict is Verdict.CORRUPT and one.kind in (*_HEAD_KINDS, "padding")
+    ]
+    if not bad:
+        return
+    if report.end is None:
+        planned.refused = "no frame before the damage is intact, so there is nothing that HEAD could tell of"
+        return
+    what = f"HEAD is written anew for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
+    planned.steps.append(Step("head", 0, bad[0].offset, what))
+
+
+def _plan_log(planned: Repair) -> None:
+    report = planned.before
+    for one in report.findings:
+        if one.kind == "padding" and one.segment:
+            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
+    if report.broken is Verdict.CORRUPT:
+        if report.end is None:
+            planned.refused = (
+                "no frame before the damage is intact: 'penstock dump --salvage' prints what can be read; "
+                "restore the log from a copy, or begin a new one"
+            )
+            return
+        segment, offset = report.end
+        what = f"everything from byte {offset} of segment {segment} on is cut off"
+        planned.steps.append(Step("cut", segment, offset, what))
+    elif report.broken or any(one.kind in _REOPENED and one.verdict for one in report.findings):
+        where = report.end or Location(0, 0)
+        what = "the log is opened and closed, which settles what a crash has left"
+        planned.steps.append(Step("reopen", *where, what))
+
+
+def _plan_indexes(planned: Repair, *, missing: bool) -> None:
+    report = planned.before
+    end = report.end.segment if report.end else 0
+    for one in report.findings:
+        wanted = one.kind == "index" or (missing and one.kind == "index-missing")
+        if wanted and one.segment < end:
+            planned.steps.append(Step("index", one.segment, 0, f"{one.name} is built anew"))
+
+
+class _Work:
+    """Carries out a plan while the lock is held."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, planned: Repair) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._planned = planned
+        self._numbers = [
+            number for name in filesystem.listing(directory) if (number := segment_number(name)) is not None
+        ]
+
+    def run(self) -> None:
+        """Does all steps, each of which may be done again."""
+        for step in self._planned.steps:
+            match step.action:
+                case "padding":
+                    self._zero(step.segment, step.offset)
+                case "head":
+                    self._write_head()
+                case "cut":
+                    self._cut(step.segment, step.offset)
+                case "index":
+                    self._index(step.segment)
+                case _:
+                    pass  # to reopen is done without the lock, by whoever has it then
+
+    def _zero(self, segment: int, offset: int) -> None:
+        file = self._filesystem.open(self._directory / segment_name(segment), "write")
+        try:
+            write_all(file, bytes(-offset & 7), offset)
+            sync_file(file)
+        finally:
+            file.close()
+
+    def _write_head(self) -> None:
+        """Both slots, from the one that is whole or from the segments."""
+        report = self._planned.before
+        state = examine_head(self._filesystem, self._directory).state
+        if HEAD_NAME in self._filesystem.listing(self._directory):
+            self._keep(HEAD_NAME, 0)
+        if state is None:
+            assert report.end is not None
+            assert report.log_id is not None
+            log_id = UUID(hex=report.log_id)
+            state = HeadState(log_id, 1, report.epoch, report.version, *report.end, report.first)
+        else:
+            state = state._replace(counter=state.counter + 1)
+        head = Head.create(self._filesystem, self._directory, state)
+        try:
+            head.write(state.epoch, state.durable, state.segment, state.offset, flags=state.flags & CUT)
+        finally:
+            head.close()
+
+    def _cut(self, segment: int, offset: int) -> None:
+        report = self._planned.before
+        self._keep(segment_name(segment), offset)
+        for number in self._numbers:
+            if number > segment:
+                self._link(segment_name(number))
+        sync_names(self._filesystem, self._directory)
+        state = examine_head(self._filesystem, self._directory).state
+        assert state is not None  # the step before has seen to it
+        self._keep(HEAD_NAME, 0)
+        file = self._filesystem.open(self._directory / HEAD_NAME, "write")
+        head = Head(file, state)
+        try:
+            version = report.version
+            visible = None if state.flags & DEFERRED and state.visible >= version else KEEP
+            head.write(report.epoch, version, segment, offset, flags=CUT, visible=visible)
+            carry_out(self._filesystem, self._directory, segment, offset, self._numbers)
+            head.write(report.epoch, version, segment, offset)
+        finally:
+            head.close()
+
+    def _index(self, number: int) -> None:
+        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+            index = SparseIndex()
+            chain = Chain(header.previous, header.first_version - 1)
+            committed_at = 0
+            scan = Scan(file, DATA_START, file.size(), chain)
+            for offset, frame, _ in scan:
+                if not frame.flags & CONTROL:
+                    committed_at = frame.committed_at
+                    index.add(frame.version, frame.first_index, committed_at, offset)
+        finally:
+            file.close()
+        data = index.pack(header.log_id, number, Trailer(chain.version, chain.crc, scan.end, committed_at))
+        write_index(self._filesystem, self._directory, number, data)
+
+    # --- what is kept --------------------------------------------------------------------------------------------------
+
+    def _free_name(self, name: str) -> str:
+        names = self._filesystem.listing(self._directory)
+        tries = (f"{name}.broken" if number == 1 else f"{name}.{number}.broken" for number in count(1))
+        return next(one for one in tries if one not in names)
+
+    def _keep(self, name: str, start: int) -> None:
+        """Copies what a file holds from a place on, durably; nothing if that is only zeros."""
+        source = self._filesystem.open(self._directory / name, "read")
+        try:
+            last = source.size()
+            if first_nonzero(source, start, last) is None:
+                return
+            kept = self._free_name(name)
+            target = self._filesystem.open(self._directory / kept, "create")
+            try:
+                for at in range(start, last, _COPY):
+                    write_all(target, source.pread(min(_COPY, last - at), at), at - start)
+                sync_file(target)
+            finally:
+                target.close()
+        finally:
+            source.close()
+        self._planned.kept.append(kept)
+
+    def _link(self, name: str) -> None:
+        """A second name, which keeps the file when the cut takes the first; a copy where there are no links."""
+        kept = self._free_name(name)
+        try:
+            self._filesystem.link(self._directory / name, self._directory / kept)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+            self._keep(name, 0)
+            return
+        self._planned.kept.append(kept)

@@ -1,0 +1,158 @@
+"""F49: a repair keeps every intact frame before the damage, and never makes a log worse."""
+
+import os
+from random import Random
+
+import pytest
+
+from publishers.errors import LogBusy
+from publishers.wal import RealFileSystem, Wal
+from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
+from tests.publishers.support import SCALE
+from tests.publishers.wal.checks.damage import (
+    SMALL,
+    append_unsynced,
+    copy_log,
+    damage,
+    flip,
+    frames_of,
+    make_log,
+    snapshot,
+)
+from tests.publishers.wal.logs import commit, contents
+
+SECOND = "wal-000000000002.log"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "whole"
+    return path, make_log(path)
+
+
+@pytest.fixture
+def log(made, tmp_path):
+    return copy_log(made[0], tmp_path / "log")
+
+
+def opened(path):
+    return Wal.open(path, SMALL, filesystem=RealFileSystem())
+
+
+def test_a_cut_keeps_all_before_and_a_copy_of_all_behind(log, made):
+    """F49."""
+    at = frames_of(log / SECOND)[4][0]
+    flip(log / SECOND, at + 85)
+    before = snapshot(log)
+    planned = repair(log)
+    assert snapshot(log) == before
+    assert [step.action for step in planned.steps] == ["cut"]
+    epoch = planned.before.epoch
+    done = repair(log, write=True)
+    assert done.done
+    assert done.after.verdict is Verdict.SOUND
+    assert done.after.epoch > epoch
+    first, last = done.lost
+    assert last == made[1][-1][0]
+    wal = opened(log)
+    assert contents(wal) == [one for one in made[1] if one[0] < first]
+    assert commit(wal, b"again") == first
+    wal.close()
+    salvaged = {
+        one.header.version
+        for one in dump(verify(log), salvage=True)
+        if isinstance(one, Dumped) and one.salvaged and one.columns is not None
+    }
+    assert salvaged >= set(range(first + 1, last + 1))
+
+
+def test_a_repaired_log_is_left_alone(log):
+    """F49."""
+    flip(log / SECOND, 200)
+    repair(log, write=True)
+    before = snapshot(log)
+    again = repair(log, write=True)
+    assert (again.steps, again.refused, again.done) == ([], None, False)
+    assert snapshot(log) == before
+
+
+def test_a_log_without_head_gets_one_and_keeps_everything(log, made):
+    """F49."""
+    (log / "HEAD").unlink()
+    done = repair(log, write=True, head=True)
+    assert done.after.verdict is Verdict.SOUND
+    wal = opened(log)
+    assert contents(wal) == made[1]
+    assert wal.log_id.hex == done.before.log_id
+    wal.close()
+
+
+def test_indexes_are_built_anew(log):
+    """F49."""
+    good = snapshot(log)["wal-000000000001.idx"]
+    flip(log / "wal-000000000001.idx", 9)
+    (log / "wal-000000000002.idx").unlink()
+    done = repair(log, write=True, index=True)
+    assert [step.action for step in done.steps] == ["index", "index"]
+    assert done.after.findings == []
+    assert snapshot(log)["wal-000000000001.idx"] == good
+
+
+def test_what_is_torn_is_settled(tmp_path):
+    """F49, F38."""
+    acknowledged = make_log(tmp_path / "log", crash=True)
+    append_unsynced(tmp_path / "log", b"a" * 500, b"b" * 500)
+    last = max((tmp_path / "log").glob("wal-*.log"))
+    flip(last, frames_of(last)[-2][0] + 100)
+    done = repair(tmp_path / "log", write=True)
+    assert [step.action for step in done.steps] == ["reopen"]
+    assert done.after.verdict is Verdict.SOUND
+    wal = opened(tmp_path / "log")
+    assert contents(wal) == acknowledged
+    wal.close()
+
+
+def test_a_log_that_is_open_is_not_repaired(log):
+    """F49."""
+    flip(log / SECOND, 200)
+    lock = RealFileSystem().open(log / "LOCK", "create")
+    assert lock.lock()
+    with pytest.raises(LogBusy):
+        repair(log, write=True)
+    lock.close()
+
+
+def test_where_nothing_is_intact_nothing_is_done(log):
+    """F49."""
+    os.unlink(log / "wal-000000000001.log")
+    before = snapshot(log)
+    refused = repair(log, write=True)
+    assert refused.refused
+    assert not refused.done
+    assert snapshot(log) == before
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_repair_after_any_damage_keeps_every_version_before_it(tmp_path, crash):
+    """F49: and is a no-op the second time, and changes nothing when it is only planned."""
+    acknowledged = make_log(tmp_path / "whole", crash=crash)
+    for seed in range(round(40 * SCALE)):
+        path = copy_log(tmp_path / "whole", tmp_path / "log")
+        what = [damage(path, Random(seed * 2 + crash)) for _ in range(1 + seed % 3)]
+        before = snapshot(path)
+        planned = repair(path)
+        assert snapshot(path) == before, (seed, what)
+        done = repair(path, write=True)
+        assert done.steps == planned.steps, (seed, what)
+        if done.refused:
+            assert snapshot(path) == before, (seed, what)
+            continue
+        assert verify(path).verdict is Verdict.SOUND, (seed, what)
+        after = snapshot(path)
+        assert not repair(path, write=True).done, (seed, what)
+        assert snapshot(path) == after, (seed, what)
+        wal = opened(path)
+        found = contents(wal)
+        wal.close()
+        assert found == acknowledged[: len(found)], (seed, what)
+        assert len(found) >= done.before.version, (seed, what)

@@ -1,0 +1,133 @@
+"""``penstock dump``: the frames of a log as JSON lines."""
+
+import argparse
+import base64
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from publishers.change import Area, Operation
+from publishers.errors import InvalidOption, PositionMalformed
+from publishers.position import PositionToken
+from publishers.wal import Column, Columns
+from publishers.wal.checks import Dumped, Gap, Verdict, dump, verify
+from publishers.wal.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
+from transports.cli.checks import logs_in, progress_bar
+
+__all__ = ["add_dump"]
+
+_FLAGS: Final = ((FIRST, "FIRST"), (LAST, "LAST"), (COMPRESSED, "COMPRESSED"), (CONTROL, "CONTROL"))
+_AREAS: Final = {int(area): area.name for area in Area}
+_OPERATIONS: Final = {int(operation): operation.name for operation in Operation}
+
+
+def add_dump(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = "Prints the frames of a log, up to the first damage, as JSON lines."
+    parser.epilog = "Exit codes: those of 'penstock verify'."
+    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
+    parser.add_argument("--from", dest="since", metavar="P", help="from this version, or cursor, on")
+    parser.add_argument("--headers", action="store_true", help="without the changes")
+    parser.add_argument(
+        "--salvage", action="store_true", help="also what is behind a damage, and in .torn and .broken files"
+    )
+    parser.set_defaults(command=_dump)
+
+
+def _dump(chosen: argparse.Namespace) -> int:
+    since = _version(chosen.since)
+    paths = logs_in(chosen.directory)
+    worst = Verdict.SOUND
+    for path in paths:
+        with progress_bar(f"verify {path.name}") as progress:
+            report = verify(path, progress=progress)
+        worst = max(worst, report.verdict)
+        named = {"log": path.name} if len(paths) > 1 else {}
+        for finding in report.findings:
+            if finding.verdict:
+                print(f"penstock: {path}: {finding}", file=sys.stderr)
+        if report.segments:
+            for one in dump(report, since=since, salvage=chosen.salvage):
+                told = _gap(one) if isinstance(one, Gap) else _frame(one, headers=chosen.headers)
+                print(msgspec.json.encode(named | told).decode())
+    return int(worst)
+
+
+def _version(text: str | None) -> int:
+    if text is None:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    try:
+        return PositionToken.parse(text).position.version
+    except PositionMalformed:
+        raise InvalidOption("--from", text, "a version, or a cursor such as events carry") from None
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {"file": gap.name, "offset": gap.offset, "damage": gap.kind, "why": gap.why}
+
+
+def _frame(one: Dumped, *, headers: bool) -> dict[str, Any]:
+    header = one.header
+    told: dict[str, Any] = {
+        "file": one.name,
+        "offset": one.offset,
+        "bytes": header.extent,
+        "version": header.version,
+        "firstIndex": header.first_index,
+        "count": header.count,
+        "flags": [name for flag, name in _FLAGS if header.flags & flag],
+        "committedAt": header.committed_at,
+        "durable": header.durable,
+        "crc": f"{header.crc:08x}",
+        "previous": f"{header.previous:08x}",
+    }
+    if header.producer != NO_PRODUCER:
+        told |= {"producer": header.producer.hex(), "producerSequence": header.producer_sequence}
+    if one.salvaged:
+        told["salvaged"] = True
+    if headers or header.flags & CONTROL:
+        return told
+    if one.columns is None:
+        return told | {"damage": "payload"}
+    return told | {"annotations": _json(one.annotations or b"null"), "changes": list(_changes(one.columns))}
+
+
+def _changes(columns: Columns) -> Iterator[dict[str, Any]]:
+    images: Iterable[tuple[str, Column | None]] = zip(
+        ("body", "before", "changed", "meta"), columns.optional, strict=True
+    )
+    present = [(name, column) for name, column in images if column is not None]
+    for row in range(columns.count):
+        area, operation = divmod(columns.kinds[row], 16)
+        kind = 0 if columns.type_ids is None else columns.type_ids[row]
+        told: dict[str, Any] = {
+            "area": _AREAS.get(area, area),
+            "operation": _OPERATIONS.get(operation, operation),
+            "entityType": columns.entity_types[kind] if kind < len(columns.entity_types) else None,
+            "key": _text(columns.key[row] or b""),
+        }
+        for name, column in present:
+            value = column[row]
+            if value is not None:
+                told[name] = _json(bytes(value))
+        yield told
+
+
+def _text(data: bytes) -> Any:
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _json(data: bytes) -> Any:
+    """JSON as it is, digit for digit; what is none is given as base64."""
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {"base64": base64.b64encode(data).decode()}
+    return msgspec.Raw(data) if b"\n" not in data else plain

@@ -1,0 +1,74 @@
+"""``penstock repair``: a plan, and with ``--write`` what it says."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from publishers.wal.checks import Repair, Verdict, repair
+from transports.cli.checks import logs_in, progress_bar, said
+
+__all__ = ["add_repair"]
+
+_REPAIRED: Final = 0
+_PLANNED: Final = 1
+_REFUSED: Final = 2
+_UNREADABLE: Final = 3
+
+
+def add_repair(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        "Prints what it takes to make a damaged log whole up to the damage; does it with --write only. "
+        "What is cut off is kept in files that end in .broken."
+    )
+    parser.epilog = (
+        "Exit codes: 0 nothing to do, or done; 1 there is a plan; 2 nothing can be done; 3 unreadable."
+    )
+    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
+    parser.add_argument("--write", action="store_true", help="carry the plan out")
+    parser.add_argument("--head", action="store_true", help="only write a damaged HEAD anew")
+    parser.add_argument("--index", action="store_true", help="only build damaged or missing indexes anew")
+    parser.add_argument("--json", action="store_true", help="one JSON document for each log, one per line")
+    parser.set_defaults(command=_repair)
+
+
+def _repair(chosen: argparse.Namespace) -> int:
+    worst = _REPAIRED
+    for path in logs_in(chosen.directory):
+        with progress_bar(f"repair {path.name}") as progress:
+            done = repair(path, write=chosen.write, head=chosen.head, index=chosen.index, progress=progress)
+        worst = max(worst, _code(done))
+        if chosen.json:
+            print(msgspec.json.encode(done.as_json()).decode())
+        else:
+            print("\n".join(_lines(done)))
+    return worst
+
+
+def _code(done: Repair) -> int:
+    if done.refused is not None:
+        return _UNREADABLE if done.before.verdict is Verdict.UNREADABLE else _REFUSED
+    return _PLANNED if done.steps and not done.done else _REPAIRED
+
+
+def _lines(done: Repair) -> Iterator[str]:
+    yield from said(done.before)
+    if done.refused is not None:
+        yield f"  nothing can be done: {done.refused}"
+        return
+    if not done.steps:
+        yield "  there is nothing to do"
+        return
+    for step in done.steps:
+        yield f"  {'done' if done.done else 'to do'}: {step.action}: {step.what}"
+    if done.lost:
+        first, last = done.lost
+        yield f"  versions {first} to {last} {'are' if done.done else 'would be'} lost to the log"
+    for name in done.kept:
+        yield f"  kept: {name}"
+    if done.after is None:
+        yield "  nothing was written; --write does it"
+    else:
+        yield from said(done.after)

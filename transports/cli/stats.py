@@ -1,0 +1,121 @@
+"""``penstock stats``: what a log tells of itself, from a directory or a server."""
+
+import argparse
+import contextlib
+import http.client
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from publishers.errors import PenstockError
+from publishers.wal import Follower, RealFileSystem
+from publishers.wal.checks.verify import is_live
+from publishers.wal.segment import segment_number
+from transports.cli.checks import logs_in
+from transports.cli.places import url_of
+
+__all__ = ["add_stats"]
+
+_TIMEOUT: Final = 10.0
+_MOST: Final = 64 << 20
+
+
+def add_stats(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        "Prints the size and the ends of a log, or what a server tells of rings and subscribers."
+    )
+    parser.add_argument(
+        "source", metavar="DIR|URL", help="directory of a log or store, or http://host:port/ of a server"
+    )
+    parser.add_argument("--json", action="store_true", help="as one JSON document")
+    parser.set_defaults(command=_stats)
+
+
+def _stats(chosen: argparse.Namespace) -> int:
+    url = url_of(chosen.source)
+    if url is not None:
+        told = _fetched(url)
+    else:
+        paths = logs_in(chosen.source)
+        told = {"logs": {path.name or str(path): _log(path) for path in paths}}
+    if chosen.json:
+        print(msgspec.json.encode(told).decode())
+        return 0
+    for name, log in told.get("logs", {}).items():
+        print(name)
+        for line in _lines(log, "  "):
+            print(line)
+    return 0
+
+
+def _log(path: Path) -> dict[str, Any]:
+    filesystem = RealFileSystem()
+    follower = Follower.open(path)
+    try:
+        names = filesystem.listing(path)
+        told: dict[str, Any] = {
+            "logId": follower.log_id.hex,
+            "epoch": follower.epoch,
+            "oldest": follower.oldest,
+            "newest": follower.visible,
+            "writer": is_live(filesystem, path),
+            "segments": sum(segment_number(name) is not None for name in names),
+            "bytes": sum(_size(filesystem, path / name) for name in names if segment_number(name)),
+            "kept": [name for name in names if name.endswith((".torn", ".broken"))],
+        }
+        with contextlib.suppress(PenstockError):
+            told["epochs"] = [epoch._asdict() for epoch in follower.epochs]
+        with contextlib.suppress(PenstockError):
+            frame = (
+                follower.reader.read(follower.reader.locate(follower.visible)) if follower.visible else None
+            )
+            told["committedAt"] = None if frame is None else frame.header.committed_at
+        return told
+    finally:
+        follower.close()
+
+
+def _size(filesystem: RealFileSystem, path: Path) -> int:
+    try:
+        file = filesystem.open(path, "read")
+    except FileNotFoundError:
+        return 0  # retention was faster
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _fetched(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
+    asked = f"{scheme}://{parts.netloc}/statistics"
+    try:
+        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - http or https, see above
+            told = msgspec.json.decode(answer.read(_MOST))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise ConnectionError(f"{asked} does not answer with statistics: {why}") from None
+    if not isinstance(told, dict) or not isinstance(told.get("logs"), dict):
+        raise ConnectionError(f"{asked} does not answer with statistics of logs")
+    return told
+
+
+def _lines(told: Any, indent: str) -> Iterator[str]:
+    """Nested names and values, one per line."""
+    for name, value in told.items():
+        if isinstance(value, dict) and value:
+            yield f"{indent}{name}:"
+            yield from _lines(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for place, one in enumerate(value, 1):
+                yield f"{indent}{name} {place}:"
+                yield from _lines(one, indent + "  ")
+        else:
+            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            yield f"{indent}{name}: {shown}"
