@@ -84,11 +84,12 @@ class LoopExecutor:
     instance a loop: use `loop_executor`. The loop is held weakly. The queue holds at most one callable for each drain.
     """
 
-    __slots__ = ("__weakref__", "_awake", "_context", "_lock", "_loop", "_tasks", "_turn")
+    __slots__ = ("__weakref__", "_awake", "_context", "_left", "_lock", "_loop", "_tasks", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, turn: int = 64) -> None:
         self._loop = weakref.ref(loop)
         self._turn = turn
+        self._left = 0
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._awake = False
@@ -124,9 +125,15 @@ class LoopExecutor:
                 self._tasks.clear()
             raise
 
+    def spend(self, count: int) -> None:
+        """Count a callable, from inside it, as ``count`` more: after so many signals the loop is to have its turn."""
+        self._left -= count
+
     def _run(self) -> None:
+        self._left = self._turn
         try:
-            for _ in range(self._turn):
+            while self._left > 0:
+                self._left -= 1
                 with self._lock:
                     if not self._tasks:
                         break

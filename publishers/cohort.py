@@ -8,7 +8,7 @@ flag is held while it is served, so all rules of delivery hold as they do withou
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ __all__ = ["Cohort"]
 
 _TURN: Final = 64  # subscribers served before an event loop gets its turn
 
-Waiting = deque[tuple[int, Sequence[RingCursor]]]
+Waiting = deque[tuple[int, list[RingCursor]]]
 """Cursors, by the place where they stand."""
 
 
@@ -42,13 +42,14 @@ class Cohort:
         members: How many there are; changed under the registry's lock only.
     """
 
-    __slots__ = ("_lock", "_place", "_ring", "_scheduled", "_service", "executor", "members")
+    __slots__ = ("_lock", "_loop", "_place", "_ring", "_scheduled", "_service", "executor", "members")
 
     def __init__(self, service: "Service", ring: Ring, executor: Executor | None) -> None:
         self.executor = executor
         self.members = 0
         self._service = service
         self._ring = ring
+        self._loop = executor if isinstance(executor, LoopExecutor) else None
         self._lock = threading.Lock()
         self._place: int | None = None
         self._scheduled = False
@@ -58,6 +59,11 @@ class Cohort:
         """What the subscriptions of one cohort have in common."""
         return executor if executor is INLINE or isinstance(executor, LoopExecutor) else None
 
+    @property
+    def lost(self) -> bool:
+        """Whether its loop has closed: what was scheduled there never runs, and its members are to learn of it."""
+        return self._loop is not None and self._loop.closed
+
     def note(self, place: int) -> None:
         """Chunks from ``place`` on were linked, and may be visible; ``wake`` follows when they are."""
         with self._lock:
@@ -66,20 +72,27 @@ class Cohort:
 
     def wake(self) -> None:
         """Serves those who wait for what was noted: here, or on their event loop."""
-        if not isinstance(self.executor, LoopExecutor):
-            # Without INLINE this reaches nobody's code: it wakes one by one.
-            self._service.run_aside(self._round) if self.executor is INLINE else self._round()
-        elif self._claim():
-            try:
-                self.executor.submit(self._round)
-            except RuntimeError:  # the loop is closed, which each of them finds out for itself
-                self._round()
+        if self._loop is not None:
+            if self._claim():
+                self._schedule(self._loop, self._round)
+        elif self.executor is INLINE:
+            self._service.run_aside(self._round)
+        else:
+            self._round()  # reaches nobody's code: it wakes one by one
 
     def _claim(self) -> bool:
         with self._lock:
             scheduled, self._scheduled = self._scheduled, True
-        # What was scheduled on a loop that has closed never runs.
-        return not scheduled or getattr(self.executor, "closed", False)
+        return not scheduled or self.lost
+
+    def _schedule(self, loop: LoopExecutor, run: Callable[[], None]) -> None:
+        try:
+            loop.submit(run)
+        except RuntimeError:
+            # The loop is closed, which each of them finds out for itself, demand or not, wherever it was left.
+            for _, cursors in self._ring.standing(self, 0):
+                for cursor in cursors:
+                    cursor.owner.wake()
 
     def _round(self, waiting: Waiting | None = None) -> None:
         """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
@@ -95,23 +108,29 @@ class Cohort:
                     waiting = deque(self._ring.standing(self, place))
                     continue
                 place, cursors = waiting[0]
-                self._serve(place, cursors[:_TURN])
-                if len(cursors) > _TURN:
-                    waiting[0] = (place, cursors[_TURN:])
-                else:
+                some = cursors[-_TURN:]
+                del cursors[-_TURN:]
+                if not cursors:
                     waiting.popleft()
-                if waiting and isinstance(self.executor, LoopExecutor):
-                    self.executor.submit(partial(self._round, waiting))
+                self._serve(place, some)
+                if self._loop is not None:
+                    self._loop.spend(len(some))
+                    if waiting:
+                        self._schedule(self._loop, partial(self._round, waiting))
+                    elif self._place is not None:  # it came meanwhile, and is for a later turn
+                        self.wake()
                     return
         except BaseException:
             if place is not None:
                 self.note(place)  # whoever was not served is found there by the next round
+                self.wake()
             raise
 
     def _serve(self, place: int, cursors: Sequence[RingCursor]) -> None:
+        service = self._service
         ahead = None
-        if self.executor is not None and not getattr(self.executor, "closed", False):
-            options, upto = self._service.options, self._service.watermark.visible
+        if self.executor is not None and not self.lost:
+            options, upto = service.options, service.watermark.visible
             ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
         if ahead is None:
             _wake_each(cursors)
@@ -124,10 +143,9 @@ class Cohort:
                 if not cursor.owner.lend(ahead):
                     left.append(cursor)
                     lent.pop()
-            self._ring.advance(self, [one.cursor for one in lent], ahead)
-        except (
-            BaseException
-        ):  # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible
+            follows = self._ring.advance(self, [one.cursor for one in lent], ahead)
+        except BaseException:
+            # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible.
             interrupted = tuple(lent)
             _give_back(lent, ahead, {})
             for one in interrupted:
@@ -135,7 +153,8 @@ class Cohort:
             raise
         _give_back(lent, ahead, {})
         _wake_each(left)
-        if ahead.more:
+        # Who published that while they were on their way did not find them there.
+        if follows is not None and follows <= service.watermark.visible:
             self.note(ahead.end)
 
 
@@ -153,7 +172,7 @@ def _give_back(lent: deque[Any], ahead: Ahead, batches: dict[View, Batch]) -> No
             batch = batches.get(one.view)
             if batch is None:
                 batch = batches[one.view] = Batch(ahead.slices, ahead.next, one.view)
-            one.give_back(batch)
+            one.give_back(ahead, batch)
             lent.popleft()
     finally:
         if (

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from publishers.batch import Batch
 from publishers.block import Block
 from publishers.change import Area, Change, time_of
+from publishers.chunk import Ahead
 from publishers.criteria.matching import Predicate
 from publishers.decoding import Attached, attached_of, decode_one
 from publishers.mutations.mutation import columns_of, upsert
@@ -214,6 +215,16 @@ class HostingSubscription(ChangeSubscription):
         if rest is not None:
             self._filled = Batch((*rest.slices, *later), batch.end, batch.view)
         return self._pass(given, self._filled)
+
+    def lend(self, ahead: Ahead) -> bool:
+        """Not while an event waits, which may have to come first."""
+        return not self._waiting and super().lend(ahead)
+
+    def give_back(self, ahead: Ahead, batch: Batch) -> None:
+        """Notes what is delivered past its own `pull`, so that an event that comes now tells no version before it."""
+        if self._cursor.taken is ahead:
+            self._passed = batch.slices[-1].block.version
+        super().give_back(ahead, batch)
 
     def release(self) -> None:
         """Leaves the board too."""

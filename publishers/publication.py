@@ -111,7 +111,8 @@ class Publication:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
         found: dict[Waiting, None] = {}
         for shared, place in touched.items():
-            for cohort in shared.ring.cohorts(place):
+            lost = [cohort for cohort in tuple(shared.cohorts.values()) if cohort.lost]
+            for cohort in (*shared.ring.cohorts(place), *lost):
                 cohort.note(place)
                 found[cohort] = None
         for cursor in overtaken:

@@ -265,15 +265,21 @@ class Ring:
             first = slices[0].block.version
             return Ahead(place, at + self._base, first, after, tuple(slices), events, nbytes, more)
 
-    def advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+    def advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int | None:
         """Moves LIVE cursors of a cohort that stand where ``ahead`` begins behind it; the others stay.
 
         It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
         goes on in the WAL from its ``next``.
+
+        Returns:
+            The version of the chunk before which they stand now, if one is linked. Who moved them reads the watermark
+            after this: a commit that has looked for cursors there before they came has advanced it already.
         """
         with self.lock:
             self._advance(cohort, cursors, ahead)
             self._trim()
+            at = ahead.end - self._base
+            return self._chunks[at].version if 0 <= at < len(self._chunks) else None
 
     def _advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
         try:

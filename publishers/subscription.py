@@ -190,23 +190,23 @@ class ChangeSubscription(Moving):
             ahead.events > self._batch_events
             or ahead.nbytes > self._batch_bytes
             or self._cursor.until is not None
-            or self._told is not State.LIVE
-            or not self._drain.lend(ahead.events)
+            or (self._observes and self._told is not State.LIVE)
+            or not self._drain.lend(ahead.events, ahead)
         ):
             return False
         if self._filled is not None or self._replaying:
-            self._drain.give_back(())
+            self._drain.give_back(ahead, ())
             return False
         return True
 
-    def give_back(self, batch: Batch) -> None:
+    def give_back(self, ahead: Ahead, batch: Batch) -> None:
         """Delivers what the cohort has taken for this cursor, if it did, and has the flag back."""
         cursor = self._cursor
-        if cursor.taken is not None:
+        if cursor.taken is ahead:
             cursor.taken = None
-            self._drain.give_back(batch if self._batches else batch.changes, self._delivered)
+            self._drain.give_back(ahead, batch if self._batches else batch.changes, self._delivered)
         else:
-            self._drain.give_back(())
+            self._drain.give_back(ahead, ())
             self.wake()
 
     def _delivered(self) -> None:

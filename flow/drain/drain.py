@@ -89,7 +89,7 @@ class Drain(Strand, Generic[T]):
         self._taken = 0  # pulled, but not yet subtracted from the demand
         self._greeted = False
         self._discarded = False
-        self._lent = False
+        self._lent: object = None
 
     @property
     def demand(self) -> int:
@@ -149,11 +149,11 @@ class Drain(Strand, Generic[T]):
         """Deliver again what is pulled from now on; to be called in `Feed.pull`."""
         self._discarded = False
 
-    def lend(self, count: int) -> bool:
+    def lend(self, count: int, to: object) -> bool:
         """Give the flag to who delivers to many at once, if ``count`` elements can be delivered here and now.
 
         Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
-        instead. Who was given the flag says with `give_back` what it brought.
+        instead. Who was given the flag says with `give_back` what it brought, and names itself by the same ``to``.
         """
         with self._lock:
             if (
@@ -166,26 +166,28 @@ class Drain(Strand, Generic[T]):
             ):
                 return False
             self._state = RUNNING
-            self._lent = True
+            self._lent = to
             return True
 
-    def give_back(self, items: Sequence[T], settle: Callable[[], None] | None = None) -> None:
+    def give_back(self, by: object, items: Sequence[T], settle: Callable[[], None] | None = None) -> None:
         """Deliver what was brought for this drain after `lend`, and have the flag back; else nothing happens.
 
         Args:
+            by: To whom it was lent; from anybody else, or once more, it changes nothing.
             items: At most as many as were announced, or none; no ``None`` among them. A subscriber with
                 ``on_next_batch`` gets the sequence itself.
-            settle: Called after the delivery, before the flag may be taken by others.
+            settle: Called before the flag may be taken by others, if everything was delivered: not when it was cancelled or
+                discarded meanwhile.
         """
-        if not self._lent:
+        if self._lent is not by:
             return
-        self._lent = False
+        self._lent = None
         context = self._context
         assert context is not None
         try:
             if items:
                 context.run(self._hand, items)
-            if settle is not None:
+            if settle is not None and not self._halted and not self._discarded:
                 settle()
             with self._lock:
                 self._demand = subtract(self._demand, self._taken)
@@ -198,7 +200,7 @@ class Drain(Strand, Generic[T]):
             self._abandon()
             raise
         finally:
-            del context, items, settle
+            del context, by, items, settle
         self._run()
 
     # Delivering: from here on the caller holds the flag.

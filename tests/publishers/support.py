@@ -1,5 +1,6 @@
 """Logs, subscribers and waits that the tests of this package share."""
 
+import asyncio
 import atexit
 import contextlib
 import os
@@ -7,6 +8,7 @@ import random
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
@@ -207,6 +209,49 @@ class ManualExecutor:
                 return False
             task = self.tasks.pop(0)
         task()
+        return True
+
+    def run_all(self) -> int:
+        count = 0
+        while self.run_one():
+            count += 1
+        return count
+
+
+class SteppedLoop(asyncio.AbstractEventLoop):
+    """An event loop that turns when the test says so, and counts how often it is woken."""
+
+    def __init__(self) -> None:
+        self.ready: deque[tuple[Any, tuple[Any, ...]]] = deque()
+        self.woken = 0
+        self.gone = False
+        self._turning = False
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        self.ready.append((callback, args))
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        self.woken += 1
+        self.call_soon(callback, *args)
+
+    def is_closed(self) -> bool:
+        return self.gone
+
+    def close(self) -> None:
+        self.gone = True
+        self.ready.clear()
+
+    def run_one(self) -> bool:
+        """Turns once: runs what is ready now; answers whether anything was."""
+        if self._turning or not self.ready:
+            return False
+        self._turning = True
+        try:
+            for _ in range(len(self.ready)):
+                callback, args = self.ready.popleft()
+                callback(*args)
+        finally:
+            self._turning = False
         return True
 
     def run_all(self) -> int:
