@@ -3,7 +3,8 @@
 A schema is told by a change of the area SCHEMA and has a version: a number that rises for each entity type. Versions told
 lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
 replaced after each commit that tells a schema, and marked before it; only if a crash came in between is what was written
-behind the mark looked through.
+behind the mark looked through. A crc32 in its last line tells whether it is whole; if not, all of the log is looked
+through.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 
@@ -172,7 +174,7 @@ class Schemas:
         Raises:
             OSError: What the file system raises.
         """
-        text = msgspec.json.encode(_File(self._told or [], pending))
+        text = _seal(msgspec.json.encode(_File(self._told or [], pending)))
         fresh = self._directory / f"{SCHEMAS_NAME}.tmp"
         file = self._filesystem.open(fresh, "create")
         try:
@@ -211,8 +213,8 @@ class Schemas:
         with contextlib.closing(file):
             text = file.pread(file.size(), 0)
         try:
-            return msgspec.json.decode(text, type=_File)
-        except msgspec.DecodeError:  # it is derived from the log, so what is kept of that is looked through
+            return msgspec.json.decode(_unseal(text), type=_File)
+        except ValueError:  # damaged: it is derived from the log, so what is kept of that is looked through
             return _File([], 0)
 
     def _fill(self, told: list[Told]) -> None:
@@ -227,6 +229,22 @@ class Schemas:
             versions.append(told.version)
         assert self._told is not None
         self._told.append(told)
+
+
+def _seal(text: bytes) -> bytes:
+    return b"%b\n%08x" % (text, crc32(text))
+
+
+def _unseal(data: bytes) -> bytes:
+    """The text whose crc32 stands in the last line.
+
+    Raises:
+        ValueError: If it is another one.
+    """
+    text, _, crc = data.rpartition(b"\n")
+    if crc != b"%08x" % crc32(text):
+        raise ValueError("the crc is wrong")
+    return text
 
 
 def _told_by(change: Change) -> Told:

@@ -143,9 +143,13 @@ class Reader:
             entry = self._catalog.find(version)
             sparse = self._catalog.index(entry.number)
             location = Location(entry.number, sparse.before(version, index))
+            passed = 0
             try:
                 while (frame := self.read(location)) is not None:
                     header = frame.header
+                    if passed < version < header.version:
+                        raise WalCorrupted(*location, f"version {version} is missing")
+                    passed = header.version
                     if header.version > version or (
                         header.version == version and index < header.first_index + header.count
                     ):
@@ -227,6 +231,8 @@ class Reader:
                     if header.first_index > 1
                     else (header.version - 1, _LAST_INDEX)
                 )
+            elif before[0] >= self.oldest and self._catalog.find(before[0]).number == number:
+                raise WalCorrupted(*start, f"version {before[0]} is missing")
             else:
                 number -= 1
 
@@ -265,6 +271,8 @@ class Reader:
             try:
                 end = limit.offset if segment == limit.segment else self._catalog.size(segment)
                 if offset >= end:
+                    if offset > end:
+                        raise WalCorrupted(segment, end, f"the segment ends here, and not behind {offset}")
                     self._continue(segment, offset)
                     segment, offset = segment + 1, DATA_START
                     continue

@@ -296,3 +296,17 @@ def test_logs_without_schemas_have_no_file_of_them(log):
     log.commit([upsert("order", "1", {}), upsert("order", "2", {})])
     log.commit([upsert("order", "1", {}, schema_version=3)])
     assert not (log.path / SCHEMAS_NAME).exists()
+
+
+def test_a_flipped_bit_in_the_file_of_schemas_changes_no_schema():
+    """F11: the file tells by a crc that it is not what was written, and what the log says counts."""
+    disk = SimulatedFileSystem()
+    settings = {**QUICK, "publish": False}
+    with ChangeLog.open(Path("/log"), filesystem=disk, **settings) as log:
+        log.commit([schema("order", TOTAL)])
+        expected = log.schema("order")
+    whole = bytes(disk.content(Path("/log") / SCHEMAS_NAME))
+    for at in range(0, len(whole), 9):
+        disk.replace(Path("/log") / SCHEMAS_NAME, whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :])
+        with ChangeLog.open(Path("/log"), filesystem=disk, **settings) as log:
+            assert log.schema("order") == expected

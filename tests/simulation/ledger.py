@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from publishers.errors import LogFull
 from publishers.options import LogOptions
 from publishers.position import Position
@@ -332,7 +334,7 @@ class Life:
                 assert not attempt
         self.commit(kind=SCHEMA, bodies=(body,))
         place = Position(self.wal.appended, 1)
-        self.schemas.adopt([Told("Product", "entity", number, place, body)])  # type: ignore[arg-type]  # raw JSON
+        self.schemas.adopt([Told("Product", "entity", number, place, msgspec.Raw(body))])
 
     def link(self) -> None:
         for attempt in range(2):

@@ -4,9 +4,9 @@ from unittest import mock
 import pytest
 
 from publishers.errors import HistoryPruned, WalCorrupted
-from publishers.wal import Location
+from publishers.wal import Follower, Location
 from publishers.wal.reader import BLOCK_BYTES, Reader
-from publishers.wal.segment import SparseIndex, segment_name
+from publishers.wal.segment import SparseIndex, index_name, segment_name
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -322,3 +322,29 @@ def test_a_block_that_was_used_last_is_found_first(system):
     block = reader._block(1, 64, 80, end)
     assert reader._block(1, 64, 80, end) is block
     assert reader.statistics.preads == 1
+
+
+@pytest.mark.parametrize("by_index", [True, False])
+def test_a_closed_segment_that_is_cut_short_is_reported_and_not_skipped(by_index):
+    """F37: also where the first place that is looked for lies behind the cut."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(fill_step=0))
+    fill_segments(log, 2)
+    while log.maintain():
+        pass
+    log.close()
+    name = segment_name(1)
+    whole = bytes(system.content(LOG / name))
+    follower = Follower.open(LOG, filesystem=system)
+    first = follower.reader.locate(1).offset
+    follower.close()
+    if not by_index:
+        system.unlink(LOG / index_name(1))
+    for size in range(64, first + 200):
+        system.replace(LOG / name, whole[:size])
+        follower = Follower.open(LOG, filesystem=system)
+        with pytest.raises(WalCorrupted):
+            contents(follower, 1)
+        with pytest.raises(WalCorrupted):
+            list(follower.reader.backward(1, 1))
+        follower.close()
