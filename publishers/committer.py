@@ -224,10 +224,8 @@ class Committer:
         for member, done in zip(fresh, appended, strict=True):
             transaction = member.transaction
             assert transaction is not None
-            changes = transaction.count + 1
-            member.commit = Commit(
-                done.version, duplicate=False, changes=changes, committed_at=done.committed_at
-            )
+            fields = (done.version, False, transaction.count + 1, done.committed_at)
+            member.commit = tuple.__new__(Commit, fields)  # for every commit: without a call of Python code
             self._unsynced.append(to_publish(transaction, done))
             self._unsynced_bytes += member.size
         if deferring:
