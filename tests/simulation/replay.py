@@ -1,4 +1,4 @@
-"""Runs lives of a log by seed: ``python -m tests.simulation.replay T1 --seed 12345 --trace``."""
+"""Runs seeds of a row of the proof plan: ``python -m tests.simulation.replay T1 --seed 12345 --trace``."""
 
 # ruff: noqa: T201 - it is a command, and printing is what it does
 import argparse
@@ -6,37 +6,36 @@ import logging
 import sys
 import time
 import traceback
+from collections import Counter
 
-from tests.simulation.deferral import DeferralTrial
-from tests.simulation.workload import Trial
-
-TRIALS = {"T1": Trial, "T1-deferral": DeferralTrial}
+from tests.simulation.rows import ROWS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.replay", description=__doc__)
-    parser.add_argument("test", choices=sorted(TRIALS), help="which test")
+    parser.add_argument("test", choices=list(ROWS), help="which row")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds")
-    parser.add_argument("--trace", action="store_true", help="print every operation of a life that failed")
+    parser.add_argument("--trace", action="store_true", help="print every operation of a run that failed")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    row = ROWS[arguments.test]
     started = time.process_time()
-    failed = rolls = retentions = 0
+    failed = 0
+    happened: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
-        trial = TRIALS[arguments.test](seed, trace=arguments.trace)
+        trace: list[str] | None = [] if arguments.trace else None
         try:
-            trial.run()
+            happened.update(row.run(seed, trace))
         except Exception:
             failed += 1
-            print("\n".join(trial.system.trace or ()))
+            print("\n".join(trace or ()))
             traceback.print_exc()
-            print(f"replay: python -m tests.simulation.replay {arguments.test} --seed {seed} --trace")
-        rolls += trial.rolls
-        retentions += trial.retentions
+            print(f"replay: {row.command(seed)}")
     seconds = time.process_time() - started
+    seen = "".join(f", {count} {what}" for what, count in happened.items())
     print(
-        f"{arguments.test}: {failed} of {arguments.count} seeds failed, {rolls} rolls, {retentions} retentions, "
+        f"{arguments.test}: {failed} of {arguments.count} seeds failed{seen}, "
         f"{arguments.count / seconds:.0f} seeds/s, {seconds:.1f} s"
     )
     return 1 if failed else 0
