@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from flow.broadcast.cursor import Cursor, wake
+from flow.broadcast.cursor import Cursor
+from flow.broadcast.delivery import conclude, deliver
 from flow.broadcast.policy import Lag, OfferResult, Start
 from flow.broadcast.ring import Ring
+from flow.broadcast.seat import Seat
 from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
-from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.drain import COMPLETED, Failed, Outcome
 from flow.errors import FlowError
 from flow.executors import Executor, executor_of
 
@@ -82,6 +85,7 @@ class Broadcast(Generic[T]):
         self._stall_timeout = stall_timeout
         self._clock = clock
         self._ring: Ring[T] = Ring(capacity, replay, self._make_room)
+        self._on_left = self._left  # made once for all
         self._room = threading.Condition(self._ring.lock)
         self._sleepers: set[asyncio.Future[None]] = set()
         self._submitted = 0
@@ -109,8 +113,8 @@ class Broadcast(Generic[T]):
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
         ring = self._ring
-        cursor = Cursor(ring, self._lag if lag is None else Lag(lag), self._clock, self._left)
-        drain = Drain(subscriber, cursor, executor=self._executor if executor is None else executor)
+        cursor = Cursor(ring, self._lag if lag is None else Lag(lag), self._clock, self._on_left)
+        drain = Seat(subscriber, cursor, self._executor if executor is None else executor)
         with ring.lock:
             cursor.enter(drain, ring.begin(Start(from_)))
         drain.start()
@@ -132,17 +136,50 @@ class Broadcast(Generic[T]):
             TimeoutError: If there was no room in time; the element was not taken.
             TypeError: If the element is ``None``.
         """
-        _present(item)
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        with self._ring.lock:
-            while not self._write(item):
-                patience = self._patience(deadline)
-                if patience is not None and patience <= 0:
-                    raise TimeoutError("a subscriber that may not lose elements is a whole ring behind")
-                self._room.wait(patience)
-            cursors = self._ring.cursors
-        wake(cursors)
-        return self._greatest_lag()
+        if item is None:
+            raise _no_element()
+        ring = self._ring
+        company = ring.company
+        with ring.lock:
+            swift = company.pass_on(1)
+            if swift:
+                self._submitted += 1
+        if swift:
+            company.serve((item,))
+            # Whatever others write meanwhile, this element waits for nobody then.
+            return 0 if company.place == ring.end and not ring.loose else self._greatest_lag()
+        return self._submit((item,), timeout)
+
+    def submit_many(self, items: Iterable[T], timeout: float | None = None) -> int:
+        """Give elements to everybody, as many at a time as there is room for: each takes those as one batch.
+
+        A LATEST subscriber gets the last of those that are written at a time. Otherwise as `submit`, for each of them.
+
+        Args:
+            items: None of them ``None``; looked through before the first is written.
+            timeout: Seconds to wait at most, for all of them; ``None`` is for ever.
+
+        Returns:
+            How many elements wait for the slowest subscriber.
+
+        Raises:
+            BroadcastClosed: If the broadcast has ended, or ends meanwhile.
+            TimeoutError: If there was no room in time; those before were taken.
+            TypeError: If an element is ``None``.
+        """
+        left = tuple(items)
+        if any(item is None for item in left):
+            raise _no_element()
+        ring = self._ring
+        if 0 < len(left) <= ring.capacity:
+            with ring.lock:
+                swift = ring.company.pass_on(len(left))
+                if swift:
+                    self._submitted += len(left)
+            if swift:
+                ring.company.serve(left)
+                return self._greatest_lag()
+        return self._submit(left, timeout)
 
     async def asubmit(self, item: T) -> int:
         """`submit` for a coroutine: suspends instead of waiting. Cancelled while it does, the element was not taken.
@@ -151,18 +188,20 @@ class Broadcast(Generic[T]):
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
             TypeError: If the element is ``None``.
         """
-        _present(item)
+        if item is None:
+            raise _no_element()
+        ring = self._ring
         loop = asyncio.get_running_loop()
         while True:
-            with self._ring.lock:
-                cursors = self._ring.cursors
+            with ring.lock:
                 written = self._write(item)
+                loose, owned = ring.loose, written and ring.company.claim()
                 patience = None if written else self._patience(None)
                 sleeper: asyncio.Future[None] = loop.create_future()
                 if not written:
                     self._sleepers.add(sleeper)
             if written:
-                wake(cursors)
+                deliver(ring, loose, owned=owned)
                 return self._greatest_lag()
             try:
                 await asyncio.wait((sleeper,), timeout=patience)
@@ -176,23 +215,24 @@ class Broadcast(Generic[T]):
         Raises:
             TypeError: If the element is ``None``.
         """
-        _present(item)
+        if item is None:
+            raise _no_element()
         ring = self._ring
         with ring.lock:
             if ring.outcome is not None:
                 return OfferResult.CLOSED
-            cursors = ring.cursors
-            if not cursors and not ring.replay:
+            if not ring.cursors and not ring.replay:
                 return OfferResult.NO_SUBSCRIBERS
             if not self._write(item):
                 self._refused += 1
                 return OfferResult.FULL
-        wake(cursors)
+            loose, owned = ring.loose, ring.company.claim()
+        deliver(ring, loose, owned=owned)
         return OfferResult.OK
 
     def close(self) -> None:
         """End: everybody gets what waits for it, then ``on_complete``. Later calls have no effect."""
-        wake(self._end(COMPLETED))
+        self._end(COMPLETED)
 
     def fail(self, error: Exception) -> None:
         """End with ``on_error`` for everybody, which overtakes what waits. Later calls have no effect.
@@ -202,7 +242,7 @@ class Broadcast(Generic[T]):
         """
         if not isinstance(error, Exception):
             raise TypeError(f"error: {error!r}; an instance of Exception is expected")
-        wake(self._end(Failed(error)), error)
+        self._end(Failed(error), error)
 
     def statistics(self) -> BroadcastStatistics:
         """Tell the numbers of this moment."""
@@ -211,8 +251,7 @@ class Broadcast(Generic[T]):
             cursors = ring.cursors
             now = self._clock.monotonic()
             subscribers = [
-                (each.lag, each.waiting, each.delivered, each.lost, each.blocked_until(now))
-                for each in cursors
+                (each.lag, each.waiting, each.taken, each.lost, each.blocked_until(now)) for each in cursors
             ]
             buffered, closed = ring.end - ring.start, ring.outcome is not None
             submitted, refused, stalled = self._submitted, self._refused, self._stalled
@@ -244,15 +283,29 @@ class Broadcast(Generic[T]):
         self._submitted += 1
         return True
 
+    def _write_in_time(self, items: Sequence[T], deadline: float | None) -> int:
+        """Write the first of some elements, and those after it for which there is room; how many."""
+        while not self._write(items[0]):
+            patience = self._patience(deadline)
+            if patience is not None and patience <= 0:
+                raise TimeoutError("a subscriber that may not lose elements is a whole ring behind")
+            self._room.wait(patience)
+        count = 1
+        for item in items[1 : self._ring.capacity]:
+            if self._ring.full:
+                break
+            self._write(item)
+            count += 1
+        return count
+
     def _overtake_stalled(self) -> bool:
         """Note who is in the way, since when; end the gating of those who were for too long."""
         now = self._clock.monotonic()
         for cursor in self._ring.cursors:
             if not cursor.gating:
                 continue
-            if cursor.gating_since is None:
-                cursor.gating_since = now
-            if self._stall_timeout is not None and now - cursor.gating_since >= self._stall_timeout:
+            since = cursor.note_gating(now)
+            if self._stall_timeout is not None and now - since >= self._stall_timeout:
                 cursor.stall()
                 self._stalled += 1
         return not self._ring.full
@@ -270,6 +323,18 @@ class Broadcast(Generic[T]):
 
     # Without it.
 
+    def _submit(self, left: tuple[T, ...], timeout: float | None) -> int:
+        ring, deadline = self._ring, self._deadline(timeout)
+        while left:
+            with ring.lock:
+                left = left[self._write_in_time(left, deadline) :]
+                loose, owned = ring.loose, ring.company.claim()
+            deliver(ring, loose, owned=owned)
+        return self._greatest_lag()
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        return None if timeout is None else self._clock.monotonic() + timeout
+
     def _make_room(self) -> None:
         with self._ring.lock:
             self._room.notify_all()
@@ -279,14 +344,16 @@ class Broadcast(Generic[T]):
                 except RuntimeError:
                     continue  # its loop is closed, and nobody sleeps there any more
 
-    def _end(self, outcome: Outcome, *, if_deserted: bool = False) -> tuple[Cursor[T], ...]:
-        with self._ring.lock:
-            if self._ring.outcome is not None or (if_deserted and self._ring.cursors):
-                return ()
-            self._ring.outcome = outcome
-            cursors = self._ring.cursors
+    def _end(self, outcome: Outcome, error: Exception | None = None, *, if_deserted: bool = False) -> None:
+        ring = self._ring
+        with ring.lock:
+            if ring.outcome is not None or (if_deserted and ring.cursors):
+                return
+            ring.outcome = outcome
+            cursors = ring.cursors
+            leaving = ring.company.dissolve()
         self._make_room()
-        return cursors
+        conclude(leaving, cursors, error)
 
     def _left(self) -> None:
         if self._auto_cancel:
@@ -294,14 +361,11 @@ class Broadcast(Generic[T]):
 
     def _greatest_lag(self) -> int:
         with self._ring.lock:
-            return max((each.waiting for each in self._ring.cursors), default=0)
+            return self._ring.greatest_lag
 
 
-def _present(item: object) -> None:
-    if item is None:
-        raise TypeError(
-            "rule 2.13: None is not an element; leave it out, or say nothing by a value of your own"
-        )
+def _no_element() -> TypeError:
+    return TypeError("rule 2.13: None is not an element; leave it out, or say nothing by a value of your own")
 
 
 def _rouse(sleeper: "asyncio.Future[None]") -> None:

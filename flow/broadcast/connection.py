@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from flow.broadcast.cursor import Cursor, wake
+from flow.broadcast.cursor import Cursor
+from flow.broadcast.delivery import conclude, deliver
 from flow.broadcast.policy import Lag, Start
 from flow.broadcast.ring import Ring
+from flow.broadcast.seat import Seat
 from flow.clock import SYSTEM_CLOCK
 from flow.contracts import UNBOUNDED, Publisher, Subscriber, Subscription
 from flow.demand import Tide
-from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.drain import COMPLETED, Failed, Outcome
 from flow.drain.feed import GONE
 from flow.errors import FlowError
 from flow.executors import Executor
@@ -115,7 +117,7 @@ class Connection(Generic[T]):
         """
         ring = self._ring
         cursor = Cursor(ring, self._lag if lag is None else Lag(lag), SYSTEM_CLOCK, on_left)
-        drain = Drain(subscriber, cursor, executor=executor)
+        drain = Seat(subscriber, cursor, executor)
         with ring.lock:
             cursor.enter(drain, ring.begin(Start.REPLAY))
         drain.start()
@@ -145,16 +147,18 @@ class Connection(Generic[T]):
             if ring.outcome is not None:
                 return
             excess = ring.end >= self._granted
-            if not excess:
+            swift = owned = not excess and ring.company.pass_on(1)
+            if not excess and not swift:
                 ring.append(item)
-            cursors = ring.cursors
+                owned = ring.company.claim()
+            loose = ring.loose
             upstream = self._upstream
         if excess:
             error = RuntimeError("rule 1.1: the source gave an element that was not requested")
             self._end(Failed(error), error)
             upstream.cancel()
             return
-        wake(cursors)
+        deliver(ring, loose, (item,) if swift else (), owned=owned)
         self._ask()
 
     def on_error(self, error: Exception, /) -> None:
@@ -176,7 +180,8 @@ class Connection(Generic[T]):
             self._source = None
             self._upstream = GONE
             cursors = ring.cursors
-        wake(cursors, error)
+            leaving = ring.company.dissolve()
+        conclude(leaving, cursors, error)
 
     def _ask(self) -> None:
         """Request what there is room for; one thread at a time does, so requests are serial (rule 2.7)."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flow.broadcast.company import Company
 from flow.broadcast.policy import Start
 from flow.drain import Outcome
 
@@ -79,9 +80,11 @@ class Ring(Generic[T]):
 
     Attributes:
         cursors: Who reads; replaced as a whole, so that it can be iterated over without the lock.
-        choosy: Those of them for which the incoming element goes.
-        positions: Where all of them stand.
-        gates: Where the BLOCK cursors stand.
+        company: Those of them that are served together.
+        loose: The others.
+        choosy: Those of them for which the incoming element goes; they are loose.
+        positions: Where the loose ones stand.
+        gates: Where the loose BLOCK cursors stand.
         outcome: How the stream ended.
     """
 
@@ -89,10 +92,12 @@ class Ring(Generic[T]):
         "_slots",
         "capacity",
         "choosy",
+        "company",
         "cursors",
         "end",
         "gates",
         "lock",
+        "loose",
         "on_room",
         "outcome",
         "positions",
@@ -106,6 +111,7 @@ class Ring(Generic[T]):
         self.replay = replay
         self.on_room = on_room
         self.cursors: tuple[Cursor[T], ...] = ()
+        self.loose: tuple[Cursor[T], ...] = ()
         self.choosy: tuple[Cursor[T], ...] = ()
         self.positions = Census()
         self.gates = Census()
@@ -113,16 +119,25 @@ class Ring(Generic[T]):
         self.end = 0
         self.outcome: Outcome | None = None
         self._slots: list[Any] = [None] * capacity
+        self.company: Company[T] = Company(self)
 
     @property
     def gate(self) -> int:
         """Where the slowest BLOCK cursor stands; the end if there is none."""
-        return self.gates.least(self.end)
+        gate = self.gates.least(self.end)
+        return min(gate, self.company.place) if self.company.gates else gate
 
     @property
     def full(self) -> bool:
         """Whether one element more would overtake a BLOCK cursor."""
         return self.end - self.gate >= self.capacity
+
+    @property
+    def greatest_lag(self) -> int:
+        """How many elements wait for the slowest subscriber."""
+        waiting = max((each.waiting for each in self.loose), default=0)
+        company = self.company
+        return max(waiting, company.members[0].waiting) if company.members else waiting
 
     def begin(self, start: Start) -> int:
         """Where somebody who subscribes now begins."""
@@ -153,6 +168,8 @@ class Ring(Generic[T]):
     def trim(self) -> None:
         """Let go of what nobody will read."""
         keep = min(self.positions.least(self.end), self.end - self.replay)
+        if self.company.members:
+            keep = min(keep, self.company.place)
         while self.start < keep:
             self._slots[self.start % self.capacity] = None
             self.start += 1
