@@ -116,10 +116,10 @@ class Table(list[Figure]):
             return
         if other is None:
             value = next(figure.rate for figure in self if figure.variant == name)
-            text, found = f"{name} {kind} {bound:,g} {self.unit}", f"{value:,.{0 if value >= 100 else 2}f}"
+            text, found = f"{name} {kind} {bound:,.0f} {self.unit}", f"{value:,.{0 if value >= 100 else 2}f}"
         else:
             value = self.ratio(name, other)
-            text, found = f"{name} {kind} {bound:g}x {other}", f"{value:.2f}x"
+            text, found = f"{name} {kind} {round(bound, 2):,g}x {other}", f"{value:.2f}x"
         reached = value >= bound if kind == ">=" else value <= bound
         self.goals.append(Goal(text, found, reached))
         print(f"  to reach: {text}: {found}, {'reached' if reached else 'missed'}")

@@ -39,7 +39,6 @@ def test_every_benchmark_is_tried_here():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.filterwarnings("default")
 def test_a_benchmark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, capsys):
     module = pytest.importorskip(f"benchmarks.{name}", exc_type=ImportError)
     monkeypatch.setattr(harness, "ROUNDS", 1)
