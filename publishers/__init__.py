@@ -7,7 +7,9 @@ from publishers.committer import Commit
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import (
+    AdmissionStopped,
     AlreadyVisible,
+    ConsumerBusy,
     HistoryPruned,
     InvalidChange,
     InvalidCriteria,
@@ -32,6 +34,7 @@ from publishers.errors import (
     PositionForked,
     PositionMalformed,
     PublishingOff,
+    SubscriberStalled,
     TransactionTooLarge,
     WalCorrupted,
 )
@@ -64,6 +67,7 @@ from publishers.wal import Hold, HoldState, HoldStatistics
 
 __all__ = [
     "Action",
+    "AdmissionStopped",
     "AlreadyVisible",
     "Area",
     "Batch",
@@ -75,6 +79,7 @@ __all__ = [
     "Checkpoint",
     "Commit",
     "Comparison",
+    "ConsumerBusy",
     "Content",
     "Criteria",
     "Criterion",
@@ -126,6 +131,7 @@ __all__ = [
     "Start",
     "State",
     "StoreStatistics",
+    "SubscriberStalled",
     "TransactionTooLarge",
     "Transition",
     "View",

@@ -1,7 +1,9 @@
 """What a change is: one event of a log, immutable, with a position of its own."""
 
 import enum
+import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 from zlib import crc32
 
@@ -44,12 +46,23 @@ class Action(enum.Enum):
     DISCARD = "DISCARD"
 
 
+_DIGITS: Final = 4300
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(microseconds: int) -> datetime:
     """The moment ``microseconds`` after the Unix epoch, in UTC and without rounding."""
     return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def parsed(data: bytes) -> Any:
+    """What JSON says; whole numbers above 4,300 digits, which Python's ``int`` refuses to read, become a ``Decimal``."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        return json.loads(
+            data, parse_int=lambda digits: Decimal(digits) if len(digits) > _DIGITS else int(digits)
+        )
 
 
 def flaw_in(body: bytes | None, before: bytes | None) -> str | None:
@@ -117,17 +130,17 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def body(self) -> Any:
         """The entity after the change, parsed."""
-        return None if self.body_bytes is None else msgspec.json.decode(self.body_bytes)
+        return None if self.body_bytes is None else parsed(self.body_bytes)
 
     @property
     def before(self) -> Any:
         """The entity before the change, parsed."""
-        return None if self.before_bytes is None else msgspec.json.decode(self.before_bytes)
+        return None if self.before_bytes is None else parsed(self.before_bytes)
 
     @property
     def meta(self) -> Any:
         """What the application attached, parsed."""
-        return None if self.meta_bytes is None else msgspec.json.decode(self.meta_bytes)
+        return None if self.meta_bytes is None else parsed(self.meta_bytes)
 
     @property
     def error(self) -> str | None:

@@ -16,6 +16,7 @@ from publishers.committer import Commit, Committer
 from publishers.criteria.criteria import Criterion
 from publishers.deferral import DeferringLog
 from publishers.errors import (
+    InvalidChange,
     InvalidOption,
     LogFull,
     LogReadOnly,
@@ -201,6 +202,8 @@ class ChangeLog(DeferringLog):
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
         """
+        if isinstance(mutations, Mutation):
+            raise InvalidChange("mutations", mutations, "a list of them: log.commit([upsert(...)])")
         rows = mutations if isinstance(mutations, Sequence) else list(mutations)
         if len(rows) != 1 or not self._is_plain(rows[0]):
             return self.commit_columns(
@@ -270,13 +273,11 @@ class ChangeLog(DeferringLog):
 
     def _told_since(self, since: Position) -> Iterator[Change]:
         """The changes that told schemas, from a position on."""
-        while True:
+        while since < self.head:
             page = self.history(
                 Criterion(areas={Area.SCHEMA}), max(since, self.oldest), limit=1000, content=Content.BODY
             )
             yield from page.changes
-            if page.next >= self.head:
-                return
             since = page.next
 
     def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:

@@ -80,6 +80,14 @@ __all__ = [
 ]
 
 
+def _shown(value: object) -> str:
+    """At most 200 characters of a value that may be anything, also one that cannot be shown."""
+    try:
+        return f"{value!r:.200}"
+    except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or somebody's own __repr__
+        return f"a {type(value).__name__} that cannot be shown"
+
+
 class PenstockError(Exception):
     """The root of everything that a change log raises on purpose."""
 
@@ -90,7 +98,7 @@ class InvalidOption(PenstockError, ValueError):
     """An option is of the wrong type or out of its bounds."""
 
     def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {value!r}, but must be {right}")
+        super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
 
@@ -107,7 +115,7 @@ class InvalidCriteria(PenstockError, ValueError):
     """A criterion names an unknown field, or holds a value that the field does not take."""
 
     def __init__(self, path: str, value: object, right: str) -> None:
-        super().__init__(f"{path} is {value!r:.200}, but must be {right}")
+        super().__init__(f"{path} is {_shown(value)}, but must be {right}")
         self.path = path
         self.value = value
         self.right = right
@@ -121,7 +129,7 @@ class InvalidChange(PenstockError, ValueError):
     """A change cannot be stored as it is given."""
 
     def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {value!r:.200}, but must be {right}")
+        super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
 

@@ -11,7 +11,7 @@ from typing import Final
 from publishers.block import Block
 from publishers.change import Change
 from publishers.criteria.matching import Predicate
-from publishers.errors import HistoryPruned
+from publishers.errors import HistoryPruned, PositionAhead
 from publishers.position import Position
 from publishers.service import Service
 from publishers.views.view import View
@@ -51,12 +51,14 @@ def read_history(service: Service, predicate: Predicate, since: Position, limit:
 
     Raises:
         HistoryPruned: If ``since`` is no longer kept.
+        PositionAhead: If it lies beyond the end: a reader who went on there would leave out what is in between.
         WalCorrupted: If the log is damaged there.
     """
     upto = service.watermark.visible
+    if since > (head := Position(upto + 1)):
+        raise PositionAhead(head)
     changes, coming = _page(_forward(service, predicate, since, upto), limit, view, reverse=False)
-    end = max(since, Position(upto + 1, 0))
-    return History(tuple(changes), since, coming or end, more=coming is not None)
+    return History(tuple(changes), since, coming or head, more=coming is not None)
 
 
 def read_back(

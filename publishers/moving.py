@@ -18,7 +18,7 @@ from publishers.change import Change
 from publishers.cursor import Cursor
 from publishers.errors import HistoryPruned, PositionAhead
 from publishers.gap import Gap, OnGap
-from publishers.position import Position
+from publishers.position import Position, check_position
 from publishers.service import Service
 
 __all__ = ["Checkpoint", "Moving", "State"]
@@ -70,9 +70,11 @@ class Moving(ABC):
         in between. Of several seeks that were not served yet, the last counts.
 
         Raises:
-            PositionAhead: If ``position`` lies beyond the end of the log.
+            InvalidOption: If ``position`` is none.
+            PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is no longer kept.
         """
+        check_position("position", position)
         if position > (head := self._service.head):
             raise PositionAhead(head)
         if position < (oldest := self._service.oldest):

@@ -89,8 +89,10 @@ class Places:
         """The first position that was committed at or after a moment; the head if there is none yet.
 
         Raises:
-            InvalidOption: If ``moment`` does not know its time zone.
+            InvalidOption: If ``moment`` is no time, or does not know its time zone.
         """
+        if not isinstance(moment, datetime):
+            raise InvalidOption("moment", moment, "a time with a time zone, such as datetime.now(UTC)")
         if moment.tzinfo is None or moment.utcoffset() is None:
             raise InvalidOption("since", moment, "a time with a time zone, such as datetime.now(UTC)")
         version = self._service.frames.at((moment - _EPOCH) // _MICROSECOND)
@@ -104,6 +106,8 @@ class Places:
             HistoryPruned: If it is no longer kept.
         """
         version = place.version if isinstance(place, Position) else place
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise InvalidOption("place", place, "a position or a version")
         head, frames = self._service.head, self._service.frames
         if version >= head.version:
             raise PositionAhead(head)

@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from publishers.errors import PositionMalformed
+from publishers.errors import InvalidOption, PositionMalformed
 
-__all__ = ["Position", "PositionToken", "Start"]
+__all__ = ["Position", "PositionToken", "Start", "check_position"]
 
 
 class Position(NamedTuple):
@@ -24,6 +24,18 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.version}:{self.index}"
+
+
+def check_position(parameter: str, position: object) -> None:
+    """Checks what only a position will do for.
+
+    Raises:
+        InvalidOption: If it is none.
+    """
+    if not isinstance(position, Position):
+        raise InvalidOption(
+            parameter, position, "a Position, such as log.position_of and log.position_at give"
+        )
 
 
 class Start(StrEnum):

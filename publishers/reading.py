@@ -15,7 +15,7 @@ from publishers.gap import OnGap
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
 from publishers.places import Places, Since
-from publishers.position import Position, PositionToken, Start
+from publishers.position import Position, PositionToken, Start, check_position
 from publishers.service import Service
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
@@ -156,6 +156,7 @@ class ReadableLog:
 
         Raises:
             HistoryPruned: If ``since`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log; of a reversed history that is the newest.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
@@ -203,7 +204,7 @@ class ReadableLog:
         Raises:
             HistoryPruned: If ``position`` is no longer kept.
             PositionAhead: If it lies beyond the end of the log.
-            InvalidOption: If the name is taken, or a cap is out of its range.
+            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
             LogReadOnly: If this opening does not own the log.
         """
         options = self._service.options
@@ -214,9 +215,13 @@ class ReadableLog:
         for parameter, value, kind, _ in caps:
             if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
                 raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
+        if not isinstance(name, str) or not name:
+            raise InvalidOption("name", name, "a text")
         retention, head = self._retention(), self.head
-        if position is not None and position > head:
-            raise PositionAhead(head)
+        if position is not None:
+            check_position("position", position)
+            if position > head:
+                raise PositionAhead(head)
         return retention.holds.add(
             name,
             head if position is None else position,
@@ -244,6 +249,7 @@ class ReadableLog:
 
     def token(self, position: Position) -> PositionToken:
         """A position with the history it belongs to; its text is what clients keep."""
+        check_position("position", position)
         return self._lineage.token(position)
 
     def idempotency_key(self, change: Change) -> str:

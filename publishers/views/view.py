@@ -2,14 +2,17 @@
 
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from publishers.errors import InvalidOption
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 
 __all__ = ["Content", "Images", "Lens", "View"]
+
+_Member = TypeVar("_Member", bound=enum.Enum)
 
 
 class Content(enum.Enum):
@@ -65,6 +68,13 @@ class Lens(msgspec.Struct, frozen=True):
     mask: Mask | None = None
 
 
+def _member(parameter: str, value: object, kind: type[_Member]) -> _Member:
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidOption(parameter, value, "one of " + ", ".join(one.name for one in kind)) from None
+
+
 class View(msgspec.Struct, frozen=True, cache_hash=True):
     """How one subscriber sees a change; part of every key under which anything is shared.
 
@@ -83,6 +93,9 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     lenses: tuple[Lens, ...] = ()
 
     def __post_init__(self) -> None:
+        # Compared by identity from here on: what is no member of its enum would be shown as the widest one.
+        msgspec.structs.force_setattr(self, "content", _member("content", self.content, Content))
+        msgspec.structs.force_setattr(self, "images", _member("images", self.images, Images))
         if self.content is Content.HEADER and self.images is not Images.KEYS_ONLY:
             # There are no images, so all modes but this one show the same.
             msgspec.structs.force_setattr(self, "images", Images.WRITTEN)
@@ -105,14 +118,14 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
             mask: Of each path what is shown in place of its value: a text, or a ``Rule``.
 
         Raises:
-            InvalidOption: If something is not a path, or not a rule.
+            InvalidOption: If something is no content, no images, not a path, or not a rule.
         """
         if fields is not None and not isinstance(fields, Projection):
             fields = Projection.of(fields)
         if mask is not None and not isinstance(mask, Mask):
             mask = Mask.of(mask) if mask != {} else None
         lenses = () if fields is None and mask is None else (Lens(fields, mask),)
-        return cls(Content(content), Images(images), lenses)
+        return cls(content, images, lenses)
 
     @property
     def plain(self) -> bool:

@@ -43,7 +43,7 @@ def held_directory(directory: Path, consumer: str) -> Path:
     Raises:
         InvalidOption: If the name is not 1 to 64 letters, digits, ``_``, ``-`` or ``.``, the first not ``-`` or ``.``.
     """
-    if not _CONSUMER.fullmatch(consumer):
+    if not isinstance(consumer, str) or not _CONSUMER.fullmatch(consumer):
         raise InvalidOption("consumer", consumer, "1 to 64 letters, digits, _, - or ., not - or . first")
     return directory / HELD_NAME / consumer
 

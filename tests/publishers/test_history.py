@@ -11,6 +11,7 @@ from publishers import (
     InvalidOption,
     LogClosed,
     Position,
+    PositionAhead,
     set_field,
     upsert,
 )
@@ -59,11 +60,20 @@ def test_history_ends_at_the_watermark():
         assert len(log.history().changes) == 6
 
 
-def test_a_page_at_or_beyond_the_end_is_empty(log):
+def test_a_page_at_the_end_is_empty(log):
     fill(log, 1)
-    for since in (Position(2, 0), Position(9, 9)):
-        page = log.history(since=since)
-        assert (page.changes, page.since, page.next) == ((), since, since)
+    page = log.history(since=Position(2))
+    assert (page.changes, page.since, page.next) == ((), Position(2), Position(2))
+
+
+@pytest.mark.parametrize("since", [Position(2, 1), Position(9, 9), 9, 10**30])
+def test_a_page_beyond_the_end_is_refused_as_going_on_there_would_lose_what_is_in_between(log, since):
+    """F30, F61: as a subscription there is; backwards it begins with the newest."""
+    fill(log, 1)
+    with pytest.raises(PositionAhead) as caught:
+        log.history(since=since)
+    assert caught.value.head == Position(2)
+    assert log.history(since=since, reverse=True).changes[0].version == 1
 
 
 def test_pruned_history_is_told(log):

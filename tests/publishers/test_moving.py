@@ -164,6 +164,20 @@ def test_a_place_that_cannot_be_read_is_refused_and_nothing_moves():
         assert probe.subscription.position == where
 
 
+@pytest.mark.parametrize("place", [1, "1:0", None, (1, 0)])
+def test_what_is_no_position_is_refused_and_nothing_moves(log, place):
+    """F62: an error that tells where positions come from."""
+    fill(log, 2)
+    probe = Probe(first=1)
+    log.changes(since=1).subscribe(probe, executor=flow.INLINE)
+    for ask in (probe.subscription.seek, log.token):
+        with pytest.raises(InvalidOption, match=r"position is .* log\.position_of"):
+            ask(place)
+    probe.subscription.request(3)
+    wait_until(lambda: len(probe.positions) == 4)
+    assert probe.positions == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
 def test_seeking_behind_the_end_completes():
     """F62: the end that was asked for stays."""
     with opened() as log:

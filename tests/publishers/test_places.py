@@ -167,6 +167,16 @@ def test_what_is_no_place_is_refused(log, since):
         log.history(since=since)
 
 
+@pytest.mark.parametrize("wrong", [None, "noon", 1.5, object()])
+def test_what_is_no_time_and_no_version_is_refused_by_name(log, wrong):
+    """F52."""
+    fill(log, 1)
+    with pytest.raises(InvalidOption, match="moment"):
+        log.position_at(wrong)
+    with pytest.raises(InvalidOption, match="place"):
+        log.time_of(wrong)
+
+
 def test_names_are_resolved_when_somebody_subscribes(log):
     """E9, F61: a feed is cold, and may be made long before."""
     latest, earliest = log.changes(), log.changes(since="earliest")

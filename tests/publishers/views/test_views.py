@@ -132,6 +132,15 @@ def test_no_secret_is_in_anything_a_masked_view_gives(images):
             assert "SECRET" not in repr(said) + repr(change) + repr(page), change
 
 
+def test_a_view_made_of_the_words_of_the_wire_is_the_view_they_mean():
+    """F8, F59: no other thing passes for a content, which would then be neither HEADER nor BODY."""
+    assert View("BODY", "AFTER") == View(Content.BODY, Images.AFTER)
+    assert View(Content.BODY).within(View("HEADER")).content is Content.HEADER
+    for wrong in ({"content": "body"}, {"images": None}):
+        with pytest.raises(InvalidOption, match=r"must be one of (HEADER, BODY|WRITTEN, CHANGE)"):
+            View(**wrong)
+
+
 def test_equal_views_in_any_order_are_equal_objects():
     """F59: and so share bytes."""
     one = View.of(Content.BODY, fields=["a", "b.c"], mask={"x": "*", "y": {"rule": "DROP"}})
