@@ -30,7 +30,14 @@ def url_of(source: str) -> str | None:
         return None
     if scheme not in _SCHEMES:
         raise InvalidOption("URL|DIR", source, "a directory, or an address such as ws://127.0.0.1:8090/ws")
-    parts = urlsplit(source)
+    right = "an address with a host, such as ws://127.0.0.1:8090/ws"
+    try:
+        parts = urlsplit(source)
+        host, _ = parts.hostname, parts.port
+    except ValueError:  # half an IPv6 address, or a port that is none
+        raise InvalidOption("URL|DIR", source, right) from None
+    if not host:
+        raise InvalidOption("URL|DIR", source, right)
     return parts._replace(
         scheme=_SCHEMES[scheme], path="/ws" if parts.path in ("", "/") else parts.path
     ).geturl()

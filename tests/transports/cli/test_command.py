@@ -270,8 +270,14 @@ def test_no_server_is_told_in_one_line(serving, capsys):
     server.stop()
     assert main(["tail", server.url]) == 1
     assert server.url in one_line(capsys)
-    assert main(["tail", "ws://"]) == 1
-    one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    "address", ["ws://", "ws://[::", "ws://host:port/ws", "http://:8090/", "ws://host:99999"]
+)
+def test_an_address_that_is_none_is_told_in_one_line(capsys, address):
+    assert main(["tail", address]) == 2
+    assert "an address with a host, such as ws://" in one_line(capsys)
 
 
 def test_a_port_in_use_is_told_in_one_line(log, serving, capsys):
