@@ -64,6 +64,13 @@ class Seat(Drain[T]):
             self._leased = True
             return True
 
+    def release_hold(self) -> None:
+        """Give the flag back; who calls this although `try_hold` refused, does not take it from who leased it."""
+        with self._lock:
+            if self._leased:
+                return
+        super().release_hold()
+
     def give_up(self) -> None:
         """Have the flag back, and run what was noted meanwhile."""
         if not self._leased:

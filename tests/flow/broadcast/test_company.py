@@ -90,6 +90,17 @@ def test_an_illegal_request_in_company_ends_that_subscription_at_once():
     assert second.items == [0, 1]
 
 
+def test_the_flag_of_who_is_in_company_is_not_to_be_had():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 2)
+    drain = broadcast._ring.cursors[0]._drain
+    assert not drain.try_hold()
+    drain.release_hold()
+    assert not drain.try_hold()
+    broadcast.submit(1)
+    assert [listener.items for listener in listeners] == [[0, 1]] * 2
+
+
 # What happens during a round.
 
 
