@@ -14,6 +14,8 @@ __all__ = ["DATA", "Mutation", "columns_of", "flattened", "payload_of"]
 DATA: Final = 1
 """The number of ``Area.DATA``, which is fixed on disk."""
 
+_TYPES_MAX: Final = 65536
+
 
 class Mutation(msgspec.Struct, frozen=True):
     """One change to be committed; made by ``upsert``, ``remove`` and the like, which check it.
@@ -46,9 +48,15 @@ def flattened(mutations: Iterable[Mutation]) -> list[Mutation]:
     Raises:
         InvalidChange: If something is not a mutation, or the entry version of a key falls.
     """
+    given = list(mutations)
+    for row in given:
+        if type(row) is not Mutation or row.follows or row.entry_version is not None:
+            break
+    else:
+        return given  # the commonest case: nothing to check and nothing to insert
     rows: list[Mutation] = []
     versions: dict[tuple[str, bytes], int] = {}
-    for row in _spread(mutations):
+    for row in _spread(given):
         if row.entry_version is not None:
             entity = (row.entity_type, row.key)
             least = versions.get(entity, 0)
@@ -80,20 +88,18 @@ def columns_of(mutations: Iterable[Mutation]) -> Columns:
             transaction.
     """
     rows: Sequence[Mutation] = flattened(mutations)
-    names: dict[str, int] = {}
-    type_ids = array("H")
-    try:
-        for row in rows:
-            type_ids.append(names.setdefault(row.entity_type, len(names)))
-    except OverflowError:
+    types = [row.entity_type for row in rows]
+    names = {name: number for number, name in enumerate(dict.fromkeys(types))}
+    if len(names) > _TYPES_MAX:
         raise InvalidChange(
-            "mutations", f"{len(names)} entity types", "at most 65536 in a transaction"
-        ) from None
+            "mutations", f"{len(names)} entity types", f"at most {_TYPES_MAX} in a transaction"
+        )
+    type_ids = array("H", map(names.__getitem__, types)) if len(names) > 1 else None
     try:
         return Columns(
             memoryview(bytes([row.area * 16 + row.operation for row in rows])),
             tuple(names),
-            memoryview(type_ids) if len(names) > 1 else None,
+            None if type_ids is None else memoryview(type_ids),
             Column.of([row.key for row in rows]),
             _optional([row.body for row in rows]),
             _optional([row.before for row in rows]),
@@ -127,4 +133,4 @@ def payload_of(row: Mutation, annotations: bytes) -> bytes:
 
 
 def _optional(values: list[bytes | None]) -> Column | None:
-    return None if all(value is None for value in values) else Column.of(values)
+    return None if values.count(None) == len(values) else Column.of(values)
