@@ -400,7 +400,7 @@ def test_one_who_gets_events_of_the_process_gets_them_in_order_in_company(tmp_pa
         late = []
         with monkeypatch.context() as patch:
             # It is put up, and whoever tells has come no further when the next change is committed.
-            patch.setattr(HostingSubscription, "heed", lambda reader: late.append(reader) or None)
+            patch.setattr(HostingSubscription, "heed", lambda reader: late.extend([reader]))
             store.system.board.tell("x", "FIRST", {})
             store.create("orders")
         for one in late:

@@ -8,7 +8,7 @@ import pytest
 
 import flow
 from publishers import Position
-from tests.publishers.support import ManualExecutor, order
+from tests.publishers.support import ManualExecutor, SteppedLoop, order
 from tests.publishers.world import Watcher, World
 
 
@@ -237,6 +237,86 @@ def company_against_a_slice(duel):
     return lambda: duel.put(ROW), lambda: [duel.slice() for _ in range(3)]
 
 
+def on_a_loop(duel, count, demand=100):
+    loop = SteppedLoop()
+    duel.executors.append(loop)
+    watchers = [duel.watch(executor=loop) for _ in range(count)]
+    loop.run_all()
+    for watcher in watchers:
+        if demand:
+            watcher.request(demand)
+    loop.run_all()
+    return loop, watchers
+
+
+def company_on_a_loop_against_commit(duel):
+    """A round on the loop while the next commit is published."""
+    loop, _ = on_a_loop(duel, 3)
+    duel.put(ROW)
+    return lambda: duel.put(ROW), loop.run_all
+
+
+def company_on_a_loop_against_request(duel):
+    """One of the company asks for more on another thread, in the middle of the round."""
+    loop, watchers = on_a_loop(duel, 3, demand=1)
+    duel.put(ROW)
+    return lambda: [watchers[1].request(1), watchers[1].request(9)], loop.run_all
+
+
+def company_on_a_loop_against_cancel(duel):
+    loop, watchers = on_a_loop(duel, 3)
+    duel.put(ROW)
+    return watchers[1].subscription.cancel, loop.run_all
+
+
+def company_on_a_loop_against_publish(duel):
+    """What was withheld is shown in pieces while the loop serves what was shown before."""
+    loop, _ = on_a_loop(duel, 3)
+    for _ in range(3):
+        duel.hide(ROW)
+    duel.log.publish(1)
+    return lambda: [duel.log.publish(2), duel.log.publish(3)], loop.run_all
+
+
+def company_on_a_loop_against_a_slice(duel):
+    """One comes back from the WAL to the place where the loop serves the others."""
+    loop, watchers = on_a_loop(duel, 2)
+    lagging = duel.watch(since=Position(1), executor=loop)
+    loop.run_all()
+    for _ in range(3):
+        duel.put(ROW)
+        loop.run_all()
+    lagging.request(100)
+    loop.run_all()
+    duel.put(ROW)
+    return lambda: [loop.run_all() for _ in range(3)], lambda: [duel.slice() for _ in range(3)]
+
+
+def company_on_a_loop_against_seek(duel):
+    """One of the company goes elsewhere while the loop has its flag."""
+    loop, watchers = on_a_loop(duel, 3)
+    duel.put(ROW)
+    return lambda: [watchers[1].seek(Position(1)), duel.slice()], loop.run_all
+
+
+def seek_against_commit(duel):
+    """One of a company goes back while a commit serves it."""
+    watchers = [duel.watch(), duel.watch()]
+    for watcher in watchers:
+        watcher.request(100)
+    duel.put(ROW)
+    return lambda: duel.put(ROW), lambda: [watchers[0].seek(Position(1)), duel.slice(), duel.slice()]
+
+
+def seek_forward_against_commit(duel):
+    """One who lags goes to the end while the end moves."""
+    watcher = duel.watch()
+    for _ in range(3):
+        duel.put(ROW)
+    watcher.request(100)
+    return lambda: duel.put(ROW), lambda: [watcher.seek(Position(4)), duel.slice(), duel.slice()]
+
+
 def cancel_against_commit(duel):
     watcher, other = duel.watch(), duel.watch()
     other.request(100)
@@ -386,6 +466,14 @@ SCENARIOS = [
     company_against_request,
     company_against_cancel,
     company_against_a_slice,
+    company_on_a_loop_against_commit,
+    company_on_a_loop_against_request,
+    company_on_a_loop_against_cancel,
+    company_on_a_loop_against_publish,
+    company_on_a_loop_against_a_slice,
+    company_on_a_loop_against_seek,
+    seek_against_commit,
+    seek_forward_against_commit,
     cancel_against_commit,
     cancel_against_a_slice,
     last_cancel_against_subscribe,

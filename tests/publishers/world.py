@@ -1,7 +1,8 @@
 """A log whose threads are played by one: every step of a commit, a poll or a replay may be interrupted by another.
 
 The real code runs. At the instrumented points (before and after each method that touches what threads share) the world
-draws whether something else happens there: a commit, a registration, a request, a turn, a slice of replay, a cancel.
+draws whether something else happens there: a commit, a registration, a request, a turn, a slice of replay, a seek, a
+cancel. While a commit serves subscribers, another one may be made.
 One seed is one run, to be repeated exactly.
 """
 
@@ -15,12 +16,14 @@ import flow
 from flow.drain import Drain
 from publishers import Area, Criteria, Criterion, Position
 from publishers.cohort import Cohort
+from publishers.cursor import Cursor
 from publishers.registry import Registry
 from publishers.replayer import FrameCache
 from publishers.ring import Ring
 from publishers.service import Service
+from publishers.subscription import ChangeSubscription
 from publishers.watermark import Watermark
-from tests.publishers.support import ManualExecutor, Probe, opened, order
+from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened, order
 
 POINTS = [
     (
@@ -35,6 +38,14 @@ POINTS = [
     (Watermark, ("advance",)),
 ]
 """Where something may come in between."""
+
+UNORDERED: list[type] = [Cursor, Cohort, ChangeSubscription]
+"""What is kept in sets: hashed alike, they are served in an order that a seed repeats."""
+
+
+def _alike(_self: object) -> int:
+    return 0
+
 
 WISHES: list[tuple[Criteria, Any]] = [
     (Criteria.of(), lambda _index, _kind, _key: True),
@@ -79,6 +90,7 @@ class Watcher(Probe):
         self.start = Position(0, 0)
         self.cancelled = False
         self.checked = 0
+        self.sought = 0
         self._expected: list[Position] = []
         self._read = 0
 
@@ -93,6 +105,19 @@ class Watcher(Probe):
     def on_subscribe(self, subscription: Any, /) -> None:
         self.start = subscription._settled
         super().on_subscribe(subscription)
+
+    def seek(self, position: Position) -> None:
+        """Moves it; until it is told, what comes is from the old place."""
+        self.sought += 1
+        self.subscription.seek(position)
+
+    def on_seek(self, position: Position) -> None:
+        """It begins anew; what it was given before counts against its demand only."""
+        self.check(self.world.log._service.watermark.visible)
+        self.requested -= len(self.positions)
+        self.positions.clear()
+        self.start, self.checked, self.sought = position, 0, 0
+        self._expected, self._read = [], 0
 
     def expected(self, upto: int) -> list[Position]:
         """What it gets once everything up to a version is visible, which only rises; from a plain list."""
@@ -135,11 +160,11 @@ class World:
         }
         self.model: list[tuple[int, int, str, str]] = []
         self.watchers: list[Watcher] = []
-        self.executors: list[ManualExecutor] = []
+        self.executors: list[ManualExecutor | SteppedLoop] = []
+        self.loops: list[SteppedLoop] = []
         self.replayer = ManualReplayer()
         self.faults: list[str] = []
         self.depth = 0
-        self.committing = False
         self.closed_to_others = False
         self.switches = 0
         self.log: Any = None
@@ -166,6 +191,8 @@ class World:
                 world.closed_to_others = before
 
         Registry.add = locked_add  # type: ignore[method-assign]  # restored below
+        for kind in UNORDERED:
+            kind.__hash__ = _alike  # type: ignore[assignment]  # restored below
         try:
             with opened(**self.options) as self.log:
                 self.log._service.replayer.close()
@@ -175,6 +202,8 @@ class World:
         finally:
             for kind, name, original in saved:
                 setattr(kind, name, original)
+            for kind in UNORDERED:
+                del kind.__hash__
 
     def _instrumented(self, original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -198,12 +227,17 @@ class World:
         self.depth += 1
         try:
             actions = [self.request] * 3 + [self.replay] * 4 + [self.turn] * 3 + [self.checkpoint]
-            actions += [self.subscribe, self.cancel]
+            actions += [self.subscribe, self.cancel, self.seek]
             if not self.committing:
                 actions += [self.commit] * 4
             self.chance.choice(actions)()
         finally:
             self.depth -= 1
+
+    @property
+    def committing(self) -> bool:
+        """Whether a commit is on its way that has not been published yet."""
+        return self.log._publication.gate.locked() or self.log._committer._leader is not None
 
     def commit(self) -> None:
         draw = self.chance
@@ -215,11 +249,7 @@ class World:
         version = self.model[-1][0] + 1 if self.model else 1
         self.model.append((version, 0, "", ""))
         self.model += [(version, index, kind, key) for index, (kind, key) in enumerate(rows, 1)]
-        self.committing = True
-        try:
-            done = self.log.commit([order(key, kind) for kind, key in rows])
-        finally:
-            self.committing = False
+        done = self.log.commit([order(key, kind) for kind, key in rows])
         assert (done.version, done.changes) == (version, len(rows) + 1)
 
     def subscribe(self) -> None:
@@ -237,13 +267,24 @@ class World:
         until = draw.choice([None, None, None, head.version + draw.randint(-1, 6)])
         watcher = Watcher(self, draw.randrange(len(WISHES)), until)
         where: Any = flow.INLINE
-        if draw.random() < 0.5:
-            where = ManualExecutor()
-            self.executors.append(where)
+        if draw.random() < 0.6:
+            where = self.somewhere()
         self.watchers.append(watcher)
         self.log.changes(watcher.criteria, since=since, until=until).subscribe(watcher, executor=where)
         if watcher.subscription is not None:
             assert watcher.start == since or (since is None and head <= watcher.start <= self.log.head)
+
+    def somewhere(self) -> ManualExecutor | SteppedLoop:
+        """An executor of its own, or one of two event loops."""
+        if self.chance.random() < 0.4:
+            where: ManualExecutor | SteppedLoop = ManualExecutor()
+        elif len(self.loops) == 2:
+            return self.chance.choice(self.loops)
+        else:
+            where = SteppedLoop()
+            self.loops.append(where)
+        self.executors.append(where)
+        return where
 
     def some(self) -> Watcher | None:
         """A watcher that has its subscription."""
@@ -262,9 +303,14 @@ class World:
             watcher.subscription.cancel()
             watcher.cancelled = not inline
 
+    def seek(self) -> None:
+        watcher = self.some()
+        if watcher is not None and watcher.until is None and self.chance.random() < 0.2:
+            watcher.seek(Position(self.chance.randint(1, self.log.head.version)))
+
     def checkpoint(self) -> None:
         watcher = self.some()
-        if watcher is None:
+        if watcher is None or watcher.sought:
             return
         told = watcher.subscription.checkpoint()
         delivered = watcher.positions
