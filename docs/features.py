@@ -14,7 +14,6 @@ PARTLY = {
     "F17": "stored and delivered, not assigned",
     "F18": "stored and delivered",
     "F24": "from Spark by type; typed schemas are to come",
-    "F53": "all but changed fields",
     "F117": "in the log itself",
     "E53": "numbered checkpoints with the time to the next",
     "E57": "untyped",

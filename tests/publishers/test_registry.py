@@ -8,7 +8,7 @@ import pytest
 
 import flow
 from publishers import Content, Criteria, Criterion
-from tests.publishers.support import Probe, fill, in_threads, opened, scaled
+from tests.publishers.support import Probe, fill, in_threads, opened, scaled, wait_until
 
 
 def publishers_of(log):
@@ -93,23 +93,29 @@ def test_a_subscription_that_cannot_be_made_leaves_no_publisher(log):
     assert not publishers_of(log)
 
 
-def test_d12_cancel_inside_on_subscribe_leaves_no_registration(log):
-    """D12, E43."""
+@pytest.mark.parametrize("where", ["on_subscribe", "on_next"])
+@pytest.mark.parametrize("executor", [flow.INLINE, None])
+def test_d12_cancel_inside_a_signal_leaves_no_registration(log, where, executor):
+    """D12, E43: seen while the log is open, as closing it would take everybody off anyway."""
 
     class Reluctant(Probe):
         def on_subscribe(self, subscription, /):
             super().on_subscribe(subscription)
-            subscription.cancel()
+            if where == "on_subscribe":
+                subscription.cancel()
 
-    for executor in (flow.INLINE, None):
-        probe = Reluctant(first=10)
-        log.changes().subscribe(probe, executor=executor)
-        with opened() as other:  # time for the pool
-            fill(other, 1)
-        fill(log, 3)
-    log.close()
+        def take(self, change):
+            super().take(change)
+            self.subscription.cancel()
+
+    probe = Reluctant(first=10)
+    log.changes().subscribe(probe, executor=executor)
+    fill(log, 1)
+    wait_until(lambda: not publishers_of(log), probe.state)
+    fill(log, 3)
     assert not publishers_of(log)
-    assert not probe.positions
+    log.close()
+    assert probe.positions == ([] if where == "on_subscribe" else [(1, 0)])
     assert not probe.terminals
 
 
