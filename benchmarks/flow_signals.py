@@ -9,8 +9,7 @@ import gc
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import aiostream
@@ -59,7 +58,7 @@ class Batched(Counting):
 
     __slots__ = ()
 
-    def on_next_batch(self, items: list[object], /) -> None:
+    def on_next_batch(self, items: Sequence[object], /) -> None:
         self.count += len(items)
 
 
@@ -112,7 +111,7 @@ class Audience:
         self.targets, self.single, self.observers, self.handlers = (
             [Counting() for _ in range(subscribers)] for _ in range(4)
         )
-        self.tens = [Batched() for _ in range(subscribers)]
+        self.tens, self.batch_targets = ([Batched() for _ in range(subscribers)] for _ in range(2))
         self.one, self.ten = flow.Broadcast[int](256), flow.Broadcast[int](256)
         self.subject, self.event = Subject[int](), eventkit.Event("change")
         for place in range(subscribers):
@@ -127,6 +126,13 @@ class Audience:
                 target.on_next(item)
         return self.deliveries
 
+    def loop_of_batches(self) -> int:
+        for first in range(0, self.turns, SIZE):
+            items = tuple(range(first, first + SIZE))
+            for target in self.batch_targets:
+                target.on_next_batch(items)
+        return self.deliveries
+
     def each(self, give: Callable[[int], object]) -> int:
         for item in range(self.turns):
             give(item)
@@ -134,13 +140,11 @@ class Audience:
 
     def batches(self) -> int:
         for first in range(0, self.turns, SIZE):
-            with held(self.ten):
-                for item in range(first, first + SIZE):
-                    self.ten.submit(item)
+            self.ten.submit_many(range(first, first + SIZE))
         return self.deliveries
 
     def verify(self) -> None:
-        for kind in (self.targets, self.single, self.tens, self.observers, self.handlers):
+        for kind in (self.targets, self.single, self.tens, self.batch_targets, self.observers, self.handlers):
             assert all(target.count == ROUNDS * self.turns for target in kind)
 
 
@@ -152,6 +156,7 @@ def signals(subscribers: int) -> Table:
         "deliveries/CPU-s",
         [
             Variant("a loop that calls on_next", lambda: cpu(to.loop)),
+            Variant("a loop that calls on_next_batch", lambda: cpu(to.loop_of_batches)),
             Variant("flow.Broadcast, on_next", lambda: cpu(lambda: to.each(to.one.submit))),
             Variant("flow.Broadcast, on_next_batch", lambda: cpu(to.batches)),
             Variant("reactivex Subject", lambda: cpu(lambda: to.each(to.subject.on_next))),
@@ -167,19 +172,6 @@ def signals(subscribers: int) -> Table:
         figures.reach("flow.Broadcast, on_next_batch", ">=", 15, "reactivex Subject")
     print()
     return figures
-
-
-@contextmanager
-def held(broadcast: flow.Broadcast[int]) -> Iterator[None]:
-    """Lets what is written meanwhile be delivered at once, as a busy executor does."""
-    drains = [cursor._drain for cursor in broadcast._ring.cursors]
-    for drain in drains:
-        drain.try_hold()
-    try:
-        yield
-    finally:
-        for drain in drains:
-            drain.release_hold()
 
 
 def streams() -> Table:
