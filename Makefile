@@ -8,13 +8,14 @@ JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
-.PHONY: demo test coverage lint bench wheel clean help
+.PHONY: demo test coverage lint prove bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
 	@echo "make coverage                                every test, and which branches they reach"
 	@echo "make lint                                    style, types, import directions"
+	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:
@@ -45,6 +46,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+MINUTES ?= 10
+prove: $(VENV)/.dev
+	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -145,9 +145,7 @@ def truncate(seed: int, trace: list[str] | None = None) -> dict[str, int]:
     return _judge(material, name, material.files[name][:at], f"{name} cut to {at} bytes", trace)
 
 
-def _judge(
-    material: Material, name: str, data: bytes, what: str, trace: list[str] | None
-) -> dict[str, int]:
+def _judge(material: Material, name: str, data: bytes, what: str, trace: list[str] | None) -> dict[str, int]:
     files = {**material.files, name: data}
     if trace is not None:
         trace.append(f"{what}; {json.dumps({known: len(content) for known, content in files.items()})}")

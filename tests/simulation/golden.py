@@ -71,7 +71,9 @@ def _made(maker: Callable[[Life], None]) -> dict[str, bytes]:
     with mock.patch.object(recovery, "uuid4", lambda: LOG_ID):
         maker(life)
     kept = life.system.snapshot(LOG).items()
-    return {name: data for name, data in kept if name in ("HEAD", "SCHEMAS") or name.endswith((".log", ".idx"))}
+    return {
+        name: data for name, data in kept if name in ("HEAD", "SCHEMAS") or name.endswith((".log", ".idx"))
+    }
 
 
 def _text(seen: dict[int, Any]) -> list[Any]:
@@ -175,7 +177,10 @@ def _structure(name: str) -> None:
 def _cases() -> list[tuple[Callable[..., None], tuple[str, ...]]]:
     formats = sorted(path.name for path in GOLDEN.glob("format-*"))
     logs = [
-        (format_, path.name) for format_ in formats for path in sorted((GOLDEN / format_).iterdir()) if path.is_dir()
+        (format_, path.name)
+        for format_ in formats
+        for path in sorted((GOLDEN / format_).iterdir())
+        if path.is_dir()
     ]
     return [
         *((_log, log) for log in logs),

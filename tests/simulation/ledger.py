@@ -141,7 +141,9 @@ class Ledger:
     def _compare(self, wal: Wal, system: SimulatedFileSystem) -> None:
         durable, visible = wal.durable, wal.visible
         oldest = wal.reader.oldest
-        assert oldest <= max(self.floor, 1), f"{oldest} is the oldest, retention may have gone to {self.floor}"
+        assert oldest <= max(self.floor, 1), (
+            f"{oldest} is the oldest, retention may have gone to {self.floor}"
+        )
         found = contents(wal.reader) if durable else {}
         assert list(found) == list(range(oldest, visible + 1)), f"{list(found)} of {oldest} to {visible}"
         follower = Follower.open(LOG, filesystem=system)
