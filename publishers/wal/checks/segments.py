@@ -62,7 +62,7 @@ class Segments:
             evidence.append(Location(tail.segment, tail.end))
         elif report.live and head is not None:
             evidence.append(Location(head.segment, head.offset))
-        if head is not None and head.flags & CUT:
+        if head is not None and head.flags & CUT and not report.live:
             evidence = [Location(head.segment, head.offset)]
         self._reached = max(evidence, default=Location(0, 0))
         self._bounded = report.live or bool(head and head.flags & CUT)

@@ -87,6 +87,9 @@ def examine(
         progress: Told how far it has got.
     """
     report = Report(path, live=live)
+    # Before the names, because the segments that these two tell of must be among them.
+    tail = _tail(filesystem, path)
+    head = examine_head(filesystem, path)
     try:
         names = filesystem.listing(path)
         check_names(path, names)
@@ -99,10 +102,9 @@ def examine(
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         report.findings.append(Finding(kind, Verdict.UNREADABLE, 0, 0, path.name or str(path), why))
         return report
-    head = examine_head(filesystem, path)
     numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
-    report.findings += head.findings
-    tail = _tail(filesystem, path)
+    # What a living owner cuts off was never shown, and he is at it.
+    report.findings += [one for one in head.findings if not (live and one.kind == "cut")]
     if tail is not None:
         report.epoch, report.seen = tail.epoch, tail.visible
     if head.state is not None:

@@ -8,6 +8,7 @@ import pytest
 from publishers.errors import LogBusy
 from publishers.wal import RealFileSystem, Wal
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
+from publishers.wal.filesystem import RealFile
 from tests.publishers.support import SCALE
 from tests.publishers.wal.checks.damage import (
     SMALL,
@@ -156,3 +157,76 @@ def test_a_repair_after_any_damage_keeps_every_version_before_it(tmp_path, crash
         wal.close()
         assert found == acknowledged[: len(found)], (seed, what)
         assert len(found) >= done.before.version, (seed, what)
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class DyingFile(RealFile):
+    system: "DyingFileSystem"
+
+    def pwrite(self, data, offset, /):
+        self.system.spend()
+        return super().pwrite(data, offset)
+
+    def truncate(self, size, /):
+        self.system.spend()
+        super().truncate(size)
+
+
+class DyingFileSystem(RealFileSystem):
+    """The real one, until so many changes were made."""
+
+    def __init__(self, changes):
+        self.left = changes
+
+    def spend(self):
+        if self.left == 0:
+            raise Died
+        self.left -= 1
+
+    def open(self, path, mode, /):
+        made = super().open(path, mode)
+        file = DyingFile(os.dup(made._fd), writable=mode != "read")
+        made.close()
+        file.system = self
+        return file
+
+    def rename(self, source, target, /):
+        self.spend()
+        super().rename(source, target)
+
+    def unlink(self, path, /):
+        self.spend()
+        super().unlink(path)
+
+    def link(self, source, target, /):
+        self.spend()
+        super().link(source, target)
+
+
+def test_a_repair_that_dies_at_any_step_is_finished_by_the_next_one(made, tmp_path):
+    """F49."""
+    steps = 0
+    while True:
+        path = copy_log(made[0], tmp_path / "log")
+        at = frames_of(path / SECOND)[4][0]
+        flip(path / SECOND, at + 85)
+        flip(path / "HEAD", 4000)
+        first = verify(path).lost[0]
+        system = DyingFileSystem(steps)
+        try:
+            repair(path, write=True, filesystem=system)
+        except Died:
+            pass
+        else:
+            break
+        done = repair(path, write=True)
+        assert done.refused is None, steps
+        assert verify(path).verdict is Verdict.SOUND, steps
+        wal = opened(path)
+        assert contents(wal) == [one for one in made[1] if one[0] < first], steps
+        wal.close()
+        steps += 1
+    assert steps > 10
