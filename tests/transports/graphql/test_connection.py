@@ -506,6 +506,7 @@ async def test_a_client_that_wants_to_sets_its_own_pace(serving, graphql, fill):
 
 
 async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, graphql, fill, until):
+    """E59: what is held for it on the server does not grow."""
     server = serving(stall_timeout=60.0, keepalive=60.0, fence_events=10**6)
     async with graphql(server) as stuck:
         await stuck.init()
@@ -526,6 +527,7 @@ async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, graphql, fi
 async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(
     serving, graphql, fill, log, until, caplog
 ):
+    """E59: in bounded time, although its write buffer is full."""
     server = serving(stall_timeout=0.5, keepalive=60.0, fence_events=10**6)
     with caplog.at_level(logging.INFO, "penstock.transports"):
         async with graphql(server) as good, graphql(server) as stuck:

@@ -287,6 +287,7 @@ async def test_a_vanished_client_leaves_nothing_behind(serving, dial, fill, log,
 
 
 async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(serving, dial, fill, log, until):
+    """E59: in bounded time, although its write buffer is full."""
     server = serving(stall_timeout=0.5, keepalive=60.0)
     open_files = len(os.listdir("/proc/self/fd"))
     async with dial(server.url) as good, dial(server.url) as stuck:
@@ -308,6 +309,7 @@ async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(serving, d
 
 
 async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, dial, fill, log, until):
+    """E59: what is held for it on the server does not grow."""
     server = serving(stall_timeout=60.0, keepalive=60.0)
     async with dial(server.url) as stuck:
         await stuck.init()
