@@ -68,7 +68,7 @@ MAKERS: dict[str, Callable[[Life], None]] = {"plain": _plain, "withheld": _withh
 
 def _made(maker: Callable[[Life], None]) -> dict[str, bytes]:
     life = Life(SimulatedFileSystem())
-    with mock.patch.object(recovery, "uuid4", lambda: LOG_ID):
+    with mock.patch.object(recovery, "uuid4", return_value=LOG_ID):
         maker(life)
     kept = life.system.snapshot(LOG).items()
     return {

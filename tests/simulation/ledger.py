@@ -239,9 +239,7 @@ class Life:
 
     def _append(self, wanted: list[Given]) -> None:
         wal, given = self.wal, self.ledger.given
-        sealed = []
-        for one in wanted:
-            sealed.append(self._seal(one))
+        sealed = [self._seal(one) for one in wanted]
         first = wal.appended + 1
         for version in [version for version in given if version >= first]:
             del given[version]

@@ -9,6 +9,7 @@ import secrets
 import time
 from unittest import mock
 
+# ruff: noqa: T201 - the counts are there to be read
 import pytest
 
 from publishers import schemas
