@@ -86,7 +86,10 @@ class Segments:
         report.seen = max(report.seen, report.version)
 
     def _missing(self, first: int, last: int) -> None:
-        if first > last or self._pruned(last):
+        if first > last:
+            return
+        if self._pruned(last):
+            self._chain = None
             return
         what = "the segment is missing" if first == last else f"the segments from here to {last} are missing"
         self._break("segment-missing", first, 0, what)
@@ -97,6 +100,7 @@ class Segments:
             self._segment(number, last=last)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self._pruned(number):
+                self._chain = None  # of the next one nothing is known but what its header says
                 return
             why = f"it cannot be read ({error.strerror or error})"
             self._break("unreadable", number, self._last_at, why, Verdict.UNREADABLE)

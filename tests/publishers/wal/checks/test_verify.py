@@ -195,7 +195,7 @@ import sys
 from pathlib import Path
 from publishers.wal import RealFileSystem, Wal
 from tests.publishers.wal.logs import commit, options
-wal = Wal.open(Path(sys.argv[1]), options(retain_bytes=262144), filesystem=RealFileSystem())
+wal = Wal.open(Path(sys.argv[1]), options(retain_bytes=1048576), filesystem=RealFileSystem())
 print("open", flush=True)
 while True:
     commit(wal, b"x" * 5000)
