@@ -1,0 +1,375 @@
+"""The mutants, each a mistake that could be made: in what is written, in what is recovered, and in who is told of it."""
+
+from tests.mutants.patching import Mutant
+
+__all__ = ["MUTANTS", "SELECTION"]
+
+_WAL = "publishers.wal."
+_LIVES = ("T1",)
+_SYNC = (_WAL + "writer:Writer.sync", "live.file.sync()")
+
+_WRITING = [
+    Mutant("no sync", *_SYNC, "pass", _LIVES),
+    Mutant("sync of the wrong file", *_SYNC, "self._head._file.sync()", _LIVES),
+    Mutant(
+        "no directory sync",
+        _WAL + "filesystem:sync_names",
+        "filesystem.sync_directory(directory)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant(
+        "acknowledge before sync",
+        _WAL + "writer:Writer.sync",
+        "end = (live.number, offset)",
+        "end = self.synced_end\n    self.synced = self.appended",
+        _LIVES,
+    ),
+    Mutant(
+        "sync retried after EIO",
+        *_SYNC,
+        "try:\n                live.file.sync()\n            except OSError:\n                live.file.sync()",
+        _LIVES,
+    ),
+    Mutant("failed sync forgotten", _WAL + "writer:Writer.sync", "health.fail(error)", "pass", _LIVES),
+    Mutant("readable before sync", _WAL + "writer:Writer.append", "if self._os_durable:", "if True:", _LIVES),
+    Mutant(
+        "HEAD before sync",
+        _WAL + "writer:Writer.evidence",
+        "return Limit(version, *self.synced_end)",
+        "return Limit(self.appended, self.live.number, self.live.offset)",
+        _LIVES,
+    ),
+    Mutant(
+        "segment not synced at roll", _WAL + "live:LiveSegment.finish", "sync_file(self.file)", "pass", _LIVES
+    ),
+    Mutant(
+        "segment named before its sync", _WAL + "live:create_segment", "sync_file(spare.file)", "pass", _LIVES
+    ),
+    Mutant(
+        "name of a segment not synced",
+        _WAL + "live:create_segment",
+        "sync_names(filesystem, directory)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant(
+        "producers forgotten at roll",
+        _WAL + "writer:Writer.roll",
+        "self.tables.encode()",
+        "type(self.tables)().encode()",
+        _LIVES,
+    ),
+    Mutant(
+        "zeros over what was written",
+        _WAL + "live:LiveSegment.put",
+        "self.filled = max(self.filled, end)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant(
+        "failed write not taken back",
+        _WAL + "live:LiveSegment.undo",
+        "self.file.truncate(self.filled)\n        write_zeros(self.file, start, min(end, self.filled, size))",
+        "pass",
+        ("T1", "T5"),
+    ),
+    Mutant(
+        "time goes back",
+        _WAL + "writer:Writer._write_one",
+        "max(self._clock(), self._committed_at + 1)",
+        "self._clock()",
+        _LIVES,
+    ),
+]
+
+_HEAD = [
+    Mutant(
+        "HEAD restarts at slot 0",
+        _WAL + "head:Head.__init__",
+        "self.state = state",
+        "self.state = state._replace(counter=0)",
+        _LIVES,
+    ),
+    Mutant("HEAD in one slot", _WAL + "head:Head.write", "_SLOTS[state.counter % 2]", "0", _LIVES),
+    Mutant(
+        "HEAD not written after recovery",
+        _WAL + "recovery:_Recovery.run",
+        "self._head.write(epoch, version, last.number, end, visible=visible)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant("HEAD not synced", _WAL + "head:Head.write", "    sync_file(self._file)", "    pass", _LIVES),
+    Mutant(
+        "DEFERRED not written",
+        _WAL + "withholding:Withholding.show",
+        "visible=visible)",
+        "visible=None)",
+        ("T1-deferral",),
+    ),
+    Mutant(
+        "CUT not written", _WAL + "withholding:Withholding._forget_after", "flags=CUT, ", "", ("T1-deferral",)
+    ),
+]
+
+_RECOVERY = [
+    Mutant(
+        "LAST not required",
+        _WAL + "frame:Scan.__iter__",
+        "if header.flags & (LAST | CONTROL):",
+        "if True:",
+        _LIVES,
+    ),
+    Mutant(
+        "torn rule ignores what was durable",
+        _WAL + "torn:_vouching",
+        "version < header.durable <= header.version",
+        "False",
+        ("T3",),
+    ),
+    Mutant(
+        "torn rule takes the unsynced for damage",
+        _WAL + "torn:_vouching",
+        "version < header.durable",
+        "0 <= header.durable",
+        _LIVES,
+    ),
+    Mutant(
+        "tail frames not written again",
+        _WAL + "recovery:_write_again",
+        "write_all(file, data, start)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant("recovery not synced", _WAL + "recovery:_Recovery.run", "sync_file(file)", "pass", _LIVES),
+    Mutant("epoch not raised", _WAL + "recovery:_Recovery.run", " else 0) + 1", " else 0)", _LIVES),
+    Mutant(
+        "producers not restored",
+        _WAL + "restored:_take",
+        "tables.committed(frame.producer, state)",
+        "pass",
+        _LIVES,
+    ),
+    Mutant(
+        "missing segment not noticed",
+        _WAL + "recovery:_Recovery._check_segments",
+        "if number not in numbers:",
+        "if False:",
+        ("T4",),
+    ),
+    Mutant(
+        "CUT not finished",
+        _WAL + "recovery:recover",
+        "if head.state.flags & CUT:",
+        "if False:",
+        ("T1-deferral",),
+    ),
+    Mutant(
+        "cut ends at its segment", _WAL + "cut:carry_out", "file.truncate(offset)", "pass", ("T1-deferral",)
+    ),
+]
+
+_RETENTION = [
+    Mutant(
+        "unlink before HEAD.oldest",
+        _WAL + "retention:Retention.step",
+        "        self._write_head(oldest)\n        self._catalog.drop(oldest)",
+        "        self._catalog.drop(oldest)",
+        _LIVES,
+    ),
+    Mutant(
+        "places of holds not stored",
+        _WAL + "retention:Retention.step",
+        "gone and self.holds.synchronise()",
+        "gone",
+        _LIVES,
+    ),
+    Mutant(
+        "floor off by one",
+        _WAL + "retention:oldest_to_keep",
+        "following.first_version > floor",
+        "following.first_version > floor + 1",
+        _LIVES,
+        8000,
+    ),
+    Mutant(
+        "floor not asked", _WAL + "retention:oldest_to_keep", "floor is not None and", "False and", _LIVES
+    ),
+    Mutant(
+        "interrupted retention not finished",
+        _WAL + "recovery:_Recovery._drop_old",
+        "number < oldest or ",
+        "",
+        _LIVES,
+    ),
+]
+
+_RING = "publishers.ring:Ring."
+_WORLD = ("world",)
+_BOTH = ("world", "threads")
+
+_READING = [
+    Mutant(
+        "cursor off by one",
+        _RING + "poll",
+        "place += 1\n            cursor.next = Position(chunk.version + 1, 0)",
+        "place += 1\n            cursor.next = Position(chunk.version + 2, 0)",
+        _WORLD,
+    ),
+    Mutant(
+        "index off by one", _RING + "poll", "pieces[-1].indices[-1] + 1", "pieces[-1].indices[-1]", _WORLD
+    ),
+    Mutant(
+        "replayed index off by one",
+        "publishers.cursor:Cursor.take",
+        "piece.indices[-1] + 1",
+        "piece.indices[-1] + 2",
+        _WORLD,
+    ),
+    Mutant(
+        "until off by one",
+        "publishers.cursor:Cursor.upto",
+        "min(visible, self.until)",
+        "min(visible, self.until + 1)",
+        _WORLD,
+    ),
+    Mutant(
+        "end one too early",
+        "publishers.cursor:Cursor.finished",
+        "self.next.version > self.until",
+        "self.next.version >= self.until",
+        _WORLD,
+    ),
+    Mutant(
+        "beyond the watermark",
+        "publishers.cursor:Cursor.poll",
+        "self.upto, max_events",
+        "self.upto + 1, max_events",
+        _BOTH,
+    ),
+    Mutant("eviction forgets to mark", _RING + "_overtake", "cursor.live = False", "pass", _WORLD),
+    Mutant(
+        "overtaken go on too late",
+        _RING + "_overtake",
+        "resume = min(resume, Position(visible + 1, 0))",
+        "resume = Position(visible + 2, 0)",
+        _WORLD,
+    ),
+    Mutant(
+        "ring start not moved",
+        _RING + "_drop_oldest",
+        "self.start = Position(self._chunks[0].version + 1, 0)",
+        "pass",
+        _WORLD,
+    ),
+    Mutant(
+        "bounds of the ring forgotten",
+        _RING + "settle",
+        "while self._chunks and (",
+        "while False and (",
+        _WORLD,
+    ),
+    Mutant(
+        "too large a chunk does not restart the ring",
+        _RING + "link",
+        "return self._restart(chunk.version, visible)",
+        "return []",
+        _WORLD,
+    ),
+    Mutant(
+        "trimmed before it was taken",
+        _RING + "_trim",
+        "self._chunks and self._base not in self._standing",
+        "self._chunks",
+        _WORLD,
+    ),
+    Mutant(
+        "checkpoint ahead of what was delivered",
+        "publishers.subscription:ChangeSubscription.checkpoint",
+        "not self._replaying and self._filled is None",
+        "True",
+        _WORLD,
+    ),
+    Mutant(
+        "demand not subtracted",
+        "flow.drain.drain:Drain._turn",
+        "self._demand = subtract(self._demand, self._taken)",
+        "pass",
+        _WORLD,
+    ),
+]
+
+_TELLING = [
+    Mutant(
+        "wake read before the advance",
+        "publishers.publication:Publication.publish",
+        "    service.watermark.advance(newest)\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
+        "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
+        ("threads", "world"),
+        12_000,
+    ),
+    Mutant(
+        "watermark advanced before the rings",
+        "publishers.publication:Publication.publish",
+        "visible = service.watermark.visible",
+        "visible = service.watermark.visible\n    service.watermark.advance(newest)",
+        ("threads", "world"),
+        12_000,
+    ),
+    Mutant(
+        "rings not restarted behind a large transaction",
+        "publishers.publication:Publication.publish",
+        "overtaken += shared.ring.restart(transaction.version, visible)",
+        "pass",
+        _WORLD,
+    ),
+    Mutant("those who are parked not told", "publishers.service:Service.due", "*parked, ", "", _BOTH),
+    Mutant(
+        "publisher not matched", "publishers.registry:Registry.snapshot", "self._refresh()", "pass", _BOTH
+    ),
+    Mutant(
+        "publisher leaves with the first",
+        "publishers.registry:Registry.remove",
+        "if not shared.subscriptions:",
+        "if True:",
+        _WORLD,
+    ),
+    Mutant(
+        "withheld ones shown with the others",
+        "publishers.visibility:Withheld.reach",
+        "return max(version, first - 1)",
+        "return newest",
+        ("machine",),
+    ),
+    Mutant(
+        "withheld ones that were not kept are skipped",
+        "publishers.visibility:Withheld.take",
+        "taken.append(Published(self._unkept, self._unkept_changes, None))",
+        "pass",
+        ("machine",),
+    ),
+]
+
+MUTANTS = {
+    mutant.name: mutant for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_RETENTION, *_READING, *_TELLING)
+}
+
+SELECTION = [
+    "no sync",
+    "no directory sync",
+    "acknowledge before sync",
+    "segment not synced at roll",
+    "producers forgotten at roll",
+    "HEAD restarts at slot 0",
+    "CUT not written",
+    "DEFERRED not written",
+    "LAST not required",
+    "torn rule ignores what was durable",
+    "tail frames not written again",
+    "unlink before HEAD.oldest",
+    "until off by one",
+    "ring start not moved",
+    "too large a chunk does not restart the ring",
+    "eviction forgets to mark",
+]
+"""Those of every commit; the others cost more seeds, or are of the same kind."""

@@ -1,0 +1,56 @@
+"""T6: is the harness sharp? Every mistake that was planted in our own code is noticed, and by whom and how soon is told.
+
+Per commit it is a selection; with ``PENSTOCK_TEST_SCALE`` of 2 or more it is all of them.
+"""
+
+import logging
+import sys
+
+import pytest
+
+from tests.mutants.hunting import KILLERS, hunt
+from tests.mutants.listing import MUTANTS, SELECTION
+from tests.mutants.patching import Mutant, Stale
+from tests.publishers.support import SCALE
+
+NAMES = list(MUTANTS) if SCALE >= 2 else SELECTION
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mutant_does_not_survive(name, capsys):
+    """T6."""
+    killer, survived = hunt(MUTANTS[name])
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}: noticed by {killer} after {survived} seeds\n")
+
+
+@pytest.mark.parametrize("killer", KILLERS)
+def test_who_is_no_mutant_survives(killer):
+    """T6: else everything would be noticed."""
+    logging.disable(logging.CRITICAL)
+    try:
+        for seed in range(1 if killer == "machine" else 20):
+            KILLERS[killer](seed)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_a_mutant_is_gone_after_its_life(mutant):
+    before = mutant._function().__code__
+    with mutant.living():
+        assert mutant._function().__code__ is not before
+    assert mutant._function().__code__ is before
+
+
+def test_a_mutant_of_code_that_has_moved_on_is_told():
+    mutant = Mutant("none", "publishers.wal.cut:carry_out", "no such text", "", ("T1",))
+    with pytest.raises(Stale, match="0 times"), mutant.living():
+        pass
+
+
+def test_the_plan_is_kept():
+    """T6: thirty mutants at least, fifteen of them per commit."""
+    assert len(MUTANTS) >= 30
+    assert len(SELECTION) == len(set(SELECTION)) >= 15
+    assert set(SELECTION) <= set(MUTANTS)
