@@ -11,9 +11,10 @@ TABLE = Path(__file__).with_name("features.md")
 TESTS = Path(__file__).parent.parent / "tests"
 PARTLY = {
     "F6": "stored as the writer gave it",
+    "F10": "to be looked up in process; remote clients find them in history",
     "F17": "stored and delivered, not assigned",
     "F18": "stored and delivered",
-    "F24": "from Spark by type; typed schemas are to come",
+    "F24": "integers as text by a function, not yet as an option of a subscription",
     "F117": "in the log itself",
     "E53": "numbered checkpoints with the time to the next",
     "E57": "untyped",

@@ -280,7 +280,7 @@ def company_on_a_loop_against_publish(duel):
 
 def company_on_a_loop_against_a_slice(duel):
     """One comes back from the WAL to the place where the loop serves the others."""
-    loop, watchers = on_a_loop(duel, 2)
+    loop, _ = on_a_loop(duel, 2)
     lagging = duel.watch(since=Position(1), executor=loop)
     loop.run_all()
     for _ in range(3):
