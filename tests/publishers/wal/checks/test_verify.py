@@ -173,13 +173,13 @@ from publishers.errors import LogBusy
 from publishers.wal import RealFileSystem, Wal
 from tests.publishers.wal.logs import commit, options
 print("open", flush=True)
-turn = 0
-while True:
-    turn += 1
-    try:
-        wal = Wal.open(Path(sys.argv[1]), options(retain_bytes=262144), filesystem=RealFileSystem())
-    except LogBusy:
-        continue  # the lock was being looked at
+for turn, _ in enumerate(sys.stdin, 1):
+    while True:
+        try:
+            wal = Wal.open(Path(sys.argv[1]), options(retain_bytes=262144), filesystem=RealFileSystem())
+            break
+        except LogBusy:
+            continue  # the lock was being looked at
     for _ in range(10):
         commit(wal, b"x" * 5000)
         wal.maintain()
@@ -188,6 +188,7 @@ while True:
     wal.forget_after(wal.visible)
     wal.show(None)
     wal.close() if turn % 2 else wal.abandon()
+    print("done", flush=True)
 """
 
 WRITER = """
@@ -197,19 +198,25 @@ from publishers.wal import RealFileSystem, Wal
 from tests.publishers.wal.logs import commit, options
 wal = Wal.open(Path(sys.argv[1]), options(retain_bytes=1048576), filesystem=RealFileSystem())
 print("open", flush=True)
-while True:
-    commit(wal, b"x" * 5000)
-    wal.maintain()
+for _ in sys.stdin:
+    for _ in range(20):
+        commit(wal, b"x" * 5000)
+        wal.maintain()
+    print("done", flush=True)
 """
 
 
 @pytest.mark.parametrize("script", ["WRITER", "CHURNER"])
 def test_beside_a_writer_in_another_process_it_is_quiet(tmp_path, script):
-    """F49: whatever commits, rolls, retention, cuts, closing and opening do meanwhile."""
+    """F49: whatever commits, rolls, retention, cuts, closing and opening do meanwhile.
+
+    One turn of the writer for each look, because retention must not overtake who looks.
+    """
     make_log(tmp_path / "log", segments=1)
     path = tmp_path / "log"
     writer = subprocess.Popen(
         [sys.executable, "-c", globals()[script], str(path)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[4],
         text=True,
@@ -217,9 +224,11 @@ def test_beside_a_writer_in_another_process_it_is_quiet(tmp_path, script):
     try:
         assert writer.stdout.readline() == "open\n"
         newest = 0
-        while newest < 100 * SCALE:  # several segments, and the first ones are gone
-            assert writer.poll() is None
+        while newest < 500 * SCALE:  # several segments, and the first ones are gone
+            writer.stdin.write("\n")
+            writer.stdin.flush()
             report = verify(path)
+            assert writer.stdout.readline() == "done\n"
             assert report.live or script == "CHURNER"
             assert [one for one in report.findings if one.verdict] == []
             assert report.version >= newest
@@ -227,5 +236,6 @@ def test_beside_a_writer_in_another_process_it_is_quiet(tmp_path, script):
     finally:
         writer.kill()
         writer.wait()
+        writer.stdin.close()
         writer.stdout.close()
     assert verify(path).verdict <= Verdict.TORN
