@@ -1,6 +1,8 @@
 """Every benchmark runs, with counts so small that its figures say nothing."""
 
+import asyncio
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 
 import pytest
 
@@ -38,6 +40,17 @@ def test_every_benchmark_is_tried_here():
     assert set(TINY) == set(NAMES)
 
 
+@pytest.fixture
+def loop() -> Iterator[None]:
+    """A current event loop, which eventkit asks for when it is imported; other tests may have left none."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, capsys):
     module = pytest.importorskip(f"benchmarks.{name}", exc_type=ImportError)
