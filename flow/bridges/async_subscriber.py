@@ -161,8 +161,8 @@ class _Workers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._group is None:
-            return
+        if self._group is None or kind is GeneratorExit:
+            return  # the loop has gone with all tasks on it, and nobody can be waited for
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:

@@ -169,3 +169,25 @@ async def test_a_low_tide_says_when_more_is_requested():
 async def test_a_low_tide_is_at_most_the_prefetch(low_tide):
     with pytest.raises(ValueError, match="low_tide"):
         flow.subscribe_async(flow.empty(), print, prefetch=6, low_tide=low_tide)
+
+
+def test_what_a_loop_leaves_behind_when_it_closes_can_be_collected():
+    """Nobody can be waited for on a loop that has gone."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(
+        lambda _loop, _context: None
+    )  # tasks are destroyed while they wait: so it is meant
+    begun = asyncio.Event()
+
+    async def receive(_item: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def begin() -> "asyncio.Task[None]":
+        task = subscribe_async(flow.from_iterable(range(3)), receive, concurrency=2)
+        await begun.wait()
+        return task
+
+    task = loop.run_until_complete(begin())
+    loop.close()
+    task.get_coro().close()
