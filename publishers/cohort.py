@@ -175,7 +175,6 @@ def _give_back(lent: deque[Any], ahead: Ahead, batches: dict[View, Batch]) -> No
             one.give_back(ahead, batch)
             lent.popleft()
     finally:
-        if (
-            lent
-        ):  # KeyboardInterrupt, say; nobody may wait for its flag, and to give one back twice is harmless
+        if lent:
+            # KeyboardInterrupt, say; nobody may wait for its flag, and to give one back twice is harmless.
             _give_back(lent, ahead, batches)

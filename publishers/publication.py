@@ -47,9 +47,8 @@ def wake(subscriptions: Iterable[Waiting]) -> None:
             waiting[0].wake()
             waiting.popleft()
     finally:
-        if (
-            waiting
-        ):  # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless
+        if waiting:
+            # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless.
             wake(waiting)
 
 
