@@ -111,18 +111,22 @@ class LoopExecutor:
         loop = self._loop()
         if loop is None or loop.is_closed():
             raise RuntimeError("the event loop is closed")
-        with self._lock:
-            self._tasks.append(task)
-            if self._awake:
-                return
-            self._awake = True
         try:
+            with self._lock:
+                self._tasks.append(task)
+                if self._awake:
+                    return
+                self._awake = True
             loop.call_soon_threadsafe(self._run, context=self._context)
-        except BaseException:
+        except Exception:
             with self._lock:
                 self._awake = False
                 # The loop closed just now. What others queued meanwhile never runs either; they ask `closed`.
                 self._tasks.clear()
+            raise
+        except BaseException:
+            # KeyboardInterrupt, say: the loop is woken for the others all the same, and to wake it twice is harmless.
+            loop.call_soon_threadsafe(self._run, context=self._context)
             raise
 
     def spend(self, count: int) -> None:
@@ -131,20 +135,33 @@ class LoopExecutor:
 
     def _run(self) -> None:
         self._left = self._turn
+        task: Task | None = None
         try:
             while self._left > 0:
                 self._left -= 1
                 with self._lock:
                     if not self._tasks:
                         break
-                    task = self._tasks.popleft()
-                task()
+                    task = self._tasks[0]
+                    del self._tasks[0]
+                now, task = task, None
+                now()
         finally:
-            with self._lock:
-                self._awake = bool(self._tasks)
-            loop = self._loop()
-            if self._awake and loop is not None and not loop.is_closed():
-                loop.call_soon(self._run, context=self._context)
+            try:
+                self._leave(task)
+            except BaseException:
+                self._leave(task)  # an interrupt: the loop must come again for those who wait
+                raise
+
+    def _leave(self, task: Task | None) -> None:
+        """Give the loop its turn, and have it come again if somebody waits; ``task`` is one that could not begin."""
+        with self._lock:
+            if task is not None and not (self._tasks and self._tasks[0] is task):
+                self._tasks.appendleft(task)
+            self._awake = bool(self._tasks)
+        loop = self._loop()
+        if self._awake and loop is not None and not loop.is_closed():
+            loop.call_soon(self._run, context=self._context)
 
 
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopExecutor] = weakref.WeakKeyDictionary()

@@ -30,7 +30,7 @@ def require_subscriber(subscriber: object) -> None:
         lacking.append("on_next")
     if lacking:
         raise TypeError(
-            f"rule 1.9: the subscriber, a {type(subscriber).__name__}, has no {' and no '.join(lacking)};"
+            f"rule 1.9: the subscriber, of type {type(subscriber).__name__}, has no {' and no '.join(lacking)};"
             " to subscribe with plain functions there is flow.subscribe"
         )
 

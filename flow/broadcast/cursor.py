@@ -165,7 +165,7 @@ class Cursor(Generic[T]):
             or self._missed
             or drain is None
             or self.lag is Lag.DROP_LATEST
-            or not drain.lease()
+            or not drain.stand_by()
         ):
             return False
         ring.positions.leave(self._next)

@@ -1,4 +1,4 @@
-"""A drain that may lease its flag, to the company that serves many at once."""
+"""A drain that lends its flag to the company that serves many at once."""
 
 import asyncio
 import contextvars
@@ -6,9 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from flow.contracts import BatchSubscriber, Subscriber
-from flow.demand import subtract
 from flow.drain import Drain
-from flow.drain.strand import IDLE, RUNNING
 from flow.executors import Executor
 
 if TYPE_CHECKING:
@@ -23,12 +21,12 @@ _NONE: Final[dict[Hashable, Callable[[Any], object]]] = {}
 
 
 class Seat(Drain[T]):
-    """The drain of a cursor: what halts it while its flag is leased asks for the flag.
+    """The drain of a cursor: what halts it while its flag is lent asks for the flag.
 
-    Whoever leased the flag may look at what is here; else only the holder of the flag does.
+    Whoever was lent the flag may look at what is here; else only the holder of the flag does.
     """
 
-    __slots__ = ("_leased",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -37,49 +35,22 @@ class Seat(Drain[T]):
         executor: Executor | asyncio.AbstractEventLoop | None,
     ) -> None:
         super().__init__(subscriber, cursor, executor=executor)
-        self._leased = False
         self._tells = _NONE  # most are never told anything but elements
 
-    def tell(self, key: Hashable, fn: Callable[[Any], object]) -> None:
+    def tell(self, key: Hashable, fn: Callable[[Any], object], *, wake: bool = True) -> None:
         """Signal something beside the stream."""
         with self._lock:
             if self._tells is _NONE:
                 self._tells = {}
-        super().tell(key, fn)
+        super().tell(key, fn, wake=wake)
 
-    def lease(self) -> bool:
-        """Give the flag away, if an element could be delivered here and now."""
-        with self._lock:
-            if (
-                self._state != IDLE
-                or not self._inline
-                or not self._demand
-                or self._tells
-                or self._halted
-                or self._discarded
-                or not self._greeted
-            ):
-                return False
-            self._state = RUNNING
-            self._leased = True
-            return True
-
-    def release_hold(self) -> None:
-        """Give the flag back; who calls this although `try_hold` refused, does not take it from who leased it."""
-        with self._lock:
-            if self._leased:
-                return
-        super().release_hold()
+    def stand_by(self) -> bool:
+        """Lend the flag to the company, if an element could be delivered here and now."""
+        return self._inline and self.lend(1, self)
 
     def give_up(self) -> None:
         """Have the flag back, and run what was noted meanwhile."""
-        if not self._leased:
-            return
-        with self._lock:
-            self._leased = False
-            self._demand = subtract(self._demand, self._taken)
-            self._taken = 0
-        self.release_hold()
+        self.give_back(self, ())
 
     def cancel(self) -> None:
         """End without a signal."""
@@ -92,8 +63,8 @@ class Seat(Drain[T]):
         self._attend()
 
     def _attend(self) -> None:
-        # Halted earlier, it had not been leased; and whoever gives it up later sees that it is halted.
-        if self._leased:
+        # Halted earlier, it had not been lent; and whoever gives it up later sees that it is halted.
+        if self._lent is not None:
             cast("Cursor[T]", self._feed).attend()
 
     @property

@@ -27,8 +27,6 @@ from flow.misuse import require_subscriber
 __all__ = ["Drain"]
 
 T = TypeVar("T")
-
-
 _PLAIN: Final = (list, tuple)
 
 
@@ -114,29 +112,33 @@ class Drain(Strand, Generic[T]):
         if error is not None:
             self.fail(error)
             return
-        with self._lock:
-            if self._halted:
-                return
-            self._demand = add(self._demand, n)
-            go = self._claim()
-        if go:
-            self._go()
+        go = 0
+        try:
+            with self._lock:
+                if self._halted:
+                    return
+                self._demand = add(self._demand, n)
+                go = self._claim()
+            if go:
+                self._go()
+        except BaseException:
+            self._save(go)
+            raise
 
-    def tell(self, key: Hashable, fn: Callable[[Any], object]) -> None:
+    def tell(self, key: Hashable, fn: Callable[[Any], object], *, wake: bool = True) -> None:
         """Signal something beside the stream: ``fn(subscriber)``, serially, before the next elements or the end.
 
         It spends no demand. Of what is told under one key before it is delivered, the last wins: so at most one call for
         each key is kept, and it should tell a state or a total, never a difference. A feed may tell from inside
-        `Feed.pull`: it comes before the elements of that pull.
+        `Feed.pull`: it comes before the elements of that pull. Without ``wake`` it waits for a `signal`.
         """
         with self._lock:
             if self._ended:
                 return
             self._tells.pop(key, None)
             self._tells[key] = fn
-            go = self._claim()
-        if go:
-            self._go()
+        if wake:
+            self._wake()
 
     def discard(self) -> None:
         """Drop what was pulled and not delivered yet, for a feed that goes on elsewhere; its demand stays.
@@ -203,8 +205,12 @@ class Drain(Strand, Generic[T]):
             del context, by, items, settle
         self._run()
 
-    # Delivering: from here on the caller holds the flag.
+    def release_hold(self) -> None:
+        """Give the flag back, and run what was signalled meanwhile; what was lent only `give_back` returns."""
+        if self._lent is None:
+            super().release_hold()
 
+    # From here on the caller holds the flag.
     def _turn(self, context: contextvars.Context) -> bool:
         if not self._greeted:
             self._greeted = True
@@ -383,6 +389,9 @@ class Drain(Strand, Generic[T]):
             feed.release()
         except Exception as error:  # noqa: BLE001 - the end was decided, and nobody can be told any more
             hooks.report(error, subscriber)
+        except BaseException:
+            feed.release()  # an interrupt: what was begun is finished
+            raise
         finally:
             del feed, subscriber
 

@@ -31,6 +31,8 @@ class Strand:
 
     __slots__ = (
         "__weakref__",
+        "_begun",
+        "_claims",
         "_context",
         "_ended",
         "_error",
@@ -53,6 +55,8 @@ class Strand:
         self._context: contextvars.Context | None = None
         self._error: Exception | None = None
         self._state = NEW
+        self._claims = 0  # how often the flag was claimed for a run,
+        self._begun = 0  # and the last of these that has begun
         self._pending = False
         self._halted = False  # no further element: cancelled, failed or ended
         self._ended = False  # no further signal at all
@@ -82,29 +86,32 @@ class Strand:
             self._context = contextvars.copy_context()
             self._state = IDLE
             self._pending = False
-            self._claim()
-        self._go()
+        self._wake()
 
     def signal(self) -> None:
         """Say that there may be something to do.
 
         Coalesces: at most one run is scheduled. Whatever the executor does, this neither blocks nor raises.
         """
-        with self._lock:
-            go = self._claim()
-        if go:
-            self._go()
+        self._wake()
 
     def cancel(self) -> None:
         """End without a signal; whoever holds the flag now lets go of everything, else that happens here and now."""
-        with self._lock:
-            if self._ended:
-                return
-            self._ended = self._halted = self._pending = True
-            if self._state == RUNNING:
-                return
-            self._state = ENDED
-        self._release()
+        mine = False
+        try:
+            with self._lock:
+                if self._ended:
+                    return
+                self._ended = self._halted = self._pending = True
+                if self._state == RUNNING:
+                    return
+                self._state = ENDED
+                mine = True
+            self._release()
+        except BaseException:
+            if mine:
+                self._release()  # who was interrupted in it has not left yet
+            raise
 
     def fail(self, error: Exception) -> None:
         """End with ``on_error``, which overtakes what is buffered. The first error wins."""
@@ -113,9 +120,7 @@ class Strand:
                 return
             self._error = error
             self._halted = True
-            go = self._claim()
-        if go:
-            self._go()
+        self._wake()
 
     def try_hold(self) -> bool:
         """Take the flag without delivering, if nobody has it and nothing is scheduled; then call `release_hold`.
@@ -130,25 +135,53 @@ class Strand:
 
     def release_hold(self) -> None:
         """Give the flag back, and run what was signalled meanwhile."""
-        with self._lock:
-            ended = self._ended
-            self._state = ENDED if ended else IDLE
-            go = not ended and self._pending and self._claim()
-            if go:
-                self._pending = False
-        if ended:
-            self._release()
-        elif go:
-            self._go()
+        go = 0
+        ended = False
+        try:
+            with self._lock:
+                ended = self._ended
+                self._state = ENDED if ended else IDLE
+                if not ended and self._pending:
+                    go = self._claim()
+                    self._pending = False
+            if ended:
+                self._release()
+            elif go:
+                self._go()
+        except BaseException:
+            if ended:
+                self._release()
+            self._save(go)
+            raise
 
-    def _claim(self) -> bool:
-        """Note a wake-up, under the lock; true if the caller has to `_go`."""
+    def _wake(self) -> None:
+        """Note a wake-up, and see to it that somebody runs."""
+        go = 0
+        try:
+            with self._lock:
+                go = self._claim()
+            if go:
+                self._go()
+        except BaseException:
+            self._save(go)
+            raise
+
+    def _claim(self) -> int:
+        """Note a wake-up, under the lock; if that is not 0 the caller has to `_go`, or, interrupted, to `_save` it."""
         if self._state == IDLE:
             self._state = RUNNING if self._inline else SCHEDULED
-            return True
+            self._claims += 1
+            return self._claims
         self._pending = True
         # What was scheduled on a loop that has closed never runs. To submit it once more finds that out.
-        return self._state == SCHEDULED and self._loop is not None and self._loop.closed
+        return -1 if self._state == SCHEDULED and self._loop is not None and self._loop.closed else 0
+
+    def _save(self, claim: int) -> None:
+        """Run for one who claimed the flag and was interrupted (KeyboardInterrupt) before he could: else nobody ever does."""
+        with self._lock:
+            lost = claim == self._claims != self._begun and self._state in (RUNNING, SCHEDULED)
+        if lost:
+            self._go()
 
     def _go(self) -> None:
         if self._inline:
@@ -216,26 +249,34 @@ class Strand:
 
     def _enter(self) -> None:
         """Run a turn, on the executor."""
-        with self._lock:
-            if self._state != SCHEDULED:
-                return
-            self._state = RUNNING
-        self._run()
+        mine = False
+        try:
+            with self._lock:
+                if self._state != SCHEDULED:
+                    return
+                self._state = RUNNING
+                mine = True
+            self._run()
+        except BaseException:
+            if mine and self._begun != self._claims and self._state == RUNNING:
+                self._run()  # interrupted before it could begin
+            raise
 
     def _run(self) -> None:
         """Run a turn and schedule the next if there is to be one. The caller holds the flag."""
+        self._begun = self._claims
         context = self._context
         assert context is not None
         try:
-            again = self._turn(context)
+            if self._turn(context):
+                self._claims += 1
+                self._submit()
         except BaseException:
             # KeyboardInterrupt and SystemExit pass, after cancelling.
             self._abandon()
             raise
         finally:
             del context
-        if again:
-            self._submit()
 
     def _abandon(self) -> None:
         with self._lock:

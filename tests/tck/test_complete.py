@@ -1,6 +1,8 @@
 """Whatever gives or takes signals is certified: who adds something to the public face says here by which suite."""
 
+import ast
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,11 @@ OP = {
     "timeout": (OPERATORS, "TestTimeout"),
     "zip": (OPERATORS, "TestZip"),
 }
+ABOVE = {
+    "ChannelFeed": ("tests.tck.test_channels", "TestChannelsInline TestChannelsThatDropTheOldest"),
+    "ChangeFeed": ("tests.tck.test_feed", "TestFeedInline TestFeedOnThePoolOfTheLog"),
+    "RemoteFeed": ("tests.tck.test_feed", "TestRemoteFeedInDebugMode"),
+}
 ELSEWHERE = {
     "never",  # has nothing that a suite could count; see tests.tck.test_sources
     "pipe",  # applies operators, and is none
@@ -83,10 +90,22 @@ def test_every_operator_is_certified():
     assert functions(op) - ELSEWHERE == set(OP)
 
 
+def test_every_publisher_of_the_packages_above_is_certified():
+    """F128, F71: whatever class has ``subscribe(subscriber, /, ...)``."""
+    root = Path(flow.__file__).parent.parent
+    found = set()
+    for path in (*root.glob("publishers/**/*.py"), *root.glob("transports/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(part, ast.FunctionDef) and part.name == "subscribe" and part.args.posonlyargs:
+                    found.add(node.name)
+    assert found == set(ABOVE)
+
+
 @pytest.mark.parametrize(
     ("module", "name"),
     sorted(
-        {(module, name) for module, names in (FLOW | OP).values() for name in names.split()},
+        {(module, name) for module, names in (FLOW | OP | ABOVE).values() for name in names.split()},
     ),
 )
 def test_what_certifies_is_a_suite_that_is_collected(module, name):

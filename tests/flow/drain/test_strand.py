@@ -307,6 +307,19 @@ def test_an_interrupt_inside_submit_cancels_and_passes():
     assert feed.released == 1
 
 
+def test_an_interrupt_inside_the_submit_of_the_next_turn_passes_and_is_not_replaced():
+    where = ManualExecutor()
+    feed = QueueFeed([1, 2])
+    probe = Probe(first=9)
+    drain = started(probe, feed, executor=where, turn=1)
+    where.refusal = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        where.run_one()
+    assert drain.ended
+    assert probe.items == [1]
+    assert feed.released == 1
+
+
 # -- loops -------------------------------------------------------------------------------------------------------------
 
 
