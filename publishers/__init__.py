@@ -1,9 +1,8 @@
 """Change logs and their shared publishers: what a change is, how it is kept, and how it is fanned out."""
 
-from publishers.batch import Batch
 from publishers.change import Action, Area, Change, Operation
 from publishers.changelog import ChangeLog, Produced
-from publishers.committer import Commit
+from publishers.commits.committer import Commit
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import (
@@ -38,9 +37,13 @@ from publishers.errors import (
     TransactionTooLarge,
     WalCorrupted,
 )
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap
+from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
 from publishers.feed import ChangeFeed
-from publishers.gap import Gap
 from publishers.history import History
+from publishers.linking import LogLinks
+from publishers.mutations.copying import copied
 from publishers.mutations.fields import (
     FieldChange,
     add,
@@ -59,11 +62,10 @@ from publishers.position import Position, PositionToken, Start
 from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics
 from publishers.store.store import ChangeStore, StoreStatistics
-from publishers.subscription import ChangeSubscription, Checkpoint, State
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
 from publishers.views.projection import Projection
-from publishers.views.view import Content, Images, View
-from publishers.wal import Hold, HoldState, HoldStatistics
+from publishers.views.view import Content, Images, Integers, View
+from publishers.wal import Columns, Hold, HoldState, HoldStatistics
 
 __all__ = [
     "Action",
@@ -77,6 +79,7 @@ __all__ = [
     "ChangeStore",
     "ChangeSubscription",
     "Checkpoint",
+    "Columns",
     "Commit",
     "Comparison",
     "ConsumerBusy",
@@ -93,6 +96,7 @@ __all__ = [
     "HoldState",
     "HoldStatistics",
     "Images",
+    "Integers",
     "InvalidChange",
     "InvalidCriteria",
     "InvalidName",
@@ -104,6 +108,7 @@ __all__ = [
     "LogExists",
     "LogFailed",
     "LogFull",
+    "LogLinks",
     "LogOptions",
     "LogReadOnly",
     "LogStatistics",
@@ -140,6 +145,7 @@ __all__ = [
     "add",
     "apply_field",
     "changed_fields",
+    "copied",
     "discard",
     "expire",
     "field_changes",

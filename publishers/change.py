@@ -9,6 +9,7 @@ from zlib import crc32
 
 import msgspec
 
+from publishers.errors import InvalidOption
 from publishers.lossless import flaw_of
 from publishers.position import Position
 
@@ -155,10 +156,10 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
         It is the CRC-32 of the key's bytes modulo ``partitions``, so that any program can tell it; 0 without a key.
 
         Raises:
-            ValueError: If ``partitions`` is not at least 1.
+            InvalidOption: If ``partitions`` is not at least 1.
         """
-        if partitions < 1:
-            raise ValueError(f"partitions is {partitions}, but must be at least 1")
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+            raise InvalidOption("partitions", partitions, "a whole number from 1")
         return 0 if self.key is None else crc32(self.key.encode("utf-8", "surrogateescape")) % partitions
 
     @property

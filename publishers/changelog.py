@@ -3,37 +3,33 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.change import Area, Change
-from publishers.committer import Commit, Committer
-from publishers.criteria.criteria import Criterion
+from publishers.commits.committer import Commit, Committer
+from publishers.commits.publication import Publication, Waiting, wake
+from publishers.commits.writing import Label, Producer, TransactionBuilder, check_mutations, producer_id
 from publishers.deferral import DeferringLog
-from publishers.errors import (
-    InvalidChange,
-    InvalidOption,
-    LogFull,
-    LogReadOnly,
-)
+from publishers.errors import InvalidChange, InvalidOption, LogFull, LogReadOnly
+from publishers.fanout.service import Service
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.lineage import Lineage
 from publishers.linking import LogLinks
 from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
-from publishers.options import LogOptions
-from publishers.position import Position
-from publishers.publication import Publication, wake
-from publishers.schemas import Schemas, SchemaVersion
-from publishers.service import Service
+from publishers.mutations.rows import check_columns
+from publishers.options import LogOptions, check_directory, check_switches
+from publishers.origins import Origin
+from publishers.retelling import schemas_of
+from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics, statistics_of
 from publishers.telling import Telling
-from publishers.views.view import Content
 from publishers.wal import (
     Columns,
     FileSystem,
@@ -46,7 +42,6 @@ from publishers.wal import (
     seal_transaction,
 )
 from publishers.wal.filesystem import means_full
-from publishers.writing import Label, Producer, TransactionBuilder, producer_id
 
 __all__ = ["ChangeLog", "Produced"]
 
@@ -100,10 +95,10 @@ class ChangeLog(DeferringLog):
         super().__init__(service, Lineage(files), files)
         self.links = LogLinks(path, files, self._check_open)
         self._publication = Publication(self._service)
+        self._origin = None if options.origin is None else Origin(options.origin)
         self._following: Following | None = None
         self._oldest = self._service.oldest
-        newest = (lambda: files.appended) if isinstance(files, Wal) else None
-        self._schemas = Schemas(storage, path, self._told_since, newest)
+        self._schemas = schemas_of(files, storage, path)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (
@@ -144,12 +139,13 @@ class ChangeLog(DeferringLog):
             LogBusy: If somebody else writes to it.
             WalCorrupted: If acknowledged data are damaged.
         """
-        chosen = options or LogOptions()
-        for name, value in overrides.items():
-            if name not in LogOptions.__dataclass_fields__:
-                raise InvalidOption(name, value, "one of " + ", ".join(LogOptions.__dataclass_fields__))
-        chosen = replace(chosen, **overrides)
-        directory = Path(path)
+        check_switches(read_only=read_only)
+        chosen = LogOptions.chosen(options, overrides)
+        directory = check_directory(path)
+        if not callable(getattr(clock, "now_us", None)):
+            raise InvalidOption("clock", clock, "a flow.clock.Clock")
+        if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
+            raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:
@@ -158,7 +154,14 @@ class ChangeLog(DeferringLog):
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock.now_us)
-        return cls(directory, files, storage, chosen, clock)
+        log = cls(directory, files, storage, chosen, clock)
+        try:
+            if not read_only:
+                log._schemas.load()
+        except BaseException:
+            log.close()
+            raise
+        return log
 
     @property
     def epoch(self) -> int:
@@ -202,16 +205,15 @@ class ChangeLog(DeferringLog):
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
         """
-        if isinstance(mutations, Mutation):
-            raise InvalidChange("mutations", mutations, "a list of them: log.commit([upsert(...)])")
-        rows = mutations if isinstance(mutations, Sequence) else list(mutations)
+        rows = check_mutations(mutations)
         if len(rows) != 1 or not self._is_plain(rows[0]):
             return self.commit_columns(
                 [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
             )
         committer, _ = self._writer()
         label = Label.of(meta, producer)
-        payload = payload_of(rows[0], label.annotations)
+        row = rows[0] if self._origin is None else self._origin.row(rows[0])
+        payload = payload_of(row, label.annotations)
         sealed = seal_change(payload, producer=label.producer, sequence=label.sequence, options=self.options)
         return committer.commit(sealed, durable=durable, visible=visible)
 
@@ -225,7 +227,7 @@ class ChangeLog(DeferringLog):
         visible: bool = True,
     ) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
-        rows = list(mutations)
+        rows = check_mutations(mutations)
         work = asyncio.to_thread(
             self.commit, rows, meta=meta, producer=producer, durable=durable, visible=visible
         )
@@ -243,11 +245,22 @@ class ChangeLog(DeferringLog):
         """``commit`` for changes that are columns already; all batches become one version."""
         committer, wal = self._writer()
         label = Label.of(meta, producer)
-        with Telling(self._schemas) as telling:
-            sealed = self._sealed(telling.through(batches), label, wal.directory)
-            commit = committer.commit(sealed, durable=durable or telling.tells, visible=visible)
-            if not commit.duplicate:
-                telling.done(commit.version)
+        if not isinstance(batches, Iterable):
+            raise InvalidChange("batches", batches, "a list of Columns")
+        woken: deque[Waiting] = deque()
+        try:
+            with Telling(self._schemas) as telling:
+                stamped = telling.through(map(check_columns, batches))
+                if self._origin is not None:
+                    stamped = map(self._origin.columns, stamped)
+                sealed = self._sealed(stamped, label, wal.directory)
+                lasting = durable or telling.tells
+                commit = committer.commit(sealed, durable=lasting, visible=visible, woken=woken)
+                if not commit.duplicate:
+                    telling.done(commit.version)
+            wake(woken)  # only now: what they run may tell schemas, or forget
+        finally:
+            wake(woken)
         return commit
 
     def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
@@ -259,26 +272,19 @@ class ChangeLog(DeferringLog):
         self._check_open()
         return self._schemas.find(entity_type, version)
 
-    def forget_after(self, version: int) -> None:
-        """As ``DeferringLog.forget_after``; the schemas that were told above the version are forgotten too."""
-        super().forget_after(version)
-        with contextlib.suppress(OSError):  # the next opening sees to it
-            self._schemas.forget_after(version)
+    def schemas(self) -> dict[str, tuple[int, ...]]:
+        """Of each entity type whose schema was told the versions of it, rising. It may read the disk."""
+        self._check_open()
+        return self._schemas.told()
 
     def _is_plain(self, row: Mutation) -> bool:
         """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
         return isinstance(row, Mutation) and not (
-            row.follows or row.area != DATA or self._schemas.versions(row.entity_type)
+            row.follows
+            or type(row.entity_type) is not str
+            or row.area != DATA
+            or self._schemas.versions(row.entity_type)
         )
-
-    def _told_since(self, since: Position) -> Iterator[Change]:
-        """The changes that told schemas, from a position on."""
-        while since < self.head:
-            page = self.history(
-                Criterion(areas={Area.SCHEMA}), max(since, self.oldest), limit=1000, content=Content.BODY
-            )
-            yield from page.changes
-            since = page.next
 
     def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
         try:

@@ -1,13 +1,17 @@
 """Commits that subscribers do not get yet: shown or forgotten later, by whoever writes the log."""
 
 from abc import abstractmethod
+from collections import deque
 
-from publishers.committer import Committer
-from publishers.errors import InvalidOption
+from publishers.commits.committer import Committer
+from publishers.commits.publication import Waiting, wake
+from publishers.errors import InvalidOption, LogFailed, LogFull
+from publishers.fanout.service import Service
 from publishers.lineage import Lineage
 from publishers.reading import ReadableLog
-from publishers.service import Service
+from publishers.schemas import Schemas
 from publishers.wal import Follower, Wal
+from publishers.wal.filesystem import means_full
 
 __all__ = ["DeferringLog"]
 
@@ -44,7 +48,7 @@ class DeferringLog(ReadableLog):
         """Drops what is withheld above a version, as if it had never been committed, and begins a new epoch.
 
         Its versions and the sequences of its producers are free again. Ordinary commits that waited behind it are dropped
-        as well. Again is harmless.
+        as well, and so are the schemas that were told there. Again is harmless.
 
         Args:
             version: The newest one to keep.
@@ -56,7 +60,22 @@ class DeferringLog(ReadableLog):
             LogClosed, LogReadOnly, LogFull: If the log cannot do it; nothing has changed.
             LogFailed: If the disk failed; if it was begun, opening the log again finishes it.
         """
-        self._writer()[0].forget_after(_checked(version))
+        committer, kept = self._writer()[0], _checked(version)
+        woken: deque[Waiting] = deque()
+        try:
+            self._forget(committer, kept, woken)
+            wake(woken)  # only now: what they run may tell schemas, or forget
+        finally:
+            wake(woken)
+
+    def _forget(self, committer: Committer, version: int, woken: deque[Waiting]) -> None:
+        try:
+            with self._schemas.forgetting(version):
+                committer.forget_after(version, woken=woken)
+        except OSError as error:  # of the schemas: the log itself has not been touched
+            if means_full(error):
+                raise LogFull(None, 4096) from error
+            raise LogFailed("refused", str(error)) from error
 
     @property
     def withheld(self) -> range | None:
@@ -79,6 +98,7 @@ class DeferringLog(ReadableLog):
         return files.durable if isinstance(files, Wal) else self.visible
 
     _committer: Committer | None = None
+    _schemas: Schemas
 
 
 def _checked(version: int) -> int:

@@ -9,14 +9,16 @@ from weakref import WeakSet
 from flow.contracts import Subscriber
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
+from flow.misuse import require_subscriber
 from publishers.change import Change
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption, LogClosed, PenstockError, PositionAhead
-from publishers.gap import OnGap
+from publishers.fanout.gap import OnGap, require_told
+from publishers.fanout.service import Service
+from publishers.fanout.shared import SharedPublisher
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.options import check_switches
 from publishers.position import Position, Start
-from publishers.service import Service
-from publishers.shared import SharedPublisher
-from publishers.subscription import ChangeSubscription
 from publishers.views.view import View
 
 if TYPE_CHECKING:
@@ -92,15 +94,14 @@ class ChangeFeed:
                 batch, or above the demand.
 
         Raises:
-            TypeError: If the subscriber is None (Reactive Streams §1.9), or cannot be told of a gap that it wants to jump.
+            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or cannot be told of a gap that it
+                wants to jump.
             InvalidOption: If a bound is out of its range.
         """
-        if subscriber is None:
-            raise TypeError("the subscriber is None (Reactive Streams §1.9)")
-        if self.on_gap == "jump" and not callable(getattr(subscriber, "on_gap", None)):
-            raise TypeError(
-                "on_gap is 'jump', but the subscriber has no method on_gap: history is never left out in silence"
-            )
+        require_subscriber(subscriber)  # here, where nothing has been counted yet
+        require_told(self.on_gap, subscriber)
+        check_switches(whole_batches=whole_batches)
+        _check_name(name)
         options = self._service.options
         _check_bounds(
             ("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1)
@@ -182,6 +183,11 @@ class _Refused:
 
     def release(self) -> None:
         return
+
+
+def _check_name(name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidOption("name", name, "a text, or None")
 
 
 def _check_bounds(*bounds: tuple[str, int | None, int]) -> None:

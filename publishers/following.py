@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.commits.publication import Publication, Published, wake
 from publishers.errors import PenstockError
-from publishers.publication import Publication, Published, wake
-from publishers.replayer import FrameCache
-from publishers.service import Service
+from publishers.fanout.replayer import FrameCache
+from publishers.fanout.service import Service
 from publishers.wal import Ear, Follower, Location
 
 __all__ = ["Following"]
@@ -100,7 +100,8 @@ class Following:
             if weight > self._behind_max:
                 return None
             if block.ends:
-                transactions.append(Published(block.version, block.transaction_count, _given(blocks)))
+                count, nbytes, at = block.transaction_count, block.transaction_bytes, block.committed_at
+                transactions.append(Published(block.version, count, _given(blocks), nbytes, at))
                 blocks = []
                 if block.version == visible:
                     break

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.change import Change
 from publishers.criteria.matching import Predicate
 from publishers.errors import HistoryPruned, PositionAhead
+from publishers.fanout.service import Service
 from publishers.position import Position
-from publishers.service import Service
 from publishers.views.view import View
 
 __all__ = ["History", "read_back", "read_history"]

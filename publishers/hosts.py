@@ -16,16 +16,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from publishers.batch import Batch
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.blocks.slices import Slice
 from publishers.change import Area, Change, time_of
-from publishers.chunk import Ahead
 from publishers.criteria.matching import Predicate
 from publishers.decoding import Attached, attached_of, decode_one
+from publishers.fanout.batch import Batch
+from publishers.fanout.chunk import Ahead
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.mutations.mutation import columns_of, upsert
 from publishers.position import Position
-from publishers.slices import Slice
-from publishers.subscription import ChangeSubscription
 from publishers.views.view import Content, View
 from publishers.wal import Column
 
@@ -193,6 +193,9 @@ class HostingSubscription(ChangeSubscription):
         if self._replaying:
             return ()
         self._arrive()
+        if self._paused:
+            self._rest()
+            return ()
         batch, self._filled = self._filled, None
         if batch is None:
             found = super().pull(limit)

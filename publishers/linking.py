@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from publishers.errors import InvalidOption, LogReadOnly
-from publishers.position import Position
+from publishers.position import Position, check_position
 from publishers.wal import Follower, Wal
 
 __all__ = ["LogLinks"]
@@ -60,11 +60,12 @@ class LogLinks:
             How many.
 
         Raises:
-            InvalidOption: If this opening reads through no links of its own.
+            InvalidOption: If this opening reads through no links of its own, or ``position`` is none.
             LogClosed: If the log was closed.
             OSError: What the file system raises.
         """
         self._check()
+        check_position("position", position)
         if isinstance(self._files, Wal):
             raise InvalidOption("consumer", None, "given when the log is opened with read_only=True")
         return self._files.release(position.version)

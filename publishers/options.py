@@ -1,11 +1,14 @@
 """The options of a change log: every bound has a name, a default and a check."""
 
-from dataclasses import dataclass, fields
-from typing import Final, Literal
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from publishers.errors import InvalidOption
 
-__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy"]
+__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy", "check_directory", "check_switches"]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -31,6 +34,8 @@ class LogOptions:
         spool_bytes: A transaction above it is spooled to a file before it is committed, and resynced from the log
             instead of being held in rings.
         fill_step: Zeros written ahead of the end of the log, so that a commit does not change the file's size.
+        reserve_bytes: Room on the disk that is kept back for what must be written although it is full: what ends, shows or
+            forgets commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is.
         group_bytes: Most bytes that one group commit writes.
         group_transactions: Most transactions in one group commit.
         group_wait: How long a leader waits for more transactions before it writes.
@@ -54,8 +59,11 @@ class LogOptions:
         dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
         batch_events: Most changes that one poll pulls for a subscriber.
         batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
+        counted_types: Most entity types whose deliveries statistics count one by one; the others are counted together.
         publish: Whether the log takes subscribers; without, subscribing fails with ``PublishingOff`` and commits are
             not matched.
+        origin: Where changes are first made that are written here and tell no other origin: the name of this cluster,
+            say; None for none.
         tail_poll: How often a read-only opening looks for new commits if it cannot be told of them.
         tail_idle: How often it looks if it can.
     """
@@ -70,6 +78,7 @@ class LogOptions:
     max_transaction_changes: int = 2**31 - 1
     spool_bytes: int = 32 * MIB
     fill_step: int = 8 * MIB
+    reserve_bytes: int = MIB
     group_bytes: int = 8 * MIB
     group_transactions: int = 1024
     group_wait: float = 0.0
@@ -92,19 +101,35 @@ class LogOptions:
     dispatch_threads: int = 4
     batch_events: int = 1024
     batch_bytes: int = 256 * KIB
+    counted_types: int = 1_000
     publish: bool = True
+    origin: str | None = None
     tail_poll: float = 0.02
     tail_idle: float = 1.0
+
+    @classmethod
+    def chosen(cls, options: "LogOptions | None", overrides: Mapping[str, Any]) -> "LogOptions":
+        """Some options, or the defaults, with single ones in place of theirs.
+
+        Raises:
+            InvalidOption: If something is no options, or an option is unknown or out of its bounds.
+        """
+        if options is not None and not isinstance(options, LogOptions):
+            raise InvalidOption("options", options, "LogOptions(...), or None")
+        for name, value in overrides.items():
+            if name not in cls.__dataclass_fields__:
+                raise InvalidOption(name, value, "one of " + ", ".join(cls.__dataclass_fields__))
+        return replace(options or cls(), **overrides)
 
     def __post_init__(self) -> None:
         if self.sync not in ("always", "interval", "os"):
             raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidOption(name, getattr(self, name), "True or False")
+        check_switches(**{name: getattr(self, name) for name in sorted(_SWITCHES)})
+        if self.origin is not None and not _is_text(self.origin):
+            raise InvalidOption("origin", self.origin, "a text of 1 to 256 characters, or None")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "sync" or field.name in _SWITCHES:
+            if field.name in _SWITCHES | {"sync", "origin"}:
                 continue
             low, high = _BOUNDS.get(field.name, (1, 2**62))
             if value is None and field.name in _OPTIONAL:
@@ -114,6 +139,40 @@ class LogOptions:
                 raise InvalidOption(field.name, value, "a whole number" if whole else "a number")
             if not low <= value <= high:
                 raise InvalidOption(field.name, value, f"between {low} and {high}")
+
+
+def check_switches(**given: object) -> None:
+    """Checks what is on or off: anything else, such as the text "no", would count as on.
+
+    Raises:
+        InvalidOption: If something is neither True nor False.
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise InvalidOption(name, value, "True or False")
+
+
+def check_directory(path: object) -> Path:
+    """The directory of a log or a store.
+
+    Raises:
+        InvalidOption: If it is no path.
+    """
+    if not isinstance(path, (str, os.PathLike)) or "\0" in str(path) or not str(path):
+        raise InvalidOption("path", path, "the path of a directory")
+    try:
+        os.fsencode(path)
+        return Path(path)
+    except (TypeError, UnicodeError):
+        raise InvalidOption("path", path, "the path of a directory, as text") from None
+
+
+def _is_text(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= 256
+        and value.encode("utf-8", "replace").decode() == value
+    )
 
 
 _SWITCHES: Final = frozenset({"compress", "publish"})
@@ -130,6 +189,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "max_transaction_changes": (1, 2**31 - 1),
     "deferred_bytes": (0, 2**62),
     "fill_step": (0, 1024 * MIB),
+    "reserve_bytes": (0, 2**40),
     "group_wait": (0.0, 0.002),
     "head_sync": (0.0, 3600.0),
     "retain_bytes": (0, 2**62),
@@ -140,6 +200,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
     "dispatch_threads": (1, 256),
+    "counted_types": (0, 1_000_000),
     "tail_poll": (0.0005, 60.0),
     "tail_idle": (0.0005, 3600.0),
 }

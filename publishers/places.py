@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.change import time_of
-from publishers.committer import Commit
-from publishers.errors import HistoryPruned, InvalidOption, PositionAhead
+from publishers.commits.committer import Commit
+from publishers.errors import InvalidOption, PositionAhead
+from publishers.fanout.service import Service
 from publishers.lineage import Lineage
-from publishers.position import Position, PositionToken, Start
-from publishers.service import Service
+from publishers.position import Position, PositionToken, Start, check_position
 from publishers.views.view import Content, View
 from publishers.wal.frame import FIRST
 
@@ -70,6 +70,7 @@ class Places:
         if since == Start.EARLIEST:
             return Start.EARLIEST
         if isinstance(since, Position):
+            check_position("since", since)
             return since
         if isinstance(since, Commit):
             return Position(since.version)
@@ -77,7 +78,11 @@ class Places:
             return self.at(since)
         if isinstance(since, UUID):
             return self.transaction(since)
-        if isinstance(since, int) and not isinstance(since, bool) and since >= 0:
+        if isinstance(since, int) and not isinstance(since, bool):
+            if since < 1:
+                raise InvalidOption(
+                    "since", since, "a version, the first of which is 1, or 'earliest' for all that is kept"
+                )
             return Position(since)
         if isinstance(since, (str, PositionToken)):
             kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
@@ -112,8 +117,8 @@ class Places:
         if version >= head.version:
             raise PositionAhead(head)
         found = frames.read(frames.locate(version, 0))
-        if found is None or found[0].version != version:
-            raise HistoryPruned(self._service.oldest)
+        assert found is not None
+        assert found[0].version == version  # what is visible and not pruned is there
         return time_of(found[0].committed_at)
 
     def transaction(self, transaction_id: UUID) -> Position:

@@ -36,6 +36,9 @@ def check_position(parameter: str, position: object) -> None:
         raise InvalidOption(
             parameter, position, "a Position, such as log.position_of and log.position_at give"
         )
+    for name, value, most in (("version", position.version, 2**63), ("index", position.index, 2**32)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < most:
+            raise InvalidOption(f"{parameter}.{name}", value, f"a whole number from 0 to {most - 1}")
 
 
 class Start(StrEnum):

@@ -10,27 +10,28 @@ from publishers.change import Change
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.matching import Predicate
 from publishers.errors import InvalidOption, LogClosed, PositionAhead, PublishingOff
+from publishers.fanout.gap import OnGap
+from publishers.fanout.service import Service
 from publishers.feed import ChangeFeed
-from publishers.gap import OnGap
 from publishers.history import History, read_back, read_history
 from publishers.lineage import Lineage
+from publishers.operating import OperatedLog, Tell
+from publishers.options import check_switches
 from publishers.places import Places, Since
 from publishers.position import Position, PositionToken, Start, check_position
-from publishers.service import Service
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
-from publishers.views.view import Content, Images, View
+from publishers.views.view import Content, Images, Integers, View
 from publishers.wal import Hold, Retention
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
-Tell = Callable[[str, Mapping[str, Any]], None]
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
 Fields = Projection | Collection[str] | None
 Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
 
 
-class ReadableLog:
+class ReadableLog(OperatedLog):
     """The reading half of a log, the same for its owner and for those who follow it.
 
     Attributes:
@@ -40,10 +41,8 @@ class ReadableLog:
     name: str
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
-        self._tell: Tell = lambda _what, _body: None
-        self._service = service
+        super().__init__(service, Places(service, lineage))
         self._lineage = lineage
-        self._places = Places(service, lineage)
 
     def changes(
         self,
@@ -54,6 +53,7 @@ class ReadableLog:
         images: Images = Images.WRITTEN,
         fields: Fields = None,
         mask: Masking = None,
+        integers: Integers = Integers.NUMBER,
         view: View | None = None,
         whole: bool = False,
         on_gap: OnGap = "fail",
@@ -70,7 +70,8 @@ class ReadableLog:
             images: Which images are wanted with them.
             fields: Paths that are shown of an entity, such as ``customer.name``; None for all.
             mask: Of each path what is shown in place of its value: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
-            view: All of the last four at once, in place of them.
+            integers: Whether whole numbers beyond 2^53 are numbers, or text for readers that keep numbers in doubles.
+            view: All of the last five at once, in place of them.
             on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
                 ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
                 callable is told likewise.
@@ -85,10 +86,11 @@ class ReadableLog:
             raise InvalidOption("until", until, "a version, from 0, or None")
         if on_gap not in ("fail", "jump") and not callable(on_gap):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
+        check_switches(whole=whole)
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
-        view = View.of(content, images, fields=fields, mask=mask) if view is None else view
+        view = _view(view, content, images, fields, mask, integers)
         return ChangeFeed(
             self._service,
             Criteria.of(*wishes),
@@ -98,19 +100,6 @@ class ReadableLog:
             check=self._check_published,
             on_gap=on_gap,
         )
-
-    def unsubscribe(self, subscription_id: int) -> bool:
-        """Cancels the subscription of an id (``ChangeSubscription.id``), which gets no further signal.
-
-        Returns:
-            Whether there was one.
-        """
-        found = self._service.registry.find(subscription_id)
-        if found is None:
-            return False
-        found.cancel()
-        self._tell("UNSUBSCRIBED", {"subscription": found.id, "subscriber": found.name})
-        return True
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
         """For the store of the log.
@@ -137,6 +126,7 @@ class ReadableLog:
         images: Images = Images.WRITTEN,
         fields: Fields = None,
         mask: Masking = None,
+        integers: Integers = Integers.NUMBER,
         view: View | None = None,
         reverse: bool = False,
     ) -> History:
@@ -150,6 +140,7 @@ class ReadableLog:
             images: Which images are wanted with them.
             fields: As for ``changes``.
             mask: As for ``changes``.
+            integers: As for ``changes``.
             view: As for ``changes``.
             reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
                 the last to the first.
@@ -160,8 +151,9 @@ class ReadableLog:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
+        check_switches(reverse=reverse)
         self._check_open()
-        view = View.of(content, images, fields=fields, mask=mask) if view is None else view
+        view = _view(view, content, images, fields, mask, integers)
         predicate = Predicate(Criteria.of(wishes))
         start = self._places.find(since)
         if reverse:
@@ -254,6 +246,8 @@ class ReadableLog:
 
     def idempotency_key(self, change: Change) -> str:
         """A text that this change has in every replay and over every transport, and no other change of any log has."""
+        if not isinstance(change, Change):
+            raise InvalidOption("change", change, "a Change, as subscribers get it")
         return f"{self._lineage.log_id.hex}:{change.position}"
 
     def position_of(self, token: str | PositionToken) -> Position:
@@ -298,6 +292,17 @@ class ReadableLog:
         self._check_open()
         if not self._service.options.publish:
             raise PublishingOff(self.name)
+
+
+def _view(
+    view: View | None, content: Content, images: Images, fields: Fields, mask: Masking, integers: Integers
+) -> View:
+    """The view that was given as a whole, or in its parts."""
+    if view is None:
+        return View.of(content, images, fields=fields, mask=mask, integers=integers)
+    if not isinstance(view, View):
+        raise InvalidOption("view", view, "what View.of() returned, or None")
+    return view
 
 
 def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:

@@ -2,31 +2,35 @@
 
 A schema is told by a change of the area SCHEMA and has a version: a number that rises for each entity type. Versions told
 lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
-replaced after each commit that tells a schema, and marked before it; only if a crash came in between is what was written
-behind the mark looked through. A crc32 in its last line tells whether it is whole; if not, all of the log is looked
-through.
+replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
+crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark.
+
+There are two copies of it (`publishers.wal.twin`). Is neither whole, all of the log is looked through; if retention has
+deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
 """
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
 from publishers.change import Change
+from publishers.errors import InvalidOption, LogFailed, WalCorrupted
 from publishers.lossless import Reader, reader
 from publishers.position import Position
 from publishers.wal import FileSystem
-from publishers.wal.filesystem import write_all
+from publishers.wal.twin import Twin
 
 __all__ = ["SCHEMAS_NAME", "SchemaVersion", "Schemas", "Told"]
 
 SCHEMAS_NAME: Final = "SCHEMAS"
 
 _ENTITY: Final = "entity"
+_ALL: Final = 2**63
+_SIGNALS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)  # after them nobody knows how far it went
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
@@ -80,6 +84,9 @@ class Schemas:
         directory: That of the log.
         replay: Reads the changes of the area SCHEMA from a position on.
         newest: The newest version of the log, for its owner; None for others, who read the file again each time.
+        visible: The newest version that may be shown: who looks a schema up is not told of what was told behind it.
+        oldest: The oldest version that is kept.
+        insist: Does a write for which room is kept back on a full disk.
     """
 
     def __init__(
@@ -88,16 +95,25 @@ class Schemas:
         directory: Path,
         replay: Callable[[Position], Iterable[Change]],
         newest: Callable[[], int] | None,
+        *,
+        visible: Callable[[], int] = lambda: _ALL,
+        oldest: Callable[[], int] = lambda: 1,
+        insist: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
         self._teller: object = None
-        self._filesystem = filesystem
-        self._directory = directory
+        self._file = Twin(filesystem, directory, SCHEMAS_NAME)
+        self._visible = visible
+        self._oldest = oldest
+        self._insist = insist
         self._replay = replay
         self._newest = newest
         self._owned = newest is not None
         self._told: list[Told] | None = None
+        self._marked: int | None = (
+            None  # behind this version a commit may have told what is not in ``_told`` yet
+        )
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
 
@@ -124,38 +140,80 @@ class Schemas:
         return self._versions.get(entity_type, [])
 
     def find(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
-        """A schema by its version, or the newest; None if it was not told."""
+        """A schema by its version, or the newest; None if it was not told, or is not shown yet.
+
+        Raises:
+            InvalidOption: If it is no entity type, or no version.
+        """
+        if not isinstance(entity_type, str):
+            raise InvalidOption("entity_type", entity_type, "the name of an entity type")
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InvalidOption("version", version, "the version of a schema, or None for the newest")
         self._load()
-        parts: dict[str, bytes] = {}
-        last: Told | None = None
-        for told in self._told or ():
-            if told.entity_type == entity_type and (version is None or told.version <= version):
-                parts[told.part] = bytes(told.body)
-                last = told
-        if last is None or (version is not None and last.version != version):
-            return None
-        return SchemaVersion(entity_type, last.version, last.position, parts)
+        visible = self._visible()
+        # Before what is told: while that is copied, a commit may add to it and clear the mark.
+        marked = self._marked
+        told = [one for one in self._told or () if one.position.version <= visible]
+        found = _assembled(told, entity_type, version)
+        if marked is not None and (found is None or version is None):
+            # Subscribers may have a change before the commit has come to say here what it told.
+            more = [one for one in self._since(marked, told) if one.position.version <= visible]
+            found = _assembled([*told, *more], entity_type, version)
+        return found
+
+    def told(self) -> dict[str, tuple[int, ...]]:
+        """Of each entity type that has schemas the versions that were told and are shown, rising."""
+        self._load()
+        visible = self._visible()
+        marked = self._marked  # first, as in ``find``
+        told = list(self._told or ())
+        if marked is not None:
+            told += self._since(marked, told)
+        versions: dict[str, list[int]] = {}
+        for one in told:
+            if one.position.version <= visible:
+                _note(versions, one)
+        return {name: tuple(found) for name, found in sorted(versions.items())}
 
     def adopt(self, told: Iterable[Told]) -> None:
         """Adds what a commit has told, and writes the file."""
-        for one in told:
-            self._add(one)
+        assert self._told is not None
+        added = list(told)
+        for one in added:
+            _note(self._versions, one)
+        self._told += added  # all parts of a version at once, for those who look meanwhile
         with contextlib.suppress(OSError):  # it is committed; the mark stays, so the next opening looks
             self.write(None)
 
-    def forget_after(self, version: int) -> None:
-        """Forgets what was told above a version, which is gone.
+    @contextlib.contextmanager
+    def forgetting(self, version: int) -> Iterator[None]:
+        """While everything above a version is being forgotten: what was told there is forgotten with it, or nothing is.
+
+        Nobody tells schemas meanwhile. A crash, or a disk that fails, leaves the mark, and so the rest to the next opening.
 
         Raises:
-            OSError: What the file system raises; then the next opening sees to it.
+            OSError: What the file system raises before anything is forgotten.
         """
         teller = object()
         try:
             self.seize(teller)
             self._load()
-            kept = [told for told in self._told or () if told.position.version <= version]
-            if len(kept) < len(self._told or ()):
-                self._fill(kept)
+            told = self._told or []
+            kept = [one for one in told if one.position.version <= version]
+            if len(kept) == len(told):
+                yield
+                return
+            self.write(version)
+            try:
+                yield
+            except (LogFailed, *_SIGNALS):
+                raise  # nobody knows how far it went
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.write(None)  # nothing was forgotten
+                raise
+            self._fill(kept)
+            with contextlib.suppress(OSError):
                 self.write(None)
         finally:
             self.release(teller)
@@ -174,17 +232,17 @@ class Schemas:
         Raises:
             OSError: What the file system raises.
         """
-        text = _seal(msgspec.json.encode(_File(self._told or [], pending)))
-        fresh = self._directory / f"{SCHEMAS_NAME}.tmp"
-        file = self._filesystem.open(fresh, "create")
-        try:
-            file.truncate(0)
-            write_all(file, text, 0)
-            file.sync()
-        finally:
-            file.close()
-        self._filesystem.rename(fresh, self._directory / SCHEMAS_NAME)
-        self._filesystem.sync_directory(self._directory)
+        self._marked = pending
+        text = msgspec.json.encode(_File(self._told or [], pending))
+        self._insist(lambda: self._file.write(text))
+
+    def load(self) -> None:
+        """Reads the file, for the owner of a log at its opening, and puts right what a crash or a damage has left.
+
+        Raises:
+            WalCorrupted: If it is damaged, and cannot be made out from what is kept of the log.
+        """
+        self._load()
 
     def _load(self) -> None:
         if self._told is not None and self._owned:
@@ -192,59 +250,67 @@ class Schemas:
         with self._loading:
             if self._told is not None and self._owned:
                 return
-            found = self._read()
-            told = found.told
-            if self._newest is not None:  # a crash may have come before those that are gone were forgotten
-                last = self._newest()
-                told = [one for one in told if one.position.version <= last]
+            found, even = self._read()
+            # Of what was forgotten, or is withheld from others, the file may tell yet.
+            last = self._visible() if self._newest is None else self._newest()
             if found.pending is not None:
-                known = {one.position for one in told}
-                changes = self._replay(Position(found.pending + 1))
-                told += [_told_by(change) for change in changes if change.position not in known]
+                last = min(last, found.pending)
+            told = [one for one in found.told if one.position.version <= last]
+            if found.pending is not None:
+                told += self._since(found.pending, told)
             self._fill(told)
-            if self._owned and found.pending is not None:
-                self.write(None)
+            if self._owned and (found.pending is not None or not even or len(told) < len(found.told)):
+                with contextlib.suppress(OSError):  # what stands there leads to the same, another time
+                    self.write(None)
 
-    def _read(self) -> _File:
+    def _since(self, version: int, told: Iterable[Told]) -> list[Told]:
+        """What was told behind a version, without what is known already."""
+        known = {one.position for one in told}
+        changes = self._replay(Position(version + 1))
+        return [_told_by(change) for change in changes if change.position not in known]
+
+    def _read(self) -> tuple[_File, bool]:
+        """What the file tells, and whether both copies do."""
+        found = self._file.read()
+        if not found.exists:
+            return _File([]), True
         try:
-            file = self._filesystem.open(self._directory / SCHEMAS_NAME, "read")
-        except FileNotFoundError:
-            return _File([])
-        with contextlib.closing(file):
-            text = file.pread(file.size(), 0)
-        try:
-            return msgspec.json.decode(_unseal(text), type=_File)
-        except ValueError:  # damaged: it is derived from the log, so what is kept of that is looked through
-            return _File([], 0)
+            if found.text is not None:
+                return msgspec.json.decode(found.text, type=_File), found.even
+        except ValueError:
+            pass  # whole, but nothing that was ever written here
+        if self._oldest() > 1:
+            why = (
+                f"{SCHEMAS_NAME} and its copy are damaged, and schemas may have been told before version {self._oldest()}, "
+                "the oldest that is kept; without both files, versions of schemas begin anew"
+            )
+            raise WalCorrupted(0, 0, why)
+        return _File([], 0), False
 
     def _fill(self, told: list[Told]) -> None:
-        self._versions = {}
-        self._told = []
+        versions: dict[str, list[int]] = {}
         for one in told:
-            self._add(one)
-
-    def _add(self, told: Told) -> None:
-        versions = self._versions.setdefault(told.entity_type, [])
-        if not versions or versions[-1] < told.version:
-            versions.append(told.version)
-        assert self._told is not None
-        self._told.append(told)
+            _note(versions, one)
+        self._versions, self._told = versions, told  # whole, for those who look meanwhile
 
 
-def _seal(text: bytes) -> bytes:
-    return b"%b\n%08x" % (text, crc32(text))
+def _note(versions: dict[str, list[int]], told: Told) -> None:
+    known = versions.setdefault(told.entity_type, [])
+    if not known or known[-1] < told.version:
+        known.append(told.version)
 
 
-def _unseal(data: bytes) -> bytes:
-    """The text whose crc32 stands in the last line.
-
-    Raises:
-        ValueError: If it is another one.
-    """
-    text, _, crc = data.rpartition(b"\n")
-    if crc != b"%08x" % crc32(text):
-        raise ValueError("the crc is wrong")
-    return text
+def _assembled(told: Iterable[Told], entity_type: str, version: int | None) -> SchemaVersion | None:
+    """A version of a schema with all its parts, or the newest; None if it was not told."""
+    parts: dict[str, bytes] = {}
+    last: Told | None = None
+    for one in told:
+        if one.entity_type == entity_type and (version is None or one.version <= version):
+            parts[one.part] = bytes(one.body)
+            last = one
+    if last is None or (version is not None and last.version != version):
+        return None
+    return SchemaVersion(entity_type, last.version, last.position, parts)
 
 
 def _told_by(change: Change) -> Told:

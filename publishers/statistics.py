@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from publishers.committer import Committer
+from publishers.commits.committer import Committer
+from publishers.commits.publication import Publication
+from publishers.fanout.deliveries import DeliveryStatistics
+from publishers.fanout.moving import Lag
+from publishers.fanout.ring import RingStatistics
+from publishers.fanout.service import Service
+from publishers.fanout.subscription import ChangeSubscription, State
 from publishers.position import Position
-from publishers.publication import Publication
-from publishers.ring import RingStatistics
-from publishers.service import Service
-from publishers.subscription import State
 from publishers.wal import Follower, HoldStatistics, Wal
 
 __all__ = ["LogStatistics", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
@@ -21,10 +23,15 @@ class SubscriptionStatistics:
     Attributes:
         name: What it is called.
         position: Everything before it was delivered, or did not match.
-        state: LIVE or RESYNC.
+        state: LIVE or RESYNC, or PAUSED by an operator.
         lag: Changes of the log that it is behind; None if too many to be remembered.
         demand: Changes requested and not delivered.
         max_lag: The lag from which on it holds writers back, or None.
+        behind: The same in versions, changes, bytes and seconds.
+        reads: Frames of the WAL that it was given, from the disk or from memory.
+        delivered: Changes that it was given.
+        queued: Changes that were read for it from the WAL and that it has not been given yet; at most one batch.
+        id: By which ``log.pause``, ``log.resume``, ``log.reset`` and ``log.unsubscribe`` find it.
     """
 
     name: str
@@ -33,6 +40,11 @@ class SubscriptionStatistics:
     lag: int | None
     demand: int
     max_lag: int | None
+    id: int = 0
+    behind: Lag = Lag(0, 0, 0, 0.0)  # noqa: RUF009 - frozen
+    reads: int = 0
+    delivered: int = 0
+    queued: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,12 @@ class LogStatistics:
         appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
         withheld: How many versions wait for ``publish`` or ``forget_after``.
         withheld_bytes: Bytes of them that are kept in memory, at most ``deferred_bytes``.
+        reserve_bytes: Room on the disk that is kept back; while it is below its option, the log takes no changes.
+        queued: Commits that wait for their turn.
+        queue_bytes: Their bytes, at most the option of that name, or one commit.
+        producers: Producers whose last sequence is remembered, at most the option of that name.
+        delivered: What subscribers were given since the log was opened, by area and by entity type.
+        space_low: Whether the housekeeping has found no room on the disk.
     """
 
     name: str
@@ -85,6 +103,17 @@ class LogStatistics:
     appended: int = 0
     withheld: int = 0
     withheld_bytes: int = 0
+    reserve_bytes: int = 0
+    space_low: bool = False
+    queued: int = 0
+    queue_bytes: int = 0
+    producers: int = 0
+    delivered: DeliveryStatistics = DeliveryStatistics()  # noqa: RUF009 - frozen
+
+    @property
+    def lagging(self) -> int:
+        """How many subscriptions read from the WAL because they lag."""
+        return sum(one.state is State.RESYNC for one in self.subscriptions)
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -102,12 +131,7 @@ def statistics_of(
     """Gathers the statistics of an opened log."""
     publishers = []
     for shared in service.registry.publishers():
-        subscriptions = tuple(
-            SubscriptionStatistics(
-                one.name, (at := one.checkpoint()).position, at.state, one.lag, one.demand, one.max_lag
-            )
-            for one in tuple(shared.subscriptions)
-        )
+        subscriptions = tuple(map(_subscription, tuple(shared.subscriptions)))
         publishers.append(
             PublisherStatistics(tuple(shared.criteria.to_json()), shared.ring.statistics(), subscriptions)
         )
@@ -117,6 +141,7 @@ def statistics_of(
     durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
     durable = min(durable, appended)
     withheld = committer.withheld if committer is not None else None
+    queued, queue_bytes = committer.waiting if committer is not None else (0, 0)
     return LogStatistics(
         name=name,
         epoch=files.epoch,
@@ -135,4 +160,29 @@ def statistics_of(
         appended=appended,
         withheld=len(withheld or ()),
         withheld_bytes=committer.withheld_bytes if committer is not None else 0,
+        reserve_bytes=files.reserve_bytes if isinstance(files, Wal) else 0,
+        space_low=isinstance(files, Wal) and files.space_low,
+        queued=queued,
+        queue_bytes=queue_bytes,
+        producers=files.producers if isinstance(files, Wal) else 0,
+        delivered=service.deliveries.statistics(),
+    )
+
+
+def _subscription(one: ChangeSubscription) -> SubscriptionStatistics:
+    at = one.checkpoint()
+    state = State.PAUSED if one.paused else at.state
+    lag = one.behind
+    return SubscriptionStatistics(
+        one.name,
+        at.position,
+        state,
+        lag.changes,
+        one.demand,
+        one.max_lag,
+        one.id,
+        lag,
+        one.reads,
+        one.delivered,
+        one.queued,
     )

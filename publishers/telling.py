@@ -9,7 +9,7 @@ from typing import Final, Self
 import msgspec
 
 from publishers.change import Area
-from publishers.decoding import attached_of
+from publishers.decoding import attached_of, spliced
 from publishers.errors import InvalidChange, LogFailed
 from publishers.position import Position
 from publishers.schemas import Schemas, Told
@@ -143,8 +143,7 @@ def _checked(meta: bytes | None, entity_type: str, versions: list[int]) -> bytes
 
 
 def _spliced(meta: bytes | None, version: int) -> bytes:
-    rest = b"}" if meta is None else meta.strip()[1:].lstrip()
-    return b'{"schema_version":%d%s%s' % (version, b"" if rest == b"}" else b",", rest)
+    return spliced(meta, b'"schema_version":%d' % version)
 
 
 def _stamp(versions: list[int]) -> bytes | None:

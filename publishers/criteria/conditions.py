@@ -158,6 +158,10 @@ class Where:
             if rest:
                 raise InvalidCriteria("where", expression, f"nothing after {found['word']}")
             value: object = not negative
+        elif not rest or rest[0] in "=<>!":  # else a slip of the fingers is a text that nothing equals
+            raise InvalidCriteria(
+                "where", expression, f'a value after {found["sign"] or found["word"]}, text like "" in quotes'
+            )
         else:
             value = _read(rest)
         return cls(found["path"], word, value, image=(found["image"] or "after").upper())

@@ -224,6 +224,14 @@ class Criteria:
 
     criterions: frozenset[Criterion]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.criterions, frozenset) or not all(
+            isinstance(one, Criterion) for one in self.criterions
+        ):
+            raise InvalidCriteria(
+                "criteria", self.criterions, "a frozenset of Criterion; Criteria.of() makes it"
+            )
+
     @classmethod
     def of(cls, *wishes: "Criterion | Criteria | Iterable[Criterion] | None") -> Self:
         """Builds criteria from wishes in any form; None and nothing at all mean everything.

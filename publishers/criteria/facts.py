@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.criteria.conditions import ABSENT
 from publishers.wal import Column
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import Any, Final, Generic, TypeVar
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.criteria.conditions import Image, find, value_key
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.facts import Facts, facts_of, forget_facts

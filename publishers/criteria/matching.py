@@ -7,7 +7,7 @@ once; keys, patterns, changed fields and values are asked change by change, what
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.change import Area, Operation
 from publishers.criteria.conditions import ABSENT, Image, Transition, Where, find
 from publishers.criteria.criteria import Criteria, Criterion

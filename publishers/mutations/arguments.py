@@ -1,6 +1,6 @@
 """What writers may pass: checks that name the argument, and the bytes under which it is stored."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,10 +12,12 @@ from publishers.errors import InvalidChange
 __all__ = [
     "check_entity_type",
     "check_text",
+    "encodable",
     "encode_json",
     "encode_names",
     "encode_value",
     "key_bytes",
+    "listed",
     "meta_of",
     "whole",
 ]
@@ -61,7 +63,7 @@ def check_entity_type(entity_type: object) -> None:
     Raises:
         InvalidChange: If it is none.
     """
-    if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not _encodable(entity_type):
+    if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not encodable(entity_type):
         raise InvalidChange("entity_type", entity_type, "a text of 1 to 1024 characters")
 
 
@@ -87,11 +89,21 @@ def encode_names(changed: Collection[str]) -> bytes:
     Raises:
         InvalidChange: If they are none.
     """
-    if isinstance(changed, (str, bytes)) or not all(
-        isinstance(name, str) and _encodable(name) for name in changed
-    ):
+    names = listed("changed", changed, "a list of field names")
+    if not all(isinstance(name, str) and encodable(name) for name in names):
         raise InvalidChange("changed", changed, "a list of field names")
-    return _encoder.encode(list(changed))
+    return _encoder.encode(names)
+
+
+def listed(parameter: str, given: object, right: str) -> list[Any]:
+    """What was given as several, and is gone through once.
+
+    Raises:
+        InvalidChange: If it is one text, or nothing that can be gone through.
+    """
+    if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, Iterable):
+        raise InvalidChange(parameter, given, right)
+    return list(given)
 
 
 def check_text(parameter: str, value: object) -> str:
@@ -100,7 +112,7 @@ def check_text(parameter: str, value: object) -> str:
     Raises:
         InvalidChange: If it is none.
     """
-    if not isinstance(value, str) or not _encodable(value):
+    if not isinstance(value, str) or not encodable(value):
         raise InvalidChange(parameter, value, "text")
     return value
 
@@ -155,7 +167,8 @@ def meta_of(
     return _encoder.encode(stored) if stored else None
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can hold a text."""
     try:
         text.encode()
     except UnicodeEncodeError:

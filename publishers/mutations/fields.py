@@ -16,6 +16,7 @@ import msgspec
 from publishers.change import Action, Change
 from publishers.errors import InvalidChange
 from publishers.mutations.arguments import encode_json, encode_value
+from publishers.mutations.consistency import check_changes
 
 __all__ = [
     "FieldChange",
@@ -23,6 +24,7 @@ __all__ = [
     "add",
     "apply_field",
     "changed_fields",
+    "check_follows",
     "discard",
     "field_changes",
     "field_value",
@@ -58,6 +60,23 @@ class FieldChange(msgspec.Struct, frozen=True):
     action: Action
     value: bytes | None = None
     before: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, tuple) or path_names(self.path) != self.path:
+            raise InvalidChange("path", self.path, _RIGHT)
+        if not isinstance(self.action, Action):
+            raise InvalidChange(
+                "action", self.action, "one of " + ", ".join(action.name for action in Action)
+            )
+        for name, value in (("value", self.value), ("before", self.before)):
+            if value is not None and not isinstance(value, bytes):
+                raise InvalidChange(
+                    name, value, "JSON as bytes, or None; set_field() and the like make it of a value"
+                )
+        if self.action is Action.REMOVE and self.value is not None:
+            raise InvalidChange("value", self.value, "left out with the action REMOVE")
+        if self.action is not Action.REMOVE and self.value is None:
+            raise InvalidChange("value", None, f"given with the action {self.action.name}; null is b'null'")
 
     @property
     def field(self) -> str:
@@ -158,6 +177,7 @@ def field_value(change: Change, image: Any = _ABSENT) -> Any:
     Raises:
         ValueError: If the change is not field-level, or its image does not hold the field.
     """
+    _check_field_level(change)
     if change.field is None:
         raise ValueError(f"{change!r} is no field-level change")
     value = change.body if image is _ABSENT else image
@@ -169,22 +189,26 @@ def field_value(change: Change, image: Any = _ABSENT) -> Any:
     return value
 
 
+def _check_field_level(change: object) -> None:
+    if not isinstance(change, Change):
+        raise InvalidChange("change", change, "a Change, as subscribers get it")
+
+
 def apply_field(entity: Mapping[str, Any], change: Change) -> dict[str, Any]:
     """The entity after a field-level change: a new mapping, made of the one before it.
 
     Raises:
         ValueError: If the change is not field-level, is HEADER only, or does not fit the entity.
     """
+    _check_field_level(change)
+    if not isinstance(entity, Mapping):
+        raise InvalidChange("entity", entity, "a mapping, as the parsed body of a change is")
     if change.field is None or change.action is None:
         raise ValueError(f"{change!r} is no field-level change")
     value = None if change.action is Action.REMOVE else field_value(change)
     whole: dict[str, Any] = deepcopy(dict(entity))
-    *way, last = path_names(change.field)
     try:
-        place: Any = whole
-        for step in way:
-            place = place[step]
-        _act(place, last, change.action, value)
+        _apply(whole, path_names(change.field), change.action, value)
     except (LookupError, TypeError, AttributeError):
         raise ValueError(f"{change!r} does not fit the entity at {change.field}") from None
     return whole
@@ -242,6 +266,26 @@ def field_changes(
     found: list[FieldChange] = []
     _compare((), _members("before", before), _members("body", after), found)
     return tuple(found)
+
+
+def check_follows(before: bytes, after: bytes, changes: Sequence[FieldChange]) -> None:
+    """Checks that field-level changes lead from one image to the other.
+
+    Raises:
+        InvalidChange: If they do not, or are none.
+    """
+    for part in changes:
+        if not isinstance(part, FieldChange):
+            raise InvalidChange("changes", part, "what set_field(), push() and the like returned")
+    steps = [(part.path, part.action, part.value, part.before) for part in changes]
+    check_changes(before, after, steps, _apply)
+
+
+def _apply(entity: dict[str, Any], path: tuple[str | int, ...], action: Action, value: Any) -> None:
+    place: Any = entity
+    for step in path[:-1]:
+        place = place[step]
+    _act(place, path[-1], action, value)
 
 
 def _compare(path: tuple[str | int, ...], old: Any, new: Any, found: list[FieldChange]) -> None:

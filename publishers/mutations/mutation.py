@@ -11,10 +11,11 @@ from publishers.mutations.arguments import (
     encode_json,
     encode_names,
     key_bytes,
+    listed,
     meta_of,
     whole,
 )
-from publishers.mutations.fields import FieldChange, changed_fields, field_changes
+from publishers.mutations.fields import FieldChange, changed_fields, check_follows, field_changes
 from publishers.mutations.rows import DATA, Mutation, columns_of, flattened, payload_of
 
 __all__ = [
@@ -81,7 +82,7 @@ def upsert(
         before: The entity before the change, likewise.
         changed: Names of the fields that changed; ``"auto"`` to find out the top-level ones from both images.
         changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` to find some out that
-            lead from ``before`` to ``body``.
+            lead from ``before`` to ``body``. With ``before``, those that are given must do so too.
         expires_at: When the entity will expire.
         meta: Anything that the application wants to say of this change.
         schema_version: Version of the schema in force; None for the one that the log knows of.
@@ -101,6 +102,12 @@ def upsert(
         if isinstance(parts, str):
             _check_auto("changes", parts)
             parts = field_changes(old, image)
+        else:
+            parts = tuple(
+                listed("changes", parts, "a list of what set_field(), push() and the like returned")
+            )
+            if old is not None:
+                check_follows(old, image, parts)
         follows = tuple(
             _field(entity_type, stored, part, schema_version, entry_version, origin) for part in parts
         )

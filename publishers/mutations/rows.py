@@ -6,15 +6,24 @@ from typing import Final
 
 import msgspec
 
+from publishers.change import Area, Operation
+from publishers.decoding import spliced
 from publishers.errors import InvalidChange
+from publishers.mutations.arguments import check_entity_type
 from publishers.wal.columns import Column, Columns, encode_one
 
-__all__ = ["DATA", "Mutation", "columns_of", "flattened", "payload_of"]
+__all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "payload_of"]
 
 DATA: Final = 1
 """The number of ``Area.DATA``, which is fixed on disk."""
 
 _TYPES_MAX: Final = 65536
+_KINDS: Final = bytes(area * 16 + operation for area in Area for operation in Operation)
+_BYTES: Final = frozenset({bytes})
+_KNOWN: Final = frozenset(_KINDS)
+_RIGHT: Final = "what upsert() or remove() returned"
+_NONSENSE: Final = (TypeError, AttributeError, LookupError, UnicodeError, OverflowError)
+"""What fields of the wrong type lead to, in a mutation that was made without ``upsert`` and the like."""
 
 
 class Mutation(msgspec.Struct, frozen=True):
@@ -54,27 +63,41 @@ def flattened(mutations: Iterable[Mutation]) -> list[Mutation]:
             break
     else:
         return given  # the commonest case: nothing to check and nothing to insert
-    rows: list[Mutation] = []
-    versions: dict[tuple[str, bytes], int] = {}
-    for row in _spread(given):
-        if row.entry_version is not None:
-            entity = (row.entity_type, row.key)
-            least = versions.get(entity, 0)
-            if row.entry_version < least:
-                raise InvalidChange(
-                    "entry_version",
-                    row.entry_version,
-                    f"at least {least}, which this transaction gave before",
-                )
-            versions[entity] = row.entry_version
-        rows.append(row)
-    return rows
+    versions: dict[tuple[str, bytes], int | None] = {}
+    return [_versioned(row, versions) for row in _spread(given)]
+
+
+def _versioned(row: Mutation, versions: dict[tuple[str, bytes], int | None]) -> Mutation:
+    """A change whose entry version is not below that of the same key before it in the transaction.
+
+    Without one of its own it goes on with that one; if that was left out too, both have the version of the commit.
+    """
+    if row.area != DATA:
+        return row
+    entity = (row.entity_type, row.key)
+    given = row.entry_version
+    last = versions.setdefault(entity, given)
+    if given is None:
+        return row if last is None else _with_entry_version(row, last)
+    if last is None:
+        raise InvalidChange(
+            "entry_version", given, "given for the key from its first change in the transaction on"
+        )
+    if given < last:
+        raise InvalidChange("entry_version", given, f"at least {last}, which this transaction gave before")
+    versions[entity] = given
+    return row
+
+
+def _with_entry_version(row: Mutation, version: int) -> Mutation:
+    meta = spliced(row.meta, b'"entry_version":%d' % version)
+    return msgspec.structs.replace(row, meta=meta, entry_version=version)
 
 
 def _spread(mutations: Iterable[Mutation]) -> Iterator[Mutation]:
     for row in mutations:
         if not isinstance(row, Mutation):
-            raise InvalidChange("mutations", row, "what upsert() or remove() returned")
+            raise InvalidChange("mutations", row, _RIGHT)
         yield row
         if row.follows:
             yield from row.follows
@@ -87,20 +110,37 @@ def columns_of(mutations: Iterable[Mutation]) -> Columns:
         InvalidChange: If something is not a mutation, an entry version falls, or there are too many entity types for one
             transaction.
     """
-    rows: Sequence[Mutation] = flattened(mutations)
+    try:
+        return _columns(flattened(mutations))
+    except _NONSENSE as error:
+        raise InvalidChange("mutations", f"something in which {error}", _RIGHT) from error
+
+
+def _columns(rows: Sequence[Mutation]) -> Columns:
     types = [row.entity_type for row in rows]
     names = {name: number for number, name in enumerate(dict.fromkeys(types))}
+    for name in names:
+        check_entity_type(name)
     if len(names) > _TYPES_MAX:
         raise InvalidChange(
             "mutations", f"{len(names)} entity types", f"at most {_TYPES_MAX} in a transaction"
         )
     type_ids = array("H", map(names.__getitem__, types)) if len(names) > 1 else None
+    keys = [row.key for row in rows]
+    if not _BYTES.issuperset(map(type, keys)):
+        raise InvalidChange(
+            "key", next(key for key in keys if type(key) is not bytes), "bytes; upsert() takes text too"
+        )
+    kinds = [row.area * 16 + row.operation for row in rows]
+    if not _KNOWN.issuperset(kinds):
+        for row in rows:
+            _check_kind(row)
     try:
         return Columns(
-            memoryview(bytes([row.area * 16 + row.operation for row in rows])),
+            memoryview(bytes(kinds)),
             tuple(names),
             None if type_ids is None else memoryview(type_ids),
-            Column.of([row.key for row in rows]),
+            Column.of(keys),
             _optional([row.body for row in rows]),
             _optional([row.before for row in rows]),
             _optional([row.changed for row in rows]),
@@ -119,17 +159,40 @@ def payload_of(row: Mutation, annotations: bytes) -> bytes:
         InvalidChange: If it is not a mutation.
     """
     if not isinstance(row, Mutation):
-        raise InvalidChange("mutations", row, "what upsert() or remove() returned")
-    return encode_one(
-        row.area * 16 + row.operation,
-        row.entity_type.encode(),
-        row.key,
-        row.body,
-        row.before,
-        row.changed,
-        row.meta,
-        annotations,
-    )
+        raise InvalidChange("mutations", row, _RIGHT)
+    try:
+        _check_kind(row)
+        return encode_one(
+            row.area * 16 + row.operation,
+            row.entity_type.encode(),
+            row.key,
+            row.body,
+            row.before,
+            row.changed,
+            row.meta,
+            annotations,
+        )
+    except _NONSENSE as error:
+        raise InvalidChange("mutations", f"something in which {error}", _RIGHT) from error
+
+
+def check_columns(columns: object) -> Columns:
+    """Columns whose every change is of a known area and operation: no reader could make anything of another one.
+
+    Raises:
+        InvalidChange: If it is something else.
+    """
+    if not isinstance(columns, Columns):
+        raise InvalidChange("batches", columns, "Columns of changes")
+    if strange := bytes(columns.kinds).translate(None, _KINDS):
+        raise InvalidChange("kinds", strange[0], "16 times the number of an Area, plus that of an Operation")
+    return columns
+
+
+def _check_kind(row: Mutation) -> None:
+    if row.area * 16 + row.operation not in _KNOWN:
+        right = "the numbers of an Operation and an Area"
+        raise InvalidChange("operation", f"{row.operation!r} in area {row.area!r}", right)
 
 
 def _optional(values: list[bytes | None]) -> Column | None:

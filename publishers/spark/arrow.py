@@ -22,6 +22,7 @@ from publishers.wal.columns import Column, Columns
 __all__ = ["ContentDigest", "column_of", "columns_of", "kind_of", "pieces"]
 
 _NAMES: Final = pa.array(OPERATIONS)
+_IMAGES: Final = ("key", "body", "before")
 _ROW_BYTES: Final = 13  # of a row besides its bytes: kind, type, two offsets, two bits
 _FRAME_BYTES: Final = 1024  # of a frame besides its rows, as long as entity types have names of usual length
 _MOST_TYPES: Final = 2**16
@@ -89,14 +90,23 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
     if keys.null_count:
         raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
     names, type_ids = _entity_types(batch, encoding, entity_type)
-    body = batch.column("body")
     return Columns(
         _kinds(batch, encoding),
         names,
         type_ids,
         column_of(keys),
-        None if body.null_count == len(body) else column_of(body),
+        _image(batch, "body"),
+        None if encoding.before is None else _image(batch, "before"),
     )
+
+
+def _image(batch: pa.RecordBatch, name: str) -> Column | None:
+    images = batch.column(name)
+    return None if images.null_count == len(images) else column_of(images)
+
+
+def _sized(batch: pa.RecordBatch) -> list[pa.Array]:
+    return [batch.column(name) for name in _IMAGES if name in batch.schema.names]
 
 
 def pieces(batches: Iterable[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -131,7 +141,7 @@ def _cut(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
     if _size(batch) <= limit:
         yield batch
         return
-    views = [_offsets(batch.column(name)) for name in ("key", "body")]
+    views = [_offsets(array) for array in _sized(batch)]
     start = 0
     while start < rows:
         most = _total(views, start) + limit
@@ -155,8 +165,8 @@ def _offsets(array: pa.Array) -> memoryview:
 
 def _size(batch: pa.RecordBatch) -> int:
     total = batch.num_rows * _ROW_BYTES
-    for name in ("key", "body"):
-        numbers = _offsets(batch.column(name))
+    for array in _sized(batch):
+        numbers = _offsets(array)
         total += numbers[-1] - numbers[0]
     return int(total)
 

@@ -94,7 +94,7 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
         BatchTooLarge: If a single row, or very few, are above ``spark.driver.maxResultSize``.
     """
     encoded = encoding.select(frame)
-    sizes = [F.coalesce(F.sum(F.octet_length(name).cast("bigint")), F.lit(0)) for name in ("key", "body")]
+    sizes = [F.coalesce(F.sum(F.octet_length(name).cast("bigint")), F.lit(0)) for name in encoding.sized]
     measured = sum(encoded.agg(*sizes).collect()[0])
     row = _free_name(frame)
     keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]

@@ -21,6 +21,7 @@ __all__ = [
     "KEY_SEPARATOR",
     "OPERATIONS",
     "Encoding",
+    "before_column",
     "body_column",
     "column_named",
     "key_column",
@@ -61,6 +62,7 @@ class Encoding:
         operation_column: Column that names each row's operation, see ``OPERATIONS``.
         entity_type_column: Column that names each row's entity type.
         order_by: Columns that order the rows of a batch, ascending.
+        before: Column of the images before: a struct, null where there is none.
     """
 
     key: tuple[str, ...]
@@ -69,6 +71,12 @@ class Encoding:
     operation_column: str | None = None
     entity_type_column: str | None = None
     order_by: tuple[str, ...] = ()
+    before: str | None = None
+
+    @property
+    def sized(self) -> tuple[str, ...]:
+        """The columns of what was selected that hold keys and images, and so most of the bytes."""
+        return ("key", "body") if self.before is None else ("key", "body", "before")
 
     def check(self, schema: StructType) -> None:
         """Looks whether rows of ``schema`` can become changes.
@@ -88,6 +96,13 @@ class Encoding:
         for name in self.order_by:
             if _kind(_type_of(schema, name)) not in _SORTED:
                 raise SchemaRefused(name, f"is of type {_type_of(schema, name).simpleString()}, which has no order of its own; order by whole numbers, text or times")  # fmt: skip
+        if self.before is not None:
+            dtype = _type_of(schema, self.before)
+            if not isinstance(dtype, StructType):
+                raise SchemaRefused(
+                    self.before, f"is of type {dtype.simpleString()}, but the image before is a struct"
+                )
+            _refuse_lossy(dtype, self.before)
         for name in self.body_columns(schema):
             _refuse_lossy(_type_of(schema, name), name)
         for name in self.key:
@@ -97,7 +112,7 @@ class Encoding:
         """The columns of the body, in the order of the batch's own unless they were named."""
         if self.body is not None:
             return self.body
-        apart = {self.operation_column, self.entity_type_column, *self.order_by} - set(self.key)
+        apart = {self.operation_column, self.entity_type_column, self.before, *self.order_by} - set(self.key)
         return tuple(name for name in schema.names if name not in apart)
 
     def told(self, schema: StructType) -> dict[str, Any]:
@@ -108,8 +123,8 @@ class Encoding:
     def select(self, frame: DataFrame, schema: StructType | None = None, **more: Column) -> DataFrame:
         """Turns rows into what a frame needs; nothing runs yet.
 
-        The columns are ``key`` and ``body``, both binary, and ``operation``, ``entity_type`` and ``order_0, order_1, ...``
-        as far as they were asked for.
+        The columns are ``key`` and ``body``, both binary, and ``before``, ``operation``, ``entity_type`` and ``order_0,
+        order_1, ...`` as far as they were asked for.
 
         Args:
             frame: The rows.
@@ -119,6 +134,8 @@ class Encoding:
         schema = schema or frame.schema
         body = body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
+        if self.before is not None:
+            extra.append(before_column(schema, self.before).alias("before"))
         if self.operation_column is not None:
             operation = F.lower(column_named(self.operation_column).cast("string"))
             bodiless = [name for name, meaning in OPERATIONS.items() if meaning is Operation.REMOVE]
@@ -158,6 +175,12 @@ def body_column(schema: StructType, names: Sequence[str]) -> Column:
         raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
     fields = [_told(column_named(name), _type_of(schema, name)).alias(name) for name in names]
     return F.to_json(F.struct(*fields), JSON_OPTIONS).cast("binary")
+
+
+def before_column(schema: StructType, name: str) -> Column:
+    """The image before as binary: JSON of a struct by the same rules as the body; null where that is null."""
+    told = _told(column_named(name), _type_of(schema, name))
+    return F.when(column_named(name).isNotNull(), F.to_json(told, JSON_OPTIONS).cast("binary"))
 
 
 def column_named(name: str) -> Column:

@@ -13,6 +13,9 @@ from pyspark.sql import DataFrame
 
 from publishers.change import Operation
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
+from publishers.options import check_switches
+from publishers.reading import ReadableLog
+from publishers.spark.arguments import check_texts, column_names
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import ConnectRefused, SinkFailed
 from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from publishers.changelog import ChangeLog
-    from publishers.committer import Commit
+    from publishers.commits.committer import Commit
 
 __all__ = ["ChangeSink", "SinkStatistics"]
 
@@ -99,7 +102,10 @@ class ChangeSink:
             ``remove`` (also ``delete``).
         entity_type_column: Column that tells the entity type of each row.
         order_by: Column or columns that order the rows of a batch, nulls first.
-        body: Columns of the body; None for all but operation, entity type and order columns.
+        body: Columns of the body; None for all but before, operation, entity type and order columns.
+        before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
+            subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
+            was removed.
         producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
             committed under it count as committed. Needed outside of streaming queries.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
@@ -127,11 +133,23 @@ class ChangeSink:
         entity_type_column: str | None = None,
         order_by: str | Sequence[str] | None = None,
         body: Sequence[str] | None = None,
+        before: str | None = None,
         producer: str | None = None,
         tell_schema: bool = False,
         stall_timeout: float = 60.0,
         collect_bytes: int = 64 * MIB,
     ) -> None:
+        check_texts(
+            entity_type=entity_type,
+            name=name,
+            operation_column=operation_column,
+            entity_type_column=entity_type_column,
+            before=before,
+            producer=producer,
+        )
+        check_switches(tell_schema=tell_schema)
+        if not isinstance(log, ReadableLog):
+            raise InvalidOption("log", log, "a ChangeLog that is open for writing in this process")
         if (entity_type is None) == (entity_type_column is None):
             raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
         if entity_type is not None and not 1 <= len(entity_type) <= 1024:
@@ -144,19 +162,20 @@ class ChangeSink:
             ("stall_timeout", stall_timeout, 0),
             ("collect_bytes", collect_bytes, 1),
         ):
-            if not value >= least:
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
                 raise InvalidOption(option, value, f"at least {least}")
         if log.read_only:
             raise LogReadOnly(log.path)
         self._log = log
         self._entity_type = entity_type
         self._encoding = Encoding(
-            key=_names("key", key),
-            body=None if body is None else _names("body", body),
+            key=column_names("key", key),
+            body=None if body is None else column_names("body", body),
             operation=Operation.UPSERT if operation == "upsert" else Operation.REMOVE,
             operation_column=operation_column,
             entity_type_column=entity_type_column,
-            order_by=() if order_by is None else _names("order_by", order_by),
+            order_by=() if order_by is None else column_names("order_by", order_by),
+            before=None if before is None else column_names("before", before)[0],
         )
         self.name = name or entity_type or producer or ""
         self._producer = producer
@@ -363,12 +382,3 @@ class _Gathered:
         for window in chain((self._first, self._second), iter(self._next, None)):
             yield from window or ()
         self._first = self._second = None
-
-
-def _names(parameter: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidOption(parameter, given, "a column name, or several")
-    if len(set(names)) < len(names):
-        raise InvalidOption(parameter, given, "different column names")
-    return names

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.changelog import ChangeLog
 from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
-from publishers.options import KIB, LogOptions
+from publishers.options import KIB, LogOptions, check_directory, check_switches
 from publishers.statistics import LogStatistics
 from publishers.store.directory import SYSTEM_DIRECTORY, Shelf
 from publishers.store.logbook import Logbook, options_with
@@ -107,9 +107,10 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogBusy: If somebody else owns the store.
             WalCorrupted: If the system log is damaged.
         """
+        check_switches(read_only=read_only)
         storage = filesystem or RealFileSystem()
         chosen = options_with(LogOptions(), options)
-        shelf = Shelf(Path(path), storage)
+        shelf = Shelf(check_directory(path), storage)
         shelf.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:
@@ -316,7 +317,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
     def __contains__(self, name: object) -> bool:
         self._book.refresh()
         with self._book.lock:
-            return name in self._book.roster
+            return isinstance(name, str) and name in self._book.roster
 
     # Life.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from flow.clock import SYSTEM_CLOCK
 from publishers.change import Area
 from publishers.changelog import ChangeLog
-from publishers.committer import Commit, Committer
+from publishers.commits.committer import Commit, Committer
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.matching import Predicate
 from publishers.errors import LogReadOnly

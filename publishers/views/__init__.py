@@ -2,6 +2,18 @@
 
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
 from publishers.views.projection import Projection
-from publishers.views.view import Content, Images, Lens, View
+from publishers.views.view import Content, Images, Integers, Lens, View
 
-__all__ = ["Content", "Drop", "Hash", "Images", "Lens", "Mask", "Partial", "Projection", "Redact", "View"]
+__all__ = [
+    "Content",
+    "Drop",
+    "Hash",
+    "Images",
+    "Integers",
+    "Lens",
+    "Mask",
+    "Partial",
+    "Projection",
+    "Redact",
+    "View",
+]

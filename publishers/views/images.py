@@ -15,7 +15,7 @@ import msgspec
 from publishers.change import Operation
 from publishers.views.paths import Fields, Path, parse_path, write
 from publishers.views.projection import Projection
-from publishers.views.view import Content, Images, Lens, View
+from publishers.views.view import Content, Images, Integers, Lens, View
 
 __all__ = ["Name", "Shown", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
 
@@ -75,6 +75,13 @@ class Shown(NamedTuple):
     before: bytes | None = None
     changed: bytes | None = None
     lacking: tuple[str, ...] = ()
+
+    def told(self, view: View) -> "Shown":
+        """The same with the whole numbers of images as the view wants them."""
+        if view.integers is Integers.NUMBER:
+            return self
+        body, before = (None if text is None else view.tell(text) for text in (self.body, self.before))
+        return self._replace(body=body, before=before)
 
 
 def show(stored: Stored, view: View) -> Shown:

@@ -11,7 +11,7 @@ from publishers.views.paths import Fields
 from publishers.views.view import View
 
 if TYPE_CHECKING:
-    from publishers.block import Block
+    from publishers.blocks.block import Block
 
 __all__ = ["Row", "seen", "seen_error", "seen_linked"]
 

@@ -2,15 +2,16 @@
 
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import msgspec
 
 from publishers.errors import InvalidOption
+from publishers.lossless import text_integers
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 
-__all__ = ["Content", "Images", "Lens", "View"]
+__all__ = ["Content", "Images", "Integers", "Lens", "View"]
 
 _Member = TypeVar("_Member", bound=enum.Enum)
 
@@ -42,6 +43,17 @@ class Images(enum.Enum):
     """Which entity it is and nothing of it: no image, no names of fields, nothing that was attached."""
     NOTHING = "NOTHING"
     """No image: a change as HEADER shows it."""
+
+
+class Integers(enum.Enum):
+    """How whole numbers beyond 2^53 appear in the JSON of images and of what was attached.
+
+    TEXT is for readers that keep numbers in doubles, JavaScript for instance, and would round them. What is within 2^53
+    is a number either way.
+    """
+
+    NUMBER = "NUMBER"
+    TEXT = "TEXT"
 
 
 # How much of the after image and of the before image a mode shows: 0 nothing, 1 what changed, 2 the whole.
@@ -86,19 +98,26 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         content: HEADER leaves out body and images.
         images: Which images there are when ``content`` is BODY.
         lenses: What images, names of changed fields, key and attachments are seen through, one after the other.
+        integers: Whether whole numbers beyond 2^53 are numbers or text, in changes of every area; after the lenses.
     """
 
     content: Content = Content.HEADER
     images: Images = Images.WRITTEN
     lenses: tuple[Lens, ...] = ()
+    integers: Integers = Integers.NUMBER
 
     def __post_init__(self) -> None:
         # Compared by identity from here on: what is no member of its enum would be shown as the widest one.
         msgspec.structs.force_setattr(self, "content", _member("content", self.content, Content))
         msgspec.structs.force_setattr(self, "images", _member("images", self.images, Images))
+        msgspec.structs.force_setattr(self, "integers", _member("integers", self.integers, Integers))
         if self.content is Content.HEADER and self.images is not Images.KEYS_ONLY:
             # There are no images, so all modes but this one show the same.
             msgspec.structs.force_setattr(self, "images", Images.WRITTEN)
+        if not isinstance(self.lenses, tuple) or not all(isinstance(lens, Lens) for lens in self.lenses):
+            raise InvalidOption(
+                "lenses", self.lenses, "a tuple of Lens; View.of() makes it of fields and mask"
+            )
 
     @classmethod
     def of(
@@ -108,6 +127,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         *,
         fields: "Projection | Collection[str] | None" = None,
         mask: "Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None" = None,
+        integers: Integers | Literal["NUMBER", "TEXT"] = Integers.NUMBER,
     ) -> Self:
         """A view.
 
@@ -116,28 +136,35 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
             images: Which images there are with BODY.
             fields: Paths that are shown, such as ``customer.name``; None for all.
             mask: Of each path what is shown in place of its value: a text, or a ``Rule``.
+            integers: Whether whole numbers beyond 2^53 are numbers or text.
 
         Raises:
-            InvalidOption: If something is no content, no images, not a path, or not a rule.
+            InvalidOption: If something is no content, no images, no integers, not a path, or not a rule.
         """
         if fields is not None and not isinstance(fields, Projection):
             fields = Projection.of(fields)
         if mask is not None and not isinstance(mask, Mask):
             mask = Mask.of(mask) if mask != {} else None
         lenses = () if fields is None and mask is None else (Lens(fields, mask),)
-        return cls(content, images, lenses)
+        return cls(content, images, lenses, _member("integers", integers, Integers))
 
     @property
     def plain(self) -> bool:
         """Whether it shows what is stored as it is stored."""
-        return self.images is Images.WRITTEN and not self.lenses
+        return self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
+
+    def tell(self, json: bytes) -> bytes:
+        """JSON with its whole numbers as they are wanted."""
+        return json if self.integers is Integers.NUMBER else text_integers(json)
 
     def within(self, widest: "View") -> "View":
         """This view of what another one shows: it sees nothing that the other does not, whatever it asks for.
 
         The lenses of the other come first, so a mask of this view is given masked values, and a rule such as ``Hash``
-        with a key of the subscriber's own reveals nothing of what lies behind.
+        with a key of the subscriber's own reveals nothing of what lies behind. Integers are text if either wants it.
         """
+        if not isinstance(widest, View):
+            raise InvalidOption("widest", widest, "a View")
         content = self.content if widest.content is Content.BODY else widest.content
         if Images.KEYS_ONLY in (self.images, widest.images):
             images = Images.KEYS_ONLY
@@ -145,4 +172,5 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
             mine, other = _EXTENT[self.images], _EXTENT[widest.images]
             least = (min(mine[0], other[0]), min(mine[1], other[1]))
             images = self.images if least == mine else _WITH_EXTENT[least]
-        return View(content, images, (*widest.lenses, *self.lenses))
+        integers = self.integers if widest.integers is Integers.NUMBER else widest.integers
+        return View(content, images, (*widest.lenses, *self.lenses), integers)

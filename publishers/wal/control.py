@@ -60,10 +60,14 @@ class Tables:
         self.epochs: tuple[Epoch, ...] = ()
         self.forgotten = 0
 
-    def committed(self, producer: bytes, state: ProducerState) -> None:
-        """Notes a transaction of a producer."""
-        self.producers[producer] = state
-        self.producers.move_to_end(producer)
+    def committed(self, producer: bytes, state: ProducerState, most: int | None = None) -> None:
+        """Notes a transaction of a producer; the ones that have been idle longest go if there are more than ``most``."""
+        producers = self.producers
+        producers[producer] = state
+        producers.move_to_end(producer)
+        while most is not None and len(producers) > most:
+            producers.popitem(last=False)
+            self.forgotten += 1
 
     def opened(self, epoch: int, first_version: int) -> None:
         """Notes an epoch."""

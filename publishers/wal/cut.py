@@ -3,6 +3,7 @@
 The order is what makes it safe. HEAD tells of the cut, with its place, and is synced; then the later segments go, the
 newest first, the segment of the cut is truncated, file and directory are synced; then HEAD tells of it no more. A crash
 anywhere in between leads back to the first of these steps, because recovery finishes a cut before it looks at anything.
+The segment of the cut is opened before any other goes: where it is missing, nothing is removed.
 
 The place is where the first forgotten transaction *begins*, behind the control frames that are before it, so that it is
 never before a place that anybody has been told of.
@@ -45,19 +46,18 @@ def carry_out(
         numbers: The segments that may be there.
 
     Raises:
-        OSError: What the file system raises; FileNotFoundError if ``segment`` is missing.
+        OSError: What the file system raises; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
     """
-    for number in sorted(numbers, reverse=True):
-        if number > segment:
-            for name in (segment_name(number), index_name(number)):
-                with contextlib.suppress(FileNotFoundError):
-                    filesystem.unlink(directory / name)
-    with contextlib.suppress(FileNotFoundError):
-        filesystem.unlink(directory / index_name(segment))
     file = filesystem.open(directory / segment_name(segment), "write")
     try:
-        if file.size() > offset:
-            file.truncate(offset)
+        for number in sorted(numbers, reverse=True):
+            if number > segment:
+                for name in (segment_name(number), index_name(number)):
+                    with contextlib.suppress(FileNotFoundError):
+                        filesystem.unlink(directory / name)
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.unlink(directory / index_name(segment))
+        file.truncate(min(offset, file.size()))  # also once more: of the first time the sync may have failed
         sync_file(file)
     finally:
         file.close()

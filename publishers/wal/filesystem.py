@@ -39,6 +39,9 @@ Data = bytes | bytearray | memoryview
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a write that mean "not now" and leave the log good; from a sync they are failures like any other."""
 
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
+"""Errors of syncing the directory above: somebody else made it, long ago, or it cannot be synced, or never changes."""
+
 
 class File(Protocol):
     """An open file. Offsets are explicit: there is no file position to share or to lose."""
@@ -264,13 +267,28 @@ class RealFileSystem:
         return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o644), writable=mode != "read")
 
     def make_directory(self, path: Path, /) -> None:
-        """See `FileSystem.make_directory`. Directories that were created are made durable from the top down."""
+        """See `FileSystem.make_directory`. Directories that were created are made durable from the top down.
+
+        The one that is there already is so as well: whoever made it may have died before he could.
+        """
         if path.exists() and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "a file has that name", str(path))
         missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+        there = missing[-1].parent if missing else path
+        self._sync_name(there.absolute())
         for directory in reversed(missing):
             directory.mkdir(exist_ok=True)
             self.sync_directory(directory.parent)
+
+    def _sync_name(self, path: Path) -> None:
+        """Makes the name of a directory durable that was there before, as far as it is for us to do."""
+        if os.lstat(path).st_dev != os.stat(path.parent).st_dev:
+            return  # what is mounted there has no name that a power cut could take
+        try:
+            self.sync_directory(path.parent)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
 
     def sync_directory(self, path: Path, /) -> None:
         """See `FileSystem.sync_directory`."""

@@ -89,10 +89,13 @@ class Follower:
         filesystem = filesystem or RealFileSystem()
         try:
             names = filesystem.listing(path)
-            check_names(path, names)
+        except OSError as error:
+            raise NotALog(path, _what_is_wrong(error, "there is no such directory")) from None
+        check_names(path, names)
+        try:
             head_file = filesystem.open(path / HEAD_NAME, "read")
-        except OSError:
-            raise NotALog(path, "there is no HEAD in it") from None
+        except OSError as error:
+            raise NotALog(path, _what_is_wrong(error, "there is no HEAD in it")) from None
         with contextlib.ExitStack() as stack:
             stack.callback(head_file.close)
             state = _read_head(head_file)
@@ -106,6 +109,17 @@ class Follower:
             follower.refresh()
             stack.pop_all()
         return follower
+
+    @property
+    def shown(self) -> int:
+        """The newest version that the owner shows at this moment, taken up by a `refresh` or not; any thread may ask.
+
+        Raises:
+            WalCorrupted: If HEAD is damaged.
+        """
+        state = self._tail.read() if self._tail is not None else None
+        newest = _read_head(self._head_file).newest_visible if state is None else state.visible
+        return max(newest, self.visible)
 
     def refresh(self) -> int:
         """Looks how far the owner has got; returns the newest visible version, which never moves back.
@@ -243,6 +257,14 @@ class Follower:
             self._held.close()
         if self._tail is not None:
             self._tail.close()
+
+
+def _what_is_wrong(error: OSError, missing: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        return missing
+    if isinstance(error, NotADirectoryError):
+        return "it is not a directory"
+    return f"it cannot be read ({error.strerror or error})"
 
 
 def _read_head(file: File) -> HeadState:

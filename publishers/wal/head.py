@@ -4,6 +4,8 @@ A slot is 88 bytes at 0 or 4096, so that one torn sector never takes both. The v
 counts; the next write is counter + 1 into slot ``counter % 2``, also after a reopening.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -20,6 +22,7 @@ from publishers.wal.filesystem import (
     sync_names,
     write_all,
 )
+from publishers.wal.reserve import Reserve
 
 __all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "KEEP", "Head", "HeadState", "read_head"]
 
@@ -94,16 +97,29 @@ def read_head(file: File) -> HeadState | None:
     return max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
 
 
-class Head:
-    """The writer's HEAD. Thread-safe; writes never move it back, but for a cut."""
+def _hides(state: HeadState) -> tuple[int, int]:
+    return state.flags & (DEFERRED | CUT), state.visible if state.flags & DEFERRED else 0
 
-    def __init__(self, file: File, state: HeadState) -> None:
+
+class Head:
+    """The writer's HEAD. Thread-safe; writes never move it back, but for a cut.
+
+    Attributes:
+        state: What the slot tells that counts.
+        even: Whether the other slot tells the same of what is withheld and cut off, so that either of them may be damaged.
+    """
+
+    def __init__(self, file: File, state: HeadState, reserve: Reserve | None = None) -> None:
         self._file = file
         self._lock = Lock()
+        self._reserve = reserve
         self.state = state
+        self.even = True
 
     @classmethod
-    def create(cls, filesystem: FileSystem, directory: Path, state: HeadState) -> "Head":
+    def create(
+        cls, filesystem: FileSystem, directory: Path, state: HeadState, reserve: Reserve | None = None
+    ) -> "Head":
         """Makes HEAD durable in a directory that has none, before anything else is there.
 
         Raises:
@@ -123,7 +139,7 @@ class Head:
         except BaseException:
             file.close()
             raise
-        return cls(file, state)
+        return cls(file, state, reserve)
 
     def write(
         self,
@@ -157,7 +173,8 @@ class Head:
             if found is not None and found.epoch > max(before.epoch, epoch):
                 raise FencedError
             cutting = (flags | before.flags) & CUT
-            if (segment, offset) < (before.segment, before.offset) and not cutting:
+            back = (segment, offset, durable) < (before.segment, before.offset, before.durable)
+            if back and not cutting:
                 durable, segment, offset = before.durable, before.segment, before.offset
             deferred = before.flags & DEFERRED
             if visible != KEEP:
@@ -173,14 +190,39 @@ class Head:
                 deferred | flags,
                 before.visible if visible is None or visible == KEEP else visible,
             )
-            at = _SLOTS[state.counter % 2]
-            try:
-                write_all(self._file, state.pack(), at)
-            except OSError:
-                self._invalidate(at)
-                raise
-            sync_file(self._file)
+            self._holding(partial(self._put, state))
             self.state = state
+            self.even = _hides(before) == _hides(state)
+
+    def write_again(self) -> None:
+        """Makes the slot that was found durable, before the other one is written.
+
+        Whoever wrote it may have died before the sync, or the sync may have failed: then the slot is in the page cache
+        alone, and a power cut while the next one is written could leave none.
+
+        Raises:
+            OSError: What the file raises. The slot still counts, as before.
+        """
+        with self._lock:
+            at = _SLOTS[self.state.counter % 2]
+            # In place, but some file systems write everything to a new one, for which there may be no room.
+            self._holding(partial(write_all, self._file, self.state.pack(), at))
+            sync_file(self._file)
+
+    def _holding(self, write: Callable[[], None]) -> None:
+        if self._reserve is None:
+            write()
+        else:
+            self._reserve.holding(write)
+
+    def _put(self, state: HeadState) -> None:
+        at = _SLOTS[state.counter % 2]
+        try:
+            write_all(self._file, state.pack(), at)
+        except OSError:
+            self._invalidate(at)
+            raise
+        sync_file(self._file)
 
     def _invalidate(self, at: int) -> None:
         """Makes sure that a slot whose writing has failed does not count, whatever of it is there.

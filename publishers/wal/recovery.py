@@ -28,6 +28,7 @@ from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, w
 from publishers.wal.frame import CONTROL, Chain, Scan
 from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
 from publishers.wal.live import FIRST_FILL, LiveSegment, Spare, control_frame, create_segment
+from publishers.wal.reserve import Reserve
 from publishers.wal.restored import Restored, restore
 from publishers.wal.segment import (
     DATA_START,
@@ -65,7 +66,9 @@ class Recovered(NamedTuple):
     torn: int
 
 
-def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: int) -> Recovered:
+def recover(
+    filesystem: FileSystem, directory: Path, options: LogOptions, now: int, reserve: Reserve
+) -> Recovered:
     """Opens or creates a log whose lock is held.
 
     Raises:
@@ -74,21 +77,27 @@ def recover(filesystem: FileSystem, directory: Path, options: LogOptions, now: i
     """
     names = tidy(filesystem, directory)
     numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
-    head = _open_head(filesystem, directory, names, numbers)
+    head = _open_head(filesystem, directory, names, numbers, reserve)
     try:
+        if HEAD_NAME in names:
+            head.write_again()
+            if not numbers:
+                sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
         if not numbers:
             _create_first(filesystem, directory, head.state.log_id, options, now)
             numbers = [1]
         if head.state.flags & CUT:
             numbers = finish_cut(filesystem, directory, head, numbers)
             names = filesystem.listing(directory)
-        return _Recovery(filesystem, directory, head, names, numbers).run()
+        return _Recovery(filesystem, directory, head, names, numbers, reserve).run()
     except BaseException:
         head.close()
         raise
 
 
-def _open_head(filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int]) -> Head:
+def _open_head(
+    filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int], reserve: Reserve
+) -> Head:
     state = None
     if HEAD_NAME in names:
         file = filesystem.open(directory / HEAD_NAME, "write")
@@ -100,13 +109,13 @@ def _open_head(filesystem: FileSystem, directory: Path, names: list[str], number
         if state is not None:
             begun = not numbers and (state.segment, state.offset, state.durable) == (1, 0, 0)
             if numbers or begun:
-                return Head(file, state)
+                return Head(file, state, reserve)
             file.close()
             raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
         file.close()
     if numbers:
         raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-    return Head.create(filesystem, directory, HeadState(uuid4(), 1, 0, 0, 1, 0, 1))
+    return Head.create(filesystem, directory, HeadState(uuid4(), 1, 0, 0, 1, 0, 1), reserve)
 
 
 def _create_first(
@@ -119,13 +128,20 @@ def _create_first(
 
 class _Recovery:
     def __init__(
-        self, filesystem: FileSystem, directory: Path, head: Head, names: list[str], numbers: list[int]
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        head: Head,
+        names: list[str],
+        numbers: list[int],
+        reserve: Reserve,
     ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._head = head
         self._names = names
         self._numbers = numbers
+        self._reserve = reserve
         self._catalog = Catalog(filesystem, directory, head.state.log_id)
 
     def run(self) -> Recovered:
@@ -143,7 +159,8 @@ class _Recovery:
             place = (bad, why or "zeros")
             rest = judge(filesystem, self._directory, file, last.number, version, end, size, place)
             start = state.offset if state.segment == last.number else 0
-            _write_again(file, max(start, DATA_START), end, last.number)
+            again = partial(_write_again, file, max(start, DATA_START), end, last.number)
+            self._reserve.holding(again)  # in place, but some file systems write to a new one
             sync_file(file)
             sync_names(filesystem, self._directory)
             epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog, SegmentEntry
@@ -20,6 +21,8 @@ from publishers.wal.live import LiveSegment
 from publishers.wal.segment import index_name, segment_name
 
 __all__ = ["Retention", "oldest_to_keep"]
+
+_T = TypeVar("_T")
 
 
 def oldest_to_keep(
@@ -101,12 +104,23 @@ class Retention:
     @property
     def bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(self.size(entry.number) for entry in self._catalog.entries)
+        return self._judged(lambda entries: sum(self.size(entry.number) for entry in entries))
 
     def statistics(self) -> tuple[HoldStatistics, ...]:
         """Every hold, judged now."""
-        entries = self._catalog.entries
-        return self.holds.statistics(self._extents(entries, self._kept(entries, self._clock())))
+        return self._judged(
+            lambda entries: self.holds.statistics(self._extents(entries, self._kept(entries, self._clock())))
+        )
+
+    def _judged(self, judge: Callable[[Sequence[SegmentEntry]], _T]) -> _T:
+        """What is to be said of the segments that there are, by a thread beside which they may be deleted."""
+        while True:
+            entries = self._catalog.entries
+            try:
+                return judge(entries)
+            except FileNotFoundError:
+                if self._catalog.entries is entries:
+                    raise  # it was not retention that took it
 
     def step(self, floor: int | None) -> bool:
         """Deletes what may go now; answers whether something went.

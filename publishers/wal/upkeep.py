@@ -6,8 +6,9 @@ from pathlib import Path
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog
 from publishers.wal.clock import Clock
-from publishers.wal.filesystem import FileSystem
-from publishers.wal.head import Head
+from publishers.wal.evidence import Evidence
+from publishers.wal.filesystem import FileSystem, means_full
+from publishers.wal.reserve import Reserve
 from publishers.wal.segment import write_index
 from publishers.wal.writer import Writer
 
@@ -19,40 +20,65 @@ class Upkeep:
 
     Args:
         writer: Of the log.
-        head: Its HEAD.
-        write_head: Makes HEAD tell what is synced.
+        evidence: What HEAD tells of it.
         catalog: Its segments.
         options: Bounds and times.
         filesystem: Where the files are.
         directory: Of the log.
         clock: Unix microseconds.
+        reserve: Filled before anything else gets room.
+
+    Attributes:
+        space_low: Whether a step of the last round found no room on the disk.
+        closed: Whether the log is closed, so that nothing is done any more.
     """
 
     def __init__(
         self,
         writer: Writer,
-        head: Head,
-        write_head: Callable[[], None],
+        evidence: Evidence,
         catalog: Catalog,
         options: LogOptions,
         filesystem: FileSystem,
         directory: Path,
         clock: Clock,
+        reserve: Reserve,
     ) -> None:
+        self.space_low = self.closed = False
         self._writer = writer
-        self._head = head
-        self._write_head = write_head
+        self._evidence = evidence
         self._catalog = catalog
         self._options = options
         self._filesystem = filesystem
         self._directory = directory
         self._clock = clock
+        self._reserve = reserve
         self._head_at = clock()
 
     @property
     def steps(self) -> tuple[Callable[[], bool], ...]:
         """Every step, each of which may raise `OSError`."""
-        return self._fill, self._make_spare, self._write_index, self._refresh_head
+        return self._reserve.fill, self._fill, self._make_spare, self._write_index, self._refresh_head
+
+    def take(self, *steps: Callable[[], bool]) -> bool:
+        """Takes steps, these or others, one after the other; answers whether one of them has done something.
+
+        Never raises for the disk: where there is no room the step is for the next round, any other error fails the log.
+        """
+        health = self._writer.health
+        done = full = False
+        for step in steps:
+            if self.closed or health.why is not None:
+                break
+            try:
+                done = step() or done
+            except OSError as error:
+                if means_full(error):
+                    full = True
+                else:
+                    health.fail(error)
+        self.space_low = full
+        return done
 
     def _fill(self) -> bool:
         """Writes zeros when less than half a step of them is left."""
@@ -82,13 +108,13 @@ class Upkeep:
         return True
 
     def _refresh_head(self) -> bool:
-        """Writes HEAD, ``head_sync`` after the last time that it was found to be behind."""
-        state = self._head.state
+        """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
+        state = self._evidence.state
         _, segment, offset = self._writer.evidence()
-        if (segment, offset) <= (state.segment, state.offset):
+        if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
             return False
         if self._clock() - self._head_at < self._options.head_sync * 1e6:
             return False
-        self._write_head()
+        self._evidence.write()
         self._head_at = self._clock()
         return True

@@ -1,26 +1,23 @@
 """The owner's face of a log: the one opening that may write."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from publishers.errors import LogClosed, LogFailed, LogFull, NotALog
+from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
 from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
-from publishers.wal.directory import check_names
+from publishers.wal.evidence import Evidence
 from publishers.wal.filesystem import FencedError, FileSystem, RealFileSystem, means_full
 from publishers.wal.head import CLEAN
 from publishers.wal.links import Links
-from publishers.wal.neighbours import Neighbours
+from publishers.wal.opening import Owned, own
 from publishers.wal.reader import Reader
-from publishers.wal.recovery import Recovered, recover
 from publishers.wal.retention import Retention
 from publishers.wal.transaction import Appended, Transaction
 from publishers.wal.upkeep import Upkeep
 from publishers.wal.withholding import Withholding
-from publishers.wal.writer import Writer
 
 __all__ = ["Wal"]
 
@@ -38,36 +35,34 @@ class Wal:
         reader: Reads what is durable and not withheld.
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
-        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
     """
 
     def __init__(
         self,
-        directory: Path,
         options: LogOptions,
         filesystem: FileSystem,
         clock: Clock,
-        neighbours: Neighbours,
-        writer: Writer,
-        recovered: Recovered,
+        owned: Owned,
     ) -> None:
         """Not to be called; see `open`."""
-        self.directory = directory
+        self._owned = owned
+        self.directory, self._neighbours, reserve, writer, recovered = owned
         self.log_id: UUID = recovered.catalog.log_id
         self.torn_bytes = recovered.torn
-        self.space_low = False
-        self._neighbours = neighbours
         self._writer = writer
+        self._reserve = reserve
         self._catalog = recovered.catalog
-        self._head = recovered.head
         self._closed = False
-        self._withholding = Withholding(writer, recovered.head, recovered.catalog, filesystem, directory)
+        self._evidence = evidence = Evidence(recovered.head, writer)
+        self._withholding = Withholding(
+            writer, recovered.head, evidence, recovered.catalog, filesystem, self.directory
+        )
         self.reader = Reader(self._catalog, self._withholding.readable)
         self._upkeep = Upkeep(
-            writer, self._head, self._write_head, self._catalog, options, filesystem, directory, clock
+            writer, evidence, self._catalog, options, filesystem, self.directory, clock, reserve
         )
         self.retention = Retention(
-            self._catalog, lambda: writer.live, self._write_head, options, filesystem, directory, clock
+            self._catalog, lambda: writer.live, evidence.write, options, filesystem, self.directory, clock
         )
 
     @classmethod
@@ -94,38 +89,16 @@ class Wal:
             LogFull: If recovery has no room to write.
             LogFailed: If the disk fails during recovery.
         """
-        path = Path(directory)
         options = options or LogOptions()
         filesystem = filesystem or RealFileSystem()
-        with contextlib.ExitStack() as stack:
-            try:
-                try:
-                    filesystem.make_directory(path)
-                    check_names(path, filesystem.listing(path))
-                except (FileExistsError, NotADirectoryError):
-                    raise NotALog(path, "it is not a directory") from None
-                neighbours = Neighbours(filesystem, path)
-                stack.callback(neighbours.close)
-                recovered = recover(filesystem, path, options, clock())
-                stack.callback(recovered.head.close)
-                stack.callback(recovered.live.close)
-                stack.callback(recovered.catalog.close)
-                catalog, head, epoch, live, chain, tables, _ = recovered
-                writer = Writer(filesystem, path, options, clock, catalog, head, epoch, live, chain, tables)
-                writer.open_epoch()
-                neighbours.sign(epoch)
-                neighbours.link(lambda: catalog.entries, options.held_max_bytes)
-            except OSError as error:
-                if means_full(error):
-                    free = None
-                    with contextlib.suppress(OSError):
-                        free = filesystem.free_bytes(path)
-                    raise LogFull(free, options.fill_step) from error
-                raise LogFailed("refused", str(error)) from error
-            wal = cls(path, options, filesystem, clock, neighbours, writer, recovered)
+        owned = own(Path(directory), options, filesystem, clock)
+        try:
+            wal = cls(options, filesystem, clock, owned)
             wal.publish_tail(wal.visible)
-            stack.pop_all()
-            return wal
+        except BaseException:
+            owned.close()
+            raise
+        return wal
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -173,6 +146,11 @@ class Wal:
         return self._neighbours.links
 
     @property
+    def whole(self) -> Reader:
+        """Reads what is durable, withheld or not, and leaves nothing of it in any cache: for the owner's own use."""
+        return Reader(self._catalog, lambda: self._writer.limit)
+
+    @property
     def failed(self) -> str | None:
         """Why the log takes no more commits; None while all is well."""
         return self._writer.health.why
@@ -181,6 +159,21 @@ class Wal:
     def bytes(self) -> int:
         """Bytes of all segments, zeros ahead of the end not counted."""
         return self.retention.bytes
+
+    @property
+    def space_low(self) -> bool:
+        """Whether the last zero-fill, spare segment, index or HEAD found no room on the disk."""
+        return self._upkeep.space_low
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Bytes that are kept back for what must be written on a full disk; below ``reserve_bytes`` it has been met."""
+        return self._reserve.nbytes
+
+    @property
+    def producers(self) -> int:
+        """How many producers are remembered."""
+        return len(self._writer.tables.producers)
 
     @property
     def producers_forgotten(self) -> int:
@@ -302,24 +295,18 @@ class Wal:
             LogFailed: If the disk fails.
             LogFull: If the disk has no room.
         """
-        writer = self._writer
-        writer.health.check()
-        if self._head.state.durable >= version:
-            return
-        if writer.synced < version:
-            writer.sync()
-        try:
-            self._write_head()
-        except OSError as error:
-            if means_full(error):
-                raise LogFull(None, 88) from error
-            writer.health.fail(error)
-            raise LogFailed("unknown", str(error)) from error
+        self._evidence.vouch(version)
 
-    def _write_head(self, oldest: int | None = None, flags: int = 0) -> None:
-        with self._withholding.head:
-            evidence = self._writer.evidence()
-            self._head.write(self.epoch, *evidence, oldest=oldest, flags=flags)
+    def insist(self, write: Callable[[], None]) -> None:
+        """Does a small write beside the log for which room is kept back, such as that of somebody's position.
+
+        Args:
+            write: Done again from its beginning, if the disk is full, for as long as there is room to give back.
+
+        Raises:
+            OSError: What the write raises.
+        """
+        self._reserve.holding(write)
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
 
@@ -335,29 +322,9 @@ class Wal:
         Returns:
             Whether something was done, so that another step may find more to do.
         """
-        done = False
-        full = False
+        upkeep = self._upkeep
         with self._withholding.housekeeping:
-            for step in (
-                self._neighbours.tend,
-                *self._upkeep.steps,
-                lambda: self._retain(floor),
-            ):
-                full, done = self._attempt(step, full, done)
-        self.space_low = full
-        return done
-
-    def _attempt(self, step: Callable[[], bool], full: bool, done: bool) -> tuple[bool, bool]:
-        health = self._writer.health
-        if self._closed or health.why is not None:
-            return full, done
-        try:
-            return full, step() or done
-        except OSError as error:
-            if means_full(error):
-                return True, done
-            health.fail(error)
-            return full, done
+            return upkeep.take(self._neighbours.tend, *upkeep.steps, lambda: self._retain(floor))
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.
@@ -380,7 +347,7 @@ class Wal:
                 self._writer.sync()
                 self.publish_tail(self.visible)
                 self.ring()
-                self._write_head(flags=CLEAN)
+                self._evidence.write(flags=CLEAN)
         except OSError as error:
             # What HEAD does not cover will be found by the scan.
             if not means_full(error):
@@ -393,8 +360,5 @@ class Wal:
         """Closes the files and writes nothing, as a crash of the process would."""
         if self._closed:
             return
-        self._closed = True
-        self._writer.close()
-        self._catalog.close()
-        self._head.close()
-        self._neighbours.close()
+        self._closed = self._upkeep.closed = True
+        self._owned.close()

@@ -14,6 +14,7 @@ from threading import Lock
 from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal.catalog import Catalog, Limit
 from publishers.wal.cut import carry_out, place_of
+from publishers.wal.evidence import SLOT_BYTES, Evidence
 from publishers.wal.filesystem import FileSystem, means_full
 from publishers.wal.head import CUT, DEFERRED, Head
 from publishers.wal.live import LiveSegment
@@ -34,17 +35,22 @@ class Withholding:
         active: Whether HEAD tells that something is withheld.
         shown: Where the versions end that were shown last.
         housekeeping: Held for a step of housekeeping, and for a cut.
-        head: Held from reading what HEAD is to tell until it does.
     """
 
     def __init__(
-        self, writer: Writer, head: Head, catalog: Catalog, filesystem: FileSystem, directory: Path
+        self,
+        writer: Writer,
+        head: Head,
+        evidence: Evidence,
+        catalog: Catalog,
+        filesystem: FileSystem,
+        directory: Path,
     ) -> None:
         self.housekeeping = Lock()
-        self.head = Lock()
         self.shown = writer.limit
         self._writer = writer
         self._head = head
+        self._evidence = evidence
         self._catalog = catalog
         self._filesystem = filesystem
         self._directory = directory
@@ -91,20 +97,23 @@ class Withholding:
             return
         writer = self._writer
         writer.health.check()
+        begins = visible is not None and not self.active
         try:
-            with self.head:
-                self._head.write(writer.epoch, *writer.evidence(), visible=visible)
+            self._evidence.write(visible=visible)
+            self.active = visible is not None
+            if begins:
+                # Into both slots: were the one that tells of it damaged, the other would show what is withheld.
+                self._evidence.write(visible=visible)
         except OSError as error:
             if means_full(error):
-                raise LogFull(None, 88) from error
+                raise LogFull(None, SLOT_BYTES) from error
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error
-        self.active = visible is not None
 
     def forget_after(self, version: int) -> None:
         """See `Wal.forget_after`."""
         self._writer.sync()
-        with self.housekeeping, self.head:
+        with self.housekeeping, self._evidence.lock:
             self._forget_after(version)
 
     def _forget_after(self, version: int) -> None:
@@ -119,7 +128,7 @@ class Withholding:
             self._cut(header, version, offset, visible if visible < version else None)
         except OSError as error:
             if means_full(error) and not begun:
-                raise LogFull(None, 88) from error
+                raise LogFull(None, SLOT_BYTES) from error
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error
         except BaseException as error:
@@ -149,6 +158,12 @@ class Withholding:
         writer.restart(epoch, live, left.chain, left.tables)
         writer.open_epoch()
         self.active = visible is not None
+        # Into both slots: were this one damaged, the other would cut off what is going to be committed.
+        try:
+            self._head.write(epoch, *writer.evidence())
+        except OSError as error:
+            if not means_full(error):  # the housekeeping does it as soon as there is room
+                raise
 
     def _read_header(self, number: int) -> SegmentHeader:
         try:

@@ -14,20 +14,22 @@ No lock is held by the housekeeping for longer than a write of 256 KiB, except t
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
-from publishers.wal.catalog import Catalog, Limit, Location, SegmentEntry
+from publishers.wal.appender import Appender
+from publishers.wal.catalog import Catalog, Limit, SegmentEntry
 from publishers.wal.clock import Clock
-from publishers.wal.columns import PADDING
-from publishers.wal.control import ProducerState, Tables, encode_epoch
+from publishers.wal.control import Tables, encode_epoch
 from publishers.wal.filesystem import FileSystem, means_full
-from publishers.wal.frame import NO_PRODUCER, Chain, FrameHeader
+from publishers.wal.frame import Chain
 from publishers.wal.head import Head
 from publishers.wal.health import Health
 from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, control_frame, create_segment
+from publishers.wal.reserve import Reserve
 from publishers.wal.segment import SegmentHeader, Trailer
 from publishers.wal.spares import Spares
 from publishers.wal.transaction import Appended, Transaction
@@ -36,21 +38,17 @@ __all__ = ["Writer"]
 
 _LOG: Final = logging.getLogger(__name__)
 _SLOW_SYNC: Final = 1_000_000
-_ENDS: Final = 4096
 
 
-class Writer:
-    """The one writer of a log.
+class Writer(Appender):
+    """The one writer of a log: appends, rolls, syncs, and begins epochs.
 
     Attributes:
         health: Whether it has failed.
-        live: The segment that is being written.
         limit: Up to where everything is durable, for readers.
-        appended: Newest version written.
-        synced: Newest version synced.
         synced_end: Where the synced data end: segment and offset.
+        epoch: Of this opening, or begun by the last cut.
         closed: Segments that wait for their index.
-        ends: Where the last versions end, for a visible version below the durable one.
         spares: The segment that the next roll takes.
     """
 
@@ -66,25 +64,19 @@ class Writer:
         live: LiveSegment,
         chain: Chain,
         tables: Tables,
+        reserve: Reserve,
     ) -> None:
+        super().__init__(filesystem, directory, clock, live, chain, tables, options.producers)
         self.health = Health()
-        self.live = live
-        self.appended = self.synced = chain.version
         self.limit = Limit(chain.version, live.number, live.offset)
         self.synced_end = (live.number, live.offset)
         self.closed: deque[Closed] = deque()
-        self.ends: deque[Appended] = deque()
-        self.tables = tables
         self.epoch = epoch
         self.spares = Spares(filesystem, directory, options)
-        self._filesystem = filesystem
-        self._directory = directory
         self._options = options
-        self._clock = clock
         self._catalog = catalog
         self._head = head
-        self._crc = chain.crc
-        self._committed_at = chain.committed_at
+        self._reserve = reserve
         self._os_durable = options.sync == "os"
         self._segment_bytes = options.segment_bytes
         self._segment_age = None if options.segment_age is None else options.segment_age * 1e6
@@ -96,6 +88,8 @@ class Writer:
             health.check()
         results: list[Appended] = []
         try:
+            if self._reserve.low:
+                self._replenish()
             live = self.live
             if len(transactions) == 1:
                 transaction = transactions[0]
@@ -121,6 +115,15 @@ class Writer:
         if self._os_durable:
             self.limit = Limit(self.appended, self.live.number, self.live.offset)
         return results
+
+    def _replenish(self) -> None:
+        """Changes are not to use up what is kept back for what must be written on a full disk."""
+        try:
+            self._reserve.fill()
+        except OSError as error:
+            if not means_full(error):
+                raise
+            raise LogFull(self._free(), self._reserve.lacking) from error
 
     def _append_group(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
         waiting: list[Transaction] = []
@@ -150,125 +153,6 @@ class Writer:
         return offset + size > self._segment_bytes or (
             age is not None and self._clock() - live.created_at >= age
         )
-
-    def _write_one(self, transaction: Transaction) -> Appended:
-        """`_write` for one transaction of one frame, the commonest of all, without the loops."""
-        live = self.live
-        start = live.offset
-        (payload,) = transaction.payloads
-        version = self.appended + 1
-        at = max(self._clock(), self._committed_at + 1)
-        producer = transaction.producer
-        sealed, header = transaction.seal(0, self._crc, version, self.synced, at)
-        filled = live.filled
-        try:
-            live.put(b"".join((sealed, payload.data, PADDING[-payload.length & 7])))
-        except OSError as error:
-            self._undo(error, start, start + transaction.size, filled, transaction.size)
-        if producer != NO_PRODUCER:
-            self.tables.committed(producer, ProducerState(transaction.sequence, version, at))
-        if start >= live.index.next:
-            live.index.add(version, 1, at, start)
-        self._crc = header.crc
-        self.appended = version
-        self._committed_at = at
-        result: Appended = tuple.__new__(
-            Appended, (version, at, tuple.__new__(Location, (live.number, start)), live.offset, (header,))
-        )
-        if len(self.ends) < _ENDS:
-            self.ends.append(result)
-        return result
-
-    def _write(self, transactions: Sequence[Transaction]) -> list[Appended]:
-        """Writes transactions that are in memory with one ``pwrite``."""
-        if not transactions:
-            return []
-        live = self.live
-        number = live.number
-        start = offset = live.offset
-        crc = self._crc
-        version = self.appended
-        durable = self.synced
-        at = self._committed_at
-        now = self._clock()
-        parts: list[bytes] = []
-        results: list[Appended] = []
-        for transaction in transactions:
-            version += 1
-            at = now if now > at else at + 1
-            begin = offset
-            headers: list[FrameHeader] = []
-            for place, payload in enumerate(transaction.payloads):
-                sealed, header = transaction.seal(place, crc, version, durable, at)
-                crc = header.crc
-                headers.append(header)
-                parts += (sealed, payload.data, PADDING[-payload.length & 7])
-            offset += transaction.size
-            results.append(
-                tuple.__new__(
-                    Appended,
-                    (version, at, tuple.__new__(Location, (number, begin)), offset, tuple(headers)),
-                )
-            )
-        filled = live.filled
-        try:
-            live.put(b"".join(parts))
-        except OSError as error:
-            self._undo(error, start, offset, filled, offset - start)
-        self._crc = crc
-        self._counted(transactions, results)
-        return results
-
-    def _copy(self, transaction: Transaction) -> Appended:
-        """Copies a spooled transaction, frame by frame."""
-        live = self.live
-        start = live.offset
-        filled = live.filled
-        crc = self._crc
-        version = self.appended + 1
-        at = max(self._clock(), self._committed_at + 1)
-        headers: list[FrameHeader] = []
-        for place, (payload, data) in enumerate(transaction.read()):
-            sealed, header = transaction.seal(place, crc, version, self.synced, at)
-            try:
-                live.put(b"".join((sealed, data, PADDING[-payload.length & 7])))
-            except OSError as error:
-                self._undo(error, start, live.offset + header.extent, filled, transaction.size)
-            crc = header.crc
-            headers.append(header)
-        result = Appended(version, at, Location(live.number, start), live.offset, tuple(headers))
-        self._crc = crc
-        self._counted((transaction,), [result])
-        return result
-
-    def _undo(self, error: OSError, start: int, end: int, filled: int, needed: int) -> None:
-        """Takes a failed write back if the disk is full; anything else fails the log."""
-        if not means_full(error):
-            raise error
-        self.live.undo(start, end, filled)
-        raise LogFull(self._free(), needed) from error
-
-    def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
-        """Makes what was written count."""
-        index = self.live.index
-        if len(self.ends) < _ENDS:
-            self.ends.extend(results)
-        for transaction, (version, at, location, end, headers) in zip(transactions, results, strict=True):
-            if transaction.producer != NO_PRODUCER:
-                self.tables.committed(transaction.producer, ProducerState(transaction.sequence, version, at))
-            if end > index.next:
-                offset = location.offset
-                for header in headers:
-                    index.add(version, header.first_index, at, offset)
-                    offset += header.extent
-            self.appended = version
-            self._committed_at = at
-
-    def _free(self) -> int | None:
-        try:
-            return self._filesystem.free_bytes(self._directory)
-        except OSError:
-            return None
 
     def sync(self) -> int:
         """See `Wal.sync`."""
@@ -381,7 +265,8 @@ class Writer:
         live = self.live
         chain = Chain(self._crc, self.appended, self._committed_at)
         self.tables.opened(self.epoch, self.appended + 1)
-        live.put(control_frame(encode_epoch(self.tables.epochs[-1]), chain, self._clock(), self.synced))
+        frame = control_frame(encode_epoch(self.tables.epochs[-1]), chain, self._clock(), self.synced)
+        self._reserve.holding(partial(live.put, frame))
         self._crc = chain.crc
         self._committed_at = chain.committed_at
         self.sync()

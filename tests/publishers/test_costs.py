@@ -9,7 +9,7 @@ import pytest
 
 import flow
 from publishers import Content, Criterion
-from publishers.block import Block
+from publishers.blocks.block import Block
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -29,7 +29,7 @@ def reads(log):
 
 
 def test_a_caught_up_subscriber_reads_the_wal_zero_times():
-    """E32: ten thousand commits, matching and foreign ones mixed, with and without a checkpoint between."""
+    """E32. Avoidable work, row 2: ten thousand commits, matching and foreign ones mixed, with and without a checkpoint between."""
     with opened() as log:
         picky, all_of_it = BatchProbe(first=10**9), BatchProbe(first=10**9)
         log.changes(Criterion(keys={"7"})).subscribe(picky, executor=flow.INLINE)
@@ -61,7 +61,7 @@ def test_a_subscriber_that_stalls_within_the_ring_comes_back_without_a_read():
 
 @pytest.mark.parametrize("way", ["wal", "live", "stalled"])
 def test_a_selective_reader_scans_each_record_once(way):
-    """E33: one match, then thousands of foreign commits, asked for in small steps."""
+    """E33. Avoidable work, row 3: one match, then thousands of foreign commits, asked for in small steps."""
     with opened(ring_events=8) as log:
         foreign = scaled(2000)
         probe = Probe(first=0 if way == "stalled" else 1, each=1)
@@ -84,7 +84,7 @@ def test_a_selective_reader_scans_each_record_once(way):
 
 @pytest.mark.parametrize("demand", [1, 100, 10**9])
 def test_the_replay_of_a_large_transaction_is_linear(demand, monkeypatch):
-    """E34: 16,000 changes are read once, selected once, and only those that are taken are looked at."""
+    """E34. Avoidable work, row 4: 16,000 changes are read once, selected once, and only those that are taken are looked at."""
     looked = []
     size = Block.size
     monkeypatch.setattr(Block, "size", lambda self, index: looked.append(index) or size(self, index))
@@ -102,7 +102,7 @@ def test_the_replay_of_a_large_transaction_is_linear(demand, monkeypatch):
 
 
 def test_a_thousand_laggards_share_bounded_buffers_and_files():
-    """F68, invariant 12: frames in memory and open files do not grow with those who lag."""
+    """F68, invariant 12. Avoidable work, row 6: frames in memory and open files do not grow with those who lag."""
     with opened(ring_events=4, replay_bytes=200_000, segment_bytes=65_536, batch_events=16) as log:
         probes = []
         for _ in range(scaled(1000)):
@@ -119,7 +119,7 @@ def test_a_thousand_laggards_share_bounded_buffers_and_files():
         def quiet():
             nonlocal most
             most = max(most, len(os.listdir("/proc/self/fd")) - files)
-            assert log._service.frames.nbytes <= 200_000 + 70_000
+            assert log._service.frames.nbytes <= 200_000
             assert log.statistics().replay_waiting <= len(probes)
             return all(len(probe.positions) >= 50 for probe in probes)
 
@@ -261,7 +261,7 @@ def test_many_subscribe_and_cancel_leave_nothing():
 
 
 def test_commit_work_follows_matches_and_not_the_number_of_publishers():
-    """E18: one publisher that does not match costs as much as a thousand."""
+    """E18. Avoidable work, row 1: one publisher that does not match costs as much as a thousand."""
     counts = []
     for publishers in (1, scaled(1000)):
         with opened() as log:
@@ -286,7 +286,7 @@ def test_a_predicate_runs_once_for_all_its_subscribers():
 
 
 def test_a_change_is_made_once_for_all_rings_and_subscribers():
-    """Section 11, row 1 of the reference: the object is shared by publishers with different criteria."""
+    """Avoidable work, row 1 and row 9: the object is shared by publishers with different criteria."""
     with opened() as log:
         one, other = Probe(first=10), Probe(first=10)
         log.changes(content=Content.BODY).subscribe(one, executor=flow.INLINE)
@@ -296,7 +296,7 @@ def test_a_change_is_made_once_for_all_rings_and_subscribers():
 
 
 def test_who_has_nothing_to_do_is_not_woken():
-    """F69: a publisher without a match wakes nobody; of many commits before a turn one wake-up remains."""
+    """F69. Avoidable work, row 5: a publisher without a match wakes nobody; of many commits before a turn one wake-up remains."""
     executor = ManualExecutor()
     with opened() as log:
         idle, busy = Probe(first=10**6), Probe(first=10**6)
@@ -345,7 +345,7 @@ def test_a_resyncing_subscriber_that_waits_at_the_watermark_is_woken_by_what_doe
 
 
 def test_a_header_replay_parses_and_materialises_no_body(monkeypatch):
-    """Section 11, row 6 of the reference."""
+    """Avoidable work, row 6."""
     asked = []
     body = Block.body
     monkeypatch.setattr(Block, "body", lambda self, index: asked.append(index) or body(self, index))

@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, View, remove, upsert
-from publishers.block import Block
+from publishers import Content, View, remove, schema, upsert
+from publishers.blocks.block import Block
 from publishers.mutations.mutation import columns_of
 
 mutations = st.lists(
     st.one_of(
         st.builds(
-            lambda kind, key, body, before, changed, origin, schema: upsert(
-                kind, key, body, before=before, changed=changed, origin=origin, schema_version=schema
+            lambda kind, key, body, before, changed, origin, version: upsert(
+                kind, key, body, before=before, changed=changed, origin=origin, schema_version=version
             ),
             st.sampled_from(["order", "item"]),
             st.binary(max_size=3) | st.text(max_size=3),
@@ -22,14 +22,16 @@ mutations = st.lists(
             st.sampled_from([None, 3]),
         ),
         st.builds(remove, st.just("order"), st.binary(max_size=2)),
+        st.builds(remove, st.just("log"), st.integers(100, 120).map(str), entry_version=st.just(7)),
+        st.just(schema("item", {"a": 1})),
     ),
     max_size=12,
-)
+) | st.lists(st.sampled_from([remove("order", "1"), schema("item", {})]), min_size=9, max_size=12)
 
 
 @given(mutations, st.booleans(), st.sampled_from(Content), st.data())
 def test_a_run_of_changes_equals_the_changes_one_by_one(rows, leads, content, data):
-    """F1, F5, F6, F24: whichever way a change is made, it is the same."""
+    """F1, F5, F6, F17, F24: whichever way a change is made, it is the same."""
 
     def block():
         return Block(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import Criterion, HistoryPruned, Position, upsert
-from publishers.ring import BEHIND
+from publishers.fanout.ring import BEHIND
+from tests.publishers.fanout.test_ring import chunk, entered, poll, ring
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -24,7 +25,6 @@ from tests.publishers.support import (
     scaled,
     wait_until,
 )
-from tests.publishers.test_ring import chunk, entered, poll, ring
 
 
 def test_d1_a_trimmed_ring_keeps_what_is_newer():

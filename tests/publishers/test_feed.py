@@ -56,6 +56,19 @@ def test_since_is_inclusive_and_unset_means_the_next_version_at_subscribe_time(l
     assert [tuple(position) for position in probe.positions] == expected
 
 
+@pytest.mark.parametrize("nobody", [None, object(), lambda change: None])
+def test_who_is_no_subscriber_is_refused_and_counted_nowhere(log, nobody):
+    """E9, rule 1.9: nobody waits for what it would have been given, and the company goes when its members do."""
+    feed = log.changes()
+    probe = inline(feed)
+    shared = probe.subscription.shared
+    with pytest.raises(TypeError, match=r"rule 1\.9"):
+        feed.subscribe(nobody, executor=flow.INLINE)
+    assert [cohort.members for cohort in shared.cohorts.values()] == [1]
+    probe.subscription.cancel()
+    assert shared.cohorts == {}
+
+
 def test_a_feed_serves_any_number_each_with_its_own_place(log):
     feed = log.changes()
     first = inline(feed)

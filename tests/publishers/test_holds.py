@@ -75,7 +75,8 @@ def test_a_lost_hold_is_told_loudly(quiet):
         log._housekeeping.poke()
         wait_until(lambda: log._housekeeping.poke() or told, lambda: hold)
         assert told == [hold]
-        assert (hold.state, hold.oldest) == (HoldState.LOST, log.oldest)
+        assert hold.state is HoldState.LOST
+        assert Position(3) < hold.oldest <= log.oldest  # retention may have gone on since
         with pytest.raises(HistoryPruned) as caught:
             hold.move(log.head)
         assert caught.value.oldest == hold.oldest

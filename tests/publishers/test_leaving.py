@@ -64,7 +64,7 @@ def test_unsubscribing_by_id_answers_whether_there_was_one(log):
 
 
 def test_unsubscribing_by_id_looks_at_no_publisher(log, monkeypatch):
-    """E48: the cost does not depend on how many publishers there are."""
+    """E48. Avoidable work, row 9: the cost does not depend on how many publishers there are."""
     probes = [Probe() for _ in range(200)]
     for number, probe in enumerate(probes):
         log.changes(Criterion(keys={str(number)})).subscribe(probe, executor=flow.INLINE)

@@ -1,6 +1,7 @@
 """JSON loses nothing: what is written can be read back by its type."""
 
 import enum
+import tracemalloc
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -155,6 +156,22 @@ def test_whole_numbers_become_text_on_request():
     )
     schema = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
     assert reader(schema)({"n": "9007199254740993"}) == {"n": 9007199254740993}
+
+
+@pytest.mark.parametrize(
+    "much", [b'"' + b"\\n" * 200_000 + b'"', b"12," * 200_000 + b"12"], ids=["escapes", "numbers"]
+)
+def test_much_that_stays_as_it_is_costs_little_more_than_itself(much):
+    """F24: what is looked for in a text needs no notes of the way there."""
+    data = b"[" + much + b",9007199254740993]"
+    tracemalloc.start()
+    try:
+        told = text_integers(data)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told == data.replace(b"9007199254740993", b'"9007199254740993"')
+    assert most < 6 * len(data)
 
 
 def test_what_spark_writes_is_read_by_its_types():

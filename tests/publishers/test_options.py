@@ -54,7 +54,7 @@ def test_bounds_that_may_be_left_away_take_none(name):
 
 
 @pytest.mark.parametrize(
-    "name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress", "publish"}]
+    "name", [f.name for f in fields(LogOptions) if f.name not in {"sync", "compress", "publish", "origin"}]
 )
 def test_no_option_takes_text(name):
     with pytest.raises(InvalidOption, match=name):

@@ -231,3 +231,13 @@ def test_a_restart_inside_a_transaction_sends_it_again_as_a_whole(sizes, data):
         assert found[0] == Position(place.version, 0)
         assert found == [position for position in stream if position.version >= place.version]
         assert recorded(log, None, whole=True) == []
+
+
+def test_a_transaction_that_only_mentions_another_one_is_not_taken_for_it(log):
+    """F52: the id stands in its annotations, and is not its own."""
+    wanted = log.commit([order(1)]).version
+    event = next(iter(log.history(since=Position(wanted), content=Content.BODY).changes))
+    log.commit([order(2)], meta={"repairs": event.body["id"]})
+    assert log._places.transaction(UUID(event.body["id"])) == Position(wanted)
+    with pytest.raises(InvalidOption):
+        log._places.transaction(uuid4())

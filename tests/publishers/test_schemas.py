@@ -2,12 +2,15 @@
 
 import contextlib
 import logging
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flow
 from publishers import (
     Area,
     ChangeLog,
@@ -18,11 +21,13 @@ from publishers import (
     PenstockError,
     Position,
     schema,
+    schemas,
     set_field,
     upsert,
 )
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import SCHEMAS_NAME
+from tests.flow.probes import Probe
 from tests.publishers.support import QUICK, in_threads, opened
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
@@ -137,6 +142,38 @@ def test_a_late_subscriber_finds_every_version_that_it_can_meet(tmp_path):
         assert log.schema("order").position == Position(2, 1)
 
 
+def test_whoever_has_a_change_has_its_schema(log):
+    """F10: also a subscriber that is served while the commit that tells the schema is still at it."""
+    found, newest = [], []
+
+    def ask(change):
+        if change.schema_version is not None:
+            found.append((change.schema_version, log.schema("order", change.schema_version)))
+            newest.append(log.schema("order").version)
+
+    log.changes().subscribe(Probe(first=1000, on_item=ask), executor=flow.INLINE)
+    for body in (TOTAL, NOTE, TOTAL):
+        log.commit([schema("order", body), upsert("order", "1", {})])
+    assert [version for version, _ in found] == newest == [1, 1, 2, 2, 3, 3]
+    assert [(told.version, told.body) for _, told in found[::2]] == [(1, TOTAL), (2, NOTE), (3, TOTAL)]
+    assert [told.position for _, told in found[::2]] == [Position(version, 1) for version in (1, 2, 3)]
+    assert log.schemas() == {"order": (1, 2, 3)}
+
+
+def test_a_follower_answers_many_who_ask_at_once(tmp_path):
+    """F10: each of them reads the file anew, and none sees it half read."""
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log:
+        for version in range(1, 60):
+            log.commit([schema("order", {"n": version}, version)])
+        with ChangeLog.open(tmp_path / "log", read_only=True) as follower:
+
+            def ask(version):
+                for _ in range(40):
+                    assert follower.schema("order", version).body == {"n": version}
+
+            in_threads(*(partial(ask, version) for version in range(50, 58)))
+
+
 def test_parts_of_a_schema_are_told_apart_and_can_share_a_version(log):
     """F9, D11: one kind at a time can be asked for."""
     log.commit(
@@ -175,7 +212,8 @@ def test_what_is_forgotten_takes_its_schemas_along(tmp_path):
     with ChangeLog.open(tmp_path / "log", **QUICK) as log:
         log.commit([schema("order", TOTAL)])
         log.commit([schema("order", NOTE), upsert("order", "1", {})], visible=False)
-        assert log.schema("order").version == 2
+        assert log.schema("order").version == 1
+        assert log.schema("order", 2) is None
         log.forget_after(1)
         assert log.schema("order").version == 1
         log.commit([upsert("order", "1", {})])
@@ -310,3 +348,132 @@ def test_a_flipped_bit_in_the_file_of_schemas_changes_no_schema():
         disk.replace(Path("/log") / SCHEMAS_NAME, whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :])
         with ChangeLog.open(Path("/log"), filesystem=disk, **settings) as log:
             assert log.schema("order") == expected
+
+
+def in_time(act):
+    """Whether something ends by itself; on a thread that holds up nobody if it does not."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(20)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("sync", ["os", "always", "interval"])
+def test_a_subscriber_may_tell_a_schema_or_forget_while_it_is_told_of_one(sync):
+    """F9, E2: nothing is held over the code of subscribers, who may write to the log that calls them."""
+    with opened(sync=sync) as log:
+
+        def derive(change):
+            if change.entity_type == "order":
+                assert log.schema("order").version == change.schema_version
+                log.commit([schema("derived", change.body)])
+                log.forget_after(log.head.version - 1)
+
+        wishes = Criterion(areas={Area.SCHEMA})
+        log.changes(wishes, content=Content.BODY).subscribe(
+            Probe(first=1000, on_item=derive), executor=flow.INLINE
+        )
+        assert in_time(lambda: [log.commit([schema("order", body)]) for body in (TOTAL, NOTE)])
+        assert log.schemas() == {"derived": (1, 2), "order": (1, 2)}
+
+
+def test_a_subscriber_may_tell_a_schema_while_others_are_forgotten():
+    """F9, F28: what ``interval`` has left is shown by a forgetting, to subscribers who may write."""
+    with opened(sync="interval", sync_interval=60) as log:
+
+        def derive(change):
+            if change.entity_type == "order" and change.area is Area.DATA:
+                log.commit([schema("derived", TOTAL)])
+
+        log.commit([schema("order", TOTAL)])
+        log.changes().subscribe(Probe(first=1000, on_item=derive), executor=flow.INLINE)
+        log.commit([upsert("order", "1", {})])
+        log.commit([upsert("order", "2", {})], visible=False)
+        assert log.visible == 1
+        assert in_time(lambda: log.forget_after(2))
+        assert log.schemas() == {"derived": (1,), "order": (1,)}
+
+
+class Interrupt(BaseException):
+    """Stands for KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("where", ["adopt", "release"])
+def test_an_interrupt_behind_a_commit_that_tells_a_schema_wakes_subscribers_who_may_tell_one(
+    monkeypatch, log, where
+):
+    """Invariant 13: it lets go before it wakes anybody, and it wakes everybody."""
+    derived = []
+
+    def derive(change):
+        if change.entity_type == "order":
+            derived.append(log.commit([schema("derived", TOTAL)]).version)
+
+    log.changes(Criterion(areas={Area.SCHEMA})).subscribe(
+        Probe(first=1000, on_item=derive), executor=flow.INLINE
+    )
+    original = getattr(log._schemas, where)
+
+    def interrupted(argument):
+        monkeypatch.undo()
+        if where == "release":
+            original(argument)
+        raise Interrupt
+
+    def act():
+        with pytest.raises(Interrupt):
+            log.commit([schema("order", TOTAL)])
+
+    monkeypatch.setattr(log._schemas, where, interrupted)
+    assert in_time(act)
+    assert derived == [2]
+
+
+def test_a_schema_that_was_received_is_found_while_its_commit_comes_to_say_so(monkeypatch, log):
+    """F10: whoever looks at the very moment in which what is told moves from behind the mark to before it."""
+    adopt, look = log._schemas.adopt, schemas._assembled
+    shown, go = threading.Event(), threading.Event()
+    names = []
+
+    def late(told):
+        shown.set()
+        assert go.wait(20)
+        adopt(told)
+
+    def slowly(*asked):
+        monkeypatch.setattr(schemas, "_assembled", look)
+        found = look(*asked)
+        go.set()
+        thread.join(20)
+        return found
+
+    monkeypatch.setattr(log._schemas, "adopt", late)
+    thread = threading.Thread(target=log.commit, args=([schema("order", TOTAL)],))
+    thread.start()
+    assert shown.wait(20)
+    names.append(log.schemas())
+    monkeypatch.setattr(schemas, "_assembled", slowly)
+    found = log.schema("order", 1)
+    assert found is not None
+    assert found.body == TOTAL
+    names.append(log.schemas())
+    assert names == [{"order": (1,)}] * 2
+
+
+def test_the_names_of_schemas_that_were_received_are_told_while_their_commit_comes_to_say_so(
+    monkeypatch, log
+):
+    """F10: ``schemas`` finds what ``schema`` finds."""
+    adopt = log._schemas.adopt
+    seen = []
+
+    def look(told):
+        seen.append(log.schemas())
+        adopt(told)
+
+    monkeypatch.setattr(log._schemas, "adopt", look)
+    log.commit([schema("order", TOTAL)])
+    log.commit([schema("order", NOTE), schema("item", NOTE)], visible=False)
+    assert seen == [{"order": (1,)}, {"order": (1,)}]
+    log.publish(2)
+    assert log.schemas() == {"item": (1,), "order": (1, 2)}

@@ -1,8 +1,10 @@
 """What a log tells of itself."""
 
+import threading
+
 import flow
-from publishers import Criterion, Position, State
-from tests.publishers.support import Probe, fill, opened, stalled
+from publishers import Criterion, LogOptions, Position, State
+from tests.publishers.support import Held, ManualExecutor, Probe, fill, opened, order, stalled, wait_until
 
 
 def test_statistics_agree_with_what_happened():
@@ -70,3 +72,70 @@ def test_an_idle_log_has_no_publishers(log):
     told = log.statistics()
     assert told.publishers == told.subscriptions == ()
     assert (told.evaluations, told.frames_read) == (0, 0)
+
+
+BOUNDS = {
+    "ring_events": 4,
+    "ring_bytes": 10_000,
+    "batch_events": 5,
+    "replay_bytes": 50_000,
+    "queue_bytes": 5_000,
+    "deferred_bytes": 8_000,
+    "producers": 3,
+}
+
+
+def test_every_buffer_has_a_bound_a_name_a_default_and_a_metric(monkeypatch):
+    """Invariant 12: each is offered more than it may hold, and tells what it holds."""
+    assert all(getattr(LogOptions(), name) > bound for name, bound in BOUNDS.items())
+    most = dict.fromkeys(BOUNDS, 0)
+
+    def look():
+        told = log.statistics()
+        (publisher,) = told.publishers
+        (subscription,) = publisher.subscriptions
+        found = {
+            "ring_events": publisher.ring.events,
+            "ring_bytes": publisher.ring.nbytes,
+            "batch_events": subscription.queued,
+            "replay_bytes": told.replay_bytes,
+            "queue_bytes": told.queue_bytes,
+            "deferred_bytes": told.withheld_bytes,
+            "producers": told.producers,
+        }
+        for name, value in found.items():
+            most[name] = max(most[name], value)
+        return told
+
+    executor = ManualExecutor()
+    with opened(**BOUNDS, frame_bytes=1024) as log:
+        probe = Probe(first=1000)
+        log.changes(since=log.oldest).subscribe(probe, executor=executor)
+        held = Held(log, monkeypatch)
+        commits = [
+            threading.Thread(target=log.commit, args=([order(n)] * 50,), kwargs={"producer": (str(n), 1)})
+            for n in range(12)
+        ]
+        for one in commits:
+            one.start()
+        assert held.inside.wait(20)
+        wait_until(lambda: look().queued and log._committer._queue._room._waiters)
+        held.go.set()
+        for one in commits:
+            one.join(20)
+
+        def caught_up():
+            told = look()
+            if not told.replay_waiting:  # what was read for it is there before its turn comes
+                executor.run_one()
+            return told.subscriptions[0].state is State.LIVE
+
+        wait_until(caught_up)
+        for _ in range(9):
+            fill(log, 1)
+            look()
+        for _ in range(9):
+            log.commit([order(0)] * 50, visible=False)
+            look()
+        log.publish(log.withheld[-1])
+        assert all(0 < most[name] <= bound for name, bound in BOUNDS.items()), str(most)

@@ -15,14 +15,14 @@ from typing import Any
 import flow
 from flow.drain import Drain
 from publishers import Area, Criteria, Criterion, Position
-from publishers.cohort import Cohort
-from publishers.cursor import Cursor
-from publishers.registry import Registry
-from publishers.replayer import FrameCache
-from publishers.ring import Ring
-from publishers.service import Service
-from publishers.subscription import ChangeSubscription
-from publishers.watermark import Watermark
+from publishers.fanout.cohort import Cohort
+from publishers.fanout.cursor import Cursor
+from publishers.fanout.registry import Registry
+from publishers.fanout.replayer import FrameCache
+from publishers.fanout.ring import Ring
+from publishers.fanout.service import Service
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.fanout.watermark import Watermark
 from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened, order
 
 POINTS = [
@@ -237,7 +237,7 @@ class World:
     @property
     def committing(self) -> bool:
         """Whether a commit is on its way that has not been published yet."""
-        return self.log._publication.gate.locked() or self.log._committer._leader is not None
+        return self.log._publication.gate.locked() or self.log._committer._queue.leader is not None
 
     def commit(self) -> None:
         draw = self.chance

@@ -70,16 +70,17 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
 
 def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) -> Finding | None:
     at = _PLACES[number]
+    # First, since no write of a slot that was torn reaches there.
+    rest = data[at + _USED : at + 4096]
+    if rest.count(0) != len(rest):
+        where = at + _USED + len(rest) - len(rest.lstrip(b"\0"))
+        return _finding("padding", Verdict.CORRUPT, where, "there must be zeros behind a slot")
     if slot is None:
         if state.counter == 1 and not any(data[at : at + _USED]):
             return None  # the other one is the first that was ever written
         return _finding("head-slot", Verdict.TORN, at, f"slot {number} is not whole; the other one counts")
     if slot.counter % 2 != number or slot.log_id != state.log_id or state.counter - slot.counter > 1:
         return _finding("head-slot", Verdict.CORRUPT, at, f"slot {number} does not fit the other one")
-    rest = data[at + _USED : at + 4096]
-    if rest.count(0) != len(rest):
-        where = at + _USED + len(rest) - len(rest.lstrip(b"\0"))
-        return _finding("padding", Verdict.CORRUPT, where, "there must be zeros behind a slot")
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from publishers.wal.filesystem import File
 from publishers.wal.frame import CONTROL, FIRST, HEADER_BYTES, Chain, FrameHeader, Scan
 
-__all__ = ["Bad", "Good", "first_nonzero", "frame_at", "next_frame", "pieces"]
+__all__ = ["Bad", "Good", "first_nonzero", "next_frame", "pieces"]
 
 _WINDOW: Final = 1 << 20
 _ZEROS: Final = bytes(512)
@@ -99,17 +99,11 @@ def _continue(chain: Chain, header: FrameHeader) -> None:
     chain.next_index = 0 if control or header.flags & FIRST else header.first_index
 
 
-def frame_at(file: File, offset: int, end: int) -> tuple[FrameHeader, bytes] | None:
-    """The frame that begins at a place, if there is an intact one that ends before ``end``.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
+def _intact(file: File, offset: int) -> bool:
+    """Whether a plausible frame proves itself."""
     header = _header(file, offset)
-    if not 0 < header.length <= end - offset - HEADER_BYTES or header.flags >= 2 * CONTROL:
-        return None
     payload = file.pread(header.length, offset + HEADER_BYTES)
-    return (header, payload) if len(payload) == header.length and header.verify(payload) else None
+    return header.flags < 2 * CONTROL and len(payload) == header.length and header.verify(payload)
 
 
 def next_frame(file: File, start: int, end: int) -> int | None:
@@ -131,7 +125,7 @@ def next_frame(file: File, start: int, end: int) -> int | None:
                 continue
             (length,) = _LENGTH.unpack_from(data, place)
             plausible = 0 < length <= end - at - place - HEADER_BYTES and data[place + 28] < 2 * CONTROL
-            if plausible and frame_at(file, at + place, end) is not None:
+            if plausible and _intact(file, at + place):
                 return at + place
             place += 8
         at += place

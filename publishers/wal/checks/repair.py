@@ -8,16 +8,16 @@ beyond the place with `PositionForked`.
 """
 
 import errno
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-from publishers.wal.catalog import Location
+from publishers.wal.checks.dropping import drop
 from publishers.wal.checks.heads import examine_head
 from publishers.wal.checks.pieces import first_nonzero
-from publishers.wal.checks.report import Report, Verdict
+from publishers.wal.checks.plan import Repair, make_plan
+from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine, verify
 from publishers.wal.cut import carry_out
 from publishers.wal.directory import take_lock
@@ -39,68 +39,12 @@ from publishers.wal.segment import (
     segment_number,
     write_index,
 )
+from publishers.wal.twin import TWINS, Twin
 from publishers.wal.wal import Wal
 
-__all__ = ["Repair", "Step", "repair"]
+__all__ = ["repair"]
 
 _COPY: Final = 1 << 20
-_HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
-_REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
-
-
-class Step(NamedTuple):
-    """One thing to be done.
-
-    Attributes:
-        action: ``cut``, ``head``, ``index``, ``padding`` or ``reopen``.
-        segment: At which segment, 0 if at none.
-        offset: At which byte.
-        what: In words.
-    """
-
-    action: str
-    segment: int
-    offset: int
-    what: str
-
-
-@dataclass(slots=True)
-class Repair:
-    """What is to be done, or was.
-
-    Attributes:
-        before: What was found.
-        steps: What it takes.
-        refused: Why nothing can be done; None if something can, or nothing has to be.
-        done: Whether it was done.
-        kept: Files that hold what was cut off.
-        after: What was found afterwards; None if nothing was done.
-    """
-
-    before: Report
-    steps: list[Step] = field(default_factory=list)
-    refused: str | None = None
-    done: bool = False
-    kept: list[str] = field(default_factory=list)
-    after: Report | None = None
-
-    @property
-    def lost(self) -> tuple[int, int] | None:
-        """First and last version that the cut takes, or took."""
-        return self.before.lost if any(step.action in ("cut", "reopen") for step in self.steps) else None
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is printed."""
-        return {
-            "path": str(self.before.path),
-            "steps": [step._asdict() for step in self.steps],
-            "lost": list(self.lost) if self.lost else None,
-            "refused": self.refused,
-            "done": self.done,
-            "kept": self.kept,
-            "before": self.before.as_json(),
-            "after": self.after.as_json() if self.after else None,
-        }
 
 
 def repair(
@@ -109,6 +53,7 @@ def repair(
     write: bool = False,
     head: bool = False,
     index: bool = False,
+    drop_oldest: bool = False,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> Repair:
@@ -119,6 +64,8 @@ def repair(
         write: Whether to do it; without, not a byte is changed.
         head: Only HEAD.
         index: Only the indexes (with ``head``: both), those that are missing included.
+        drop_oldest: Drop the segments up to the last damaged one, if the ones behind it are intact, instead of cutting the
+            log off at its first damage.
         filesystem: The real one by default.
         progress: Told how far the examination has got.
 
@@ -129,84 +76,52 @@ def repair(
     """
     filesystem = filesystem or RealFileSystem()
     path = Path(directory)
-    planned = _plan(verify(path, filesystem=filesystem, progress=progress), head=head, index=index)
-    if not write or not planned.steps:
+    if drop_oldest and (head or index):
+        raise ValueError("drop_oldest is a repair of the whole log: not with head or index")
+
+    def plan(report: Report) -> Repair:
+        return make_plan(report, filesystem if drop_oldest else None, head=head, index=index)
+
+    planned = plan(verify(path, filesystem=filesystem, progress=progress))
+    if not write or planned.refused is not None or (planned.before.live and not planned.steps):
         return planned
     lock = take_lock(filesystem, path)
     try:
-        planned = _plan(examine(filesystem, path, progress=progress), head=head, index=index)
+        _make_durable(filesystem, path, planned.before)
+        if not planned.steps:
+            return planned
+        planned = plan(examine(filesystem, path, progress=progress))
         _Work(filesystem, path, planned).run()
     finally:
         lock.close()
-    if any(step.action in ("cut", "reopen") for step in planned.steps):
+    if any(step.action in ("cut", "drop", "reopen") for step in planned.steps):
         Wal.open(path, filesystem=filesystem).close()
     planned.done = True
     planned.after = verify(path, filesystem=filesystem)
     return planned
 
 
-def _plan(report: Report, *, head: bool, index: bool) -> Repair:
-    planned = Repair(report)
-    if report.verdict is Verdict.UNREADABLE:
-        first = next(one for one in report.findings if one.verdict is Verdict.UNREADABLE)
-        planned.refused = f"{first.name}: {first.why}"
-        return planned
-    everything = not (head or index)
-    if everything or head:
-        _plan_head(planned)
-    if planned.refused is None and everything:
-        _plan_log(planned)
-    if planned.refused is None and (everything or index):
-        _plan_indexes(planned, missing=index)
-    if planned.refused is not None:
-        planned.steps.clear()
-    return planned
+def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> None:
+    """Brings to the disk what has been seen, before anything goes by it.
 
-
-def _plan_head(planned: Repair) -> None:
-    report = planned.before
-    bad = [
-        one
-        for one in report.findings
-        if one.name == HEAD_NAME and one.verdict is Verdict.CORRUPT and one.kind in (*_HEAD_KINDS, "padding")
-    ]
-    if not bad:
-        return
-    if report.end is None:
-        planned.refused = "no frame before the damage is intact, so there is nothing that HEAD could tell of"
-        return
-    what = f"HEAD is written anew for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
-    planned.steps.append(Step("head", 0, bad[0].offset, what))
-
-
-def _plan_log(planned: Repair) -> None:
-    report = planned.before
-    for one in report.findings:
-        if one.kind == "padding" and one.segment:
-            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
-    if report.broken is Verdict.CORRUPT:
-        if report.end is None:
-            planned.refused = (
-                "no frame before the damage is intact: 'penstock dump --salvage' prints what can be read; "
-                "restore the log from a copy, or begin a new one"
-            )
-            return
-        segment, offset = report.end
-        what = f"everything from byte {offset} of segment {segment} on is cut off"
-        planned.steps.append(Step("cut", segment, offset, what))
-    elif report.broken or any(one.kind in _REOPENED and one.verdict for one in report.findings):
-        where = report.end or Location(0, 0)
-        what = "the log is opened and closed, which settles what a crash has left"
-        planned.steps.append(Step("reopen", *where, what))
-
-
-def _plan_indexes(planned: Repair, *, missing: bool) -> None:
-    report = planned.before
-    end = report.end.segment if report.end else 0
-    for one in report.findings:
-        wanted = one.kind == "index" or (missing and one.kind == "index-missing")
-        if wanted and one.segment < end:
-            planned.steps.append(Step("index", one.segment, 0, f"{one.name} is built anew"))
+    A writer, or a repair, may have died before a sync, or its sync may have failed: then what it wrote is in the page
+    cache alone, and only writing it again helps. That can be HEAD, and the segment in which the log ends, also how long
+    it is.
+    """
+    last = None if report.end is None else segment_name(report.end.segment)
+    for name in filesystem.listing(directory):
+        if segment_number(name) is None and name != HEAD_NAME:
+            continue
+        file = filesystem.open(directory / name, "write")
+        try:
+            if name in (HEAD_NAME, last):
+                for at in range(0, file.size(), _COPY):
+                    write_all(file, file.pread(_COPY, at), at)
+                file.truncate(file.size())
+            sync_file(file)
+        finally:
+            file.close()
+    sync_names(filesystem, directory)
 
 
 class _Work:
@@ -230,6 +145,11 @@ class _Work:
                     self._write_head()
                 case "cut":
                     self._cut(step.segment, step.offset)
+                case "copies":
+                    for name in TWINS:
+                        self._write_twin(Twin(self._filesystem, self._directory, name))
+                case "drop":
+                    self._drop()
                 case "index":
                     self._index(step.segment)
                 case _:
@@ -242,6 +162,11 @@ class _Work:
             sync_file(file)
         finally:
             file.close()
+
+    def _write_twin(self, twin: Twin) -> None:
+        text = twin.read().text
+        assert text is not None  # one of the copies is whole: the plan has seen to it
+        twin.write(text)
 
     def _write_head(self) -> None:
         """Both slots, from the one that is whole or from the segments."""
@@ -282,6 +207,17 @@ class _Work:
             head.write(report.epoch, version, segment, offset)
         finally:
             head.close()
+
+    def _drop(self) -> None:
+        beginning = self._planned.beginning
+        assert beginning is not None
+        for number in beginning.numbers:
+            self._link(segment_name(number))
+        sync_names(self._filesystem, self._directory)
+        state = examine_head(self._filesystem, self._directory).state
+        assert state is not None  # the plan has seen to it
+        self._keep(HEAD_NAME, 0)
+        drop(self._filesystem, self._directory, state, beginning)
 
     def _index(self, number: int) -> None:
         file = self._filesystem.open(self._directory / segment_name(number), "read")

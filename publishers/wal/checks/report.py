@@ -77,6 +77,7 @@ class Report:
         first: Number of the oldest segment.
         broken: SOUND if the run ends where the log does, else how bad it is what ends it.
         findings: What is not as it should be, in the order of the log.
+        overtaken: Whether retention took a segment that was to be examined, so that another examination tells more.
     """
 
     path: Path
@@ -94,6 +95,7 @@ class Report:
     bytes: int = 0
     broken: Verdict = Verdict.SOUND
     findings: list[Finding] = field(default_factory=list)
+    overtaken: bool = False
 
     @property
     def verdict(self) -> Verdict:

@@ -83,6 +83,8 @@ class Segments:
                 expected = number + 1
         self._missing(expected, newest)
         self._progress(self._total, self._total)
+        if report.overtaken and not report.broken and self._chain is None:
+            report.version = report.seen  # all of it was shown, and has gone since
         report.seen = max(report.seen, report.version)
 
     def _missing(self, first: int, last: int) -> None:
@@ -140,7 +142,9 @@ class Segments:
                 file.close()
         except OSError:
             return False
-        return state is not None and number < state.oldest
+        gone = state is not None and number < state.oldest
+        self._report.overtaken |= gone
+        return gone
 
     # --- findings ------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from publishers.wal.directory import LOCK_NAME, check_names
 from publishers.wal.filesystem import FileSystem, RealFileSystem
 from publishers.wal.segment import segment_number
 from publishers.wal.tail import Tail, TailState
+from publishers.wal.twin import TWINS, Twin
 
 __all__ = ["Progress", "examine", "verify"]
 
@@ -45,6 +46,8 @@ def verify(
         before = examine_head(filesystem, path)
         live = is_live(filesystem, path)
         report = examine(filesystem, path, live=live, progress=progress)
+        if report.overtaken:
+            continue
         if not report.findings or not _moved(filesystem, path, before, live=live):
             break
     return report
@@ -114,15 +117,33 @@ def examine(
     if not numbers:
         _without_segments(report, head, names)
         return report
+    for name in TWINS:
+        _examine_twin(filesystem, report, name)
     Segments(filesystem, path, report, head.state, tail, names, numbers, progress or _silent).run()
     return report
+
+
+def _examine_twin(filesystem: FileSystem, report: Report, name: str) -> None:
+    try:
+        found = Twin(filesystem, report.path, name).read()
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror or error})"
+        report.findings.append(Finding("unreadable", Verdict.UNREADABLE, 0, 0, name, why))
+        return
+    for damaged in found.damaged:
+        if found.text is not None:
+            why = (
+                "it is not whole; the other copy counts, and the next opening for writing makes this one anew"
+            )
+            report.findings.append(Finding("copies", Verdict.TORN, 0, 0, damaged, why))
+        else:
+            why = "it is not whole, and there is no other copy"
+            report.findings.append(Finding("copies", Verdict.CORRUPT, 0, 0, damaged, why))
 
 
 def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
     state = head.state
     name = report.path.name or str(report.path)
-    if state is None and not head.findings:
-        return
     if state is not None and (state.segment, state.offset, state.durable) == (1, 0, 0):
         why = "its creation was never finished"
         report.findings.append(Finding("unfinished", Verdict.TORN, 1, 0, name, why))
@@ -137,16 +158,13 @@ def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
 
 
 def _tail(filesystem: FileSystem, path: Path) -> TailState | None:
-    try:
-        tail = Tail.open(filesystem, path)
-        if tail is None:
-            return None
-        try:
-            return tail.read()
-        finally:
-            tail.close()
-    except (OSError, ValueError):
+    tail = Tail.open(filesystem, path)
+    if tail is None:
         return None
+    try:
+        return tail.read()
+    finally:
+        tail.close()
 
 
 def _silent(_done: int, _total: int) -> None:

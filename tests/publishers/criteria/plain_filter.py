@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from publishers import Area, Criterion, Operation
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.criteria.conditions import Comparison, Where
 from publishers.mutations.mutation import Mutation, columns_of
 

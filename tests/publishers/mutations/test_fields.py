@@ -25,7 +25,7 @@ from publishers import (
     set_field,
     upsert,
 )
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.mutations.fields import path_names
 from publishers.mutations.mutation import columns_of
 from publishers.views.view import View

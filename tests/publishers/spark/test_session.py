@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import warnings
 
@@ -39,3 +40,12 @@ def test_a_running_session_is_left_as_it_is_and_each_missing_setting_named(spark
 def test_a_session_needs_a_core():
     with pytest.raises(ValueError, match="cores is 0, but must be at least 1"):
         spark_session("none", cores=0)
+
+
+@pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
+def test_without_the_extra_one_line_says_what_to_install(name):
+    code = f"import sys; sys.modules['{name}'] = None; import publishers.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: publishers.spark needs {name}: pip install 'penstock[spark]'"
+    )

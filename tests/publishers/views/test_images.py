@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Change, Content, Drop, Images, Operation, View, remove, upsert
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.mutations.mutation import columns_of
 from publishers.mutations.rows import Mutation
 from publishers.views.images import show_field
@@ -121,7 +121,7 @@ def test_modes_that_compare_nothing_leave_bodies_alone(monkeypatch):
 
 def test_a_body_is_parsed_once_for_all_views(monkeypatch):
     """E8: whatever the views, a body is taken apart at most once per change and block."""
-    import publishers.block as module
+    import publishers.blocks.block as module
 
     parsed = []
     real = module.fields_of

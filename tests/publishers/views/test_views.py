@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import Content, Drop, Hash, Images, Partial, View, remove, upsert
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.errors import InvalidOption
 from publishers.mutations.mutation import columns_of
 from tests.publishers.support import opened, wait_until

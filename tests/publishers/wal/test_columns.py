@@ -188,3 +188,9 @@ def test_wrong_offsets_of_names_and_wrong_type_ids_are_refused():
     payload[16] = 200
     with pytest.raises(ValueError, match="do not rise from 0"):
         decode_payload(payload, 1)
+
+
+def test_a_missing_value_is_none_wherever_it_is_asked_for():
+    column = Column.of([b"a", None, b"", None])
+    assert [column[place] for place in range(4)] == [b"a", None, b"", None] == list(column)
+    assert column.slice(1, 3)[0] is None

@@ -1,6 +1,7 @@
 """The contract of `FileSystem`, kept by the real one and by the simulated one alike."""
 
 import errno
+import os
 import resource
 from pathlib import Path
 
@@ -308,3 +309,93 @@ def test_a_bell_may_be_rung_and_an_ear_waited_at(system, home):
     assert ear.wait(30.0) is False
     bell.close()
     ear.close()
+
+
+def test_only_an_empty_directory_can_be_removed(system, home):
+    system.make_directory(home / "inner")
+    system.open(home / "inner" / "a", "create").close()
+    with pytest.raises(OSError, match=r"inner"):
+        system.remove_directory(home / "inner")
+    system.unlink(home / "inner" / "a")
+    system.remove_directory(home / "inner")
+    assert system.listing(home) == []
+    with pytest.raises(FileNotFoundError):
+        system.listing(home / "inner")
+
+
+def test_a_directory_that_is_there_is_made_durable_as_well(tmp_path):
+    """F38: Whoever made it may have died before he could sync its name."""
+    synced = []
+
+    class Noting(RealFileSystem):
+        def sync_directory(self, path, /):
+            synced.append(path)
+            super().sync_directory(path)
+
+    Noting().make_directory(tmp_path)
+    Noting().make_directory(tmp_path / "a" / "b")
+    assert synced == [tmp_path.parent, tmp_path.parent, tmp_path, tmp_path / "a"]
+
+
+class Unable(RealFileSystem):
+    """A directory cannot be synced, for one reason or another."""
+
+    def __init__(self, path, number):
+        self.path = path
+        self.number = number
+
+    def sync_directory(self, path, /):
+        if path == self.path:
+            raise OSError(self.number, os.strerror(self.number))
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("name", ["EACCES", "EPERM", "EINVAL", "ENOTSUP", "EROFS"])
+def test_a_directory_is_opened_whose_parent_cannot_be_synced(tmp_path, name):
+    """F38: it was made by somebody else, or its name is as durable as it will ever be."""
+    home = tmp_path / "log"
+    home.mkdir()
+    Unable(tmp_path, getattr(errno, name)).make_directory(home)
+    with pytest.raises(OSError, match=r"."):
+        Unable(home, getattr(errno, name)).make_directory(home / "new")
+
+
+def test_a_disk_that_fails_when_a_name_is_made_durable_is_told_of(tmp_path):
+    """F38."""
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        Unable(tmp_path.parent, errno.EIO).make_directory(tmp_path)
+
+
+def test_where_a_disk_is_mounted_there_is_no_name_to_be_made_durable():
+    """F38: the directory above is of another file system, which may not even know of such a sync."""
+    mounted = next(path for path in map(Path, ("/proc", "/dev")) if os.path.ismount(path))
+    Unable(mounted.parent, errno.EIO).make_directory(mounted)
+
+
+@pytest.mark.parametrize("step", range(1, 6))
+def test_directories_may_be_struck_like_files(step):
+    system = SimulatedFileSystem(seed=step, directories=True)
+    system.faults[step] = "crash"
+    with pytest.raises(PowerCut):
+        system.make_directory(Path("/a/b"))
+    system.kill()
+    system.make_directory(Path("/a/b"))
+    for _ in range(3):
+        system.power_cut()
+    assert system.listing(Path("/a")) == ["b"]
+    system.remove_directory(Path("/a/b"))
+    assert system.listing(Path("/a")) == []
+    system.sync_directory(Path("/a"))
+    system.power_cut()
+    assert system.listing(Path("/a")) == []
+
+
+def test_a_removal_that_is_not_synced_may_be_undone():
+    left = set()
+    for seed in range(60):
+        system = SimulatedFileSystem(seed, directories=True)
+        system.make_directory(Path("/a"))
+        system.remove_directory(Path("/a"))
+        system.power_cut()
+        left.add(tuple(system.listing(Path("/"))))
+    assert left == {(), ("a",)}

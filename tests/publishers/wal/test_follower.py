@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import subprocess
 import sys
 from unittest import mock
@@ -170,12 +171,32 @@ def test_a_follower_whose_place_was_pruned_is_told(tmp_path):
 
 
 def test_a_directory_without_a_log_cannot_be_followed(tmp_path):
-    for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(NotALog):
+    """F50: and it is told why."""
+    file = tmp_path / "wal-x.log"
+    file.write_text("x")
+    (tmp_path / "empty").mkdir()
+    for path, why in (
+        (tmp_path / "empty", "there is no HEAD in it"),
+        (tmp_path / "missing", "there is no such directory"),
+        (file, "it is not a directory"),
+        (tmp_path, "named like a segment"),
+    ):
+        with pytest.raises(NotALog, match=why):
             Follower.open(path)
-    (tmp_path / "wal-x.log").write_text("x")
-    with pytest.raises(NotALog):
-        Follower.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["listing", "open"])
+def test_a_log_that_may_not_be_read_is_not_taken_for_none(monkeypatch, name):
+    """F50."""
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    system = SimulatedFileSystem()
+    opened(system).close()
+    monkeypatch.setattr(system, name, refuse)
+    with pytest.raises(NotALog, match=r"cannot be read \(Permission denied\)"):
+        Follower.open(LOG, filesystem=system)
 
 
 def test_a_log_whose_creation_was_interrupted_cannot_be_followed():
@@ -325,3 +346,81 @@ def test_an_empty_directory_is_no_history():
         pytest.raises(WalCorrupted, match="segment 3"),
     ):
         follower.refresh()
+
+
+def test_a_head_that_cannot_be_read_for_once_keeps_no_follower_from_going_on():
+    """F50: it is asked for what retention deletes, and there is a next time."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(retain_bytes=1))
+    fill_segments(log, 3)
+    follower = Follower.open(LOG, filesystem=system)
+    while log.maintain():
+        pass
+    commit(log, b"more")
+    with mock.patch.object(follower._head_file, "pread", side_effect=OSError(errno.EIO, "simulated")):
+        assert follower.refresh() == log.visible
+    assert follower.oldest == 1
+    assert follower.refresh() == log.visible
+    assert follower.oldest == log.oldest > 1
+    follower.close()
+    log.close()
+
+
+def withheld_after_a_reboot():
+    """Two versions that are shown, some that are not, and no TAIL that counts."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"one")
+    commit(log, b"two")
+    log.show(2)
+    fill_segments(log, 2)
+    log.vouch(log.durable)
+    log.close()
+    system._boot += 1
+    return system
+
+
+def test_after_a_reboot_a_follower_looks_for_the_end_of_what_is_shown_once():
+    """F28: HEAD tells a version and not where it ends."""
+    system = withheld_after_a_reboot()
+    follower = Follower.open(LOG, filesystem=system)
+    assert contents(follower) == [(1, [b"one"]), (2, [b"two"])]
+    with mock.patch.object(system, "listing", side_effect=AssertionError("looked again")):
+        assert [follower.refresh() for _ in range(3)] == [2, 2, 2]
+    assert contents(follower) == [(1, [b"one"]), (2, [b"two"])]
+
+
+def test_a_follower_that_cannot_look_for_the_end_of_what_is_shown_says_so():
+    """F28, F50."""
+    system = withheld_after_a_reboot()
+    listing, calls = system.listing, []
+
+    def failing(path):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "simulated")
+        return listing(path)
+
+    with mock.patch.object(system, "listing", failing), pytest.raises(WalCorrupted, match="cannot be read"):
+        Follower.open(LOG, filesystem=system)
+    assert len(calls) == 2
+    assert Follower.open(LOG, filesystem=system).visible == 2
+
+
+def test_a_follower_can_ask_how_far_the_owner_is_without_going_there():
+    """F50: from TAIL, or from HEAD where TAIL does not count; never below what it has taken up."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(head_sync=3600.0))
+    commit(log, b"a")
+    follower = Follower.open(LOG, filesystem=system)
+    commit(log, b"b")
+    assert (follower.shown, follower.visible) == (2, 1)
+    assert follower.refresh() == 2 == follower.shown
+    log.vouch(1)
+    tail, follower._tail = follower._tail, None
+    assert follower.shown == 2
+    follower._tail = tail
+    log.close()
+    system._boot += 1
+    late = Follower.open(LOG, filesystem=system)
+    assert (late.shown, late.visible) == (2, 2)

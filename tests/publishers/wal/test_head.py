@@ -79,6 +79,16 @@ def test_head_never_moves_back_except_for_a_cut(system):
     assert head.state.flags == 0
 
 
+def test_head_never_tells_of_less_at_the_same_place(system):
+    """Whoever read the version before a roll, and the place behind it, does not take back what was acknowledged."""
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 20, 2, 64)
+    head.write(1, 10, 2, 64)
+    assert head.state[3:6] == read(system)[3:6] == (20, 2, 64)
+    head.write(1, 21, 2, 64)
+    assert head.state[3:6] == (21, 2, 64)
+
+
 def test_deferred_visibility_stays_until_somebody_ends_it(system):
     """F28: a visible version may be named before it is durable; the lesser of the two counts."""
     head = Head.create(system, LOG, FIRST._replace(flags=DEFERRED | CLEAN, visible=4, durable=3))

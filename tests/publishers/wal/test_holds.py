@@ -373,3 +373,10 @@ def test_housekeeping_asks_the_holds(tmp_path):
     assert swept_to == first[1]
     assert swept(wal) == first[2]
     commit(wal, b"more")
+
+
+def test_a_hold_tells_its_name_its_state_and_its_place():
+    """F47: where it stands in a message."""
+    wal, _ = log_of(1)
+    hold = wal.retention.holds.add("slow", Position(3))
+    assert repr(hold) == f"<Hold 'slow' {hold.state.value} at {Position(3)}>"

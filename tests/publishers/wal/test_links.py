@@ -293,3 +293,44 @@ def test_a_segment_that_was_cut_off_does_not_stay_linked():
     fill_segments(log, 2)
     assert contents(consumer(system)) == contents(log)
     log.close()
+
+
+def test_a_segment_that_is_linked_twice_at_once_is_linked():
+    """F46: housekeeping may look for missing links while a roll makes the newest one."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+    log.links.add("spark")
+    link = system.link
+    with mock.patch.object(system, "link", side_effect=OSError(errno.EMLINK, "too many links")):
+        fill_segments(log, 2)
+
+    def late(source, target):
+        link(source, target)  # by the roll, at this moment
+        link(source, target)
+
+    with mock.patch.object(system, "link", late):
+        assert log.maintain()
+    assert log.failed is None
+    assert linked(system) == [1, 2]
+    tidy(log)
+    assert contents(consumer(system)) == contents(log)
+    log.close()
+
+
+def test_links_that_housekeeping_cannot_make_durable_fail_the_log():
+    """F46: unlike links that cannot be made, because nothing is known of the disk then."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+    log.links.add("spark")
+    with mock.patch.object(system, "link", side_effect=OSError(errno.EMLINK, "too many links")):
+        fill_segments(log, 2)
+    sync_directory = system.sync_directory
+
+    def failing(path):
+        if path.name == "spark":
+            raise OSError(errno.EIO, "simulated")
+        sync_directory(path)
+
+    with mock.patch.object(system, "sync_directory", failing):
+        log.maintain()
+    assert "sync of the directory" in log.failed

@@ -9,7 +9,7 @@ from publishers.wal.reader import BLOCK_BYTES, Reader
 from publishers.wal.segment import SparseIndex, index_name, segment_name
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
-from tests.simulation.workload import LOG
+from tests.simulation.workload import LOG, Clock
 
 
 @pytest.fixture
@@ -348,3 +348,106 @@ def test_a_closed_segment_that_is_cut_short_is_reported_and_not_skipped(by_index
         with pytest.raises(WalCorrupted):
             list(follower.reader.backward(1, 1))
         follower.close()
+
+
+def timed(system, segment_bytes=65536):
+    """A log of several segments, with its versions by their times; transactions of one and of several frames."""
+    clock = Clock()
+    log = opened(system, options(segment_bytes=segment_bytes), clock=clock)
+    times = []
+    while len(log._catalog.entries) < 4:
+        clock.now += 10
+        count = 6 if len(times) % 5 == 3 else 1
+        (done,) = log.append([sealed(*[b"%05d" % len(times) * 300] * count)])
+        times.append(done.committed_at)
+    log.sync()
+    log.publish_tail(log.durable)
+    return log, times
+
+
+@pytest.mark.parametrize("segment_bytes", [65536, 262144])
+@pytest.mark.parametrize("owner", [True, False])
+def test_the_first_version_since_a_time_is_the_one_that_a_full_scan_finds(system, segment_bytes, owner):
+    """F30."""
+    log, times = timed(system, segment_bytes)
+    reader = log.reader if owner else Follower.open(LOG, filesystem=system).reader
+    for version, time in enumerate(times, 1):
+        assert [reader.at(time - 1), reader.at(time), reader.at(time + 1)] == [version, version, version + 1]
+    assert (reader.at(0), reader.at(times[-1] + 1_000)) == (1, len(times) + 1)
+
+
+def test_a_time_is_searched_again_in_what_retention_has_left(system):
+    log, times = timed(system)
+    reader, read = fresh(log), Reader.read
+    oldest = log._catalog.entries[2]
+
+    def late(self, location):
+        if log._catalog.entries[0].number == 1:
+            log._catalog.drop(3)
+            for number in (1, 2):
+                system.unlink(LOG / segment_name(number))
+            location = Location(1, 64)
+        return read(self, location)
+
+    with mock.patch.object(Reader, "read", late):
+        assert reader.at(times[0]) == oldest.first_version
+    assert reader.at(times[-1]) == len(times)
+
+
+def frames(found):
+    return [(frame.header.version, frame.header.first_index) for frame in found]
+
+
+@pytest.mark.parametrize("segment_bytes", [65536, 262144])
+def test_backward_gives_what_forward_gives_in_reverse_from_any_change_on(system, segment_bytes):
+    """F30, F61: by steps of an index, of which the newest segment has one too, and others get one while they are read."""
+    log, _ = timed(system, segment_bytes)
+    whole = frames(walk(fresh(log), Location(1, 64)))
+    assert max(first for _, first in whole) > 2
+    reader = fresh(log)
+    for place, (version, first) in enumerate(whole):
+        if place % 7 == 0 or first > 1:
+            assert frames(reader.backward(version, first)) == whole[place::-1]
+    assert frames(reader.backward(1 << 40, 1)) == whole[::-1]
+    follower = Follower.open(LOG, filesystem=system)
+    assert frames(follower.reader.backward(1 << 40, 1)) == whole[::-1]
+
+
+def test_backward_ends_where_retention_has_come_meanwhile(system):
+    log, _ = timed(system)
+    entries = log._catalog.entries
+    reader = fresh(log)
+    going = reader.backward(log.durable, 1)
+    found = [next(going).header.version]
+    while found[-1] >= entries[2].first_version:
+        found.append(next(going).header.version)
+    index = log._catalog.index
+
+    def late(number):
+        if log._catalog.entries[0].number == 1:
+            log._catalog.drop(3)
+            for gone in (1, 2):
+                system.unlink(LOG / segment_name(gone))
+        return index(number)
+
+    with mock.patch.object(log._catalog, "index", late):
+        found += [frame.header.version for frame in going]
+    assert sorted(set(found)) == list(range(found[-1], log.durable + 1))
+    assert found[-1] > 1
+
+
+def test_an_index_that_leads_behind_a_version_is_told_and_nothing_is_left_out(system):
+    """F37: an index is whole by its crc, and wrong all the same."""
+    log, _ = timed(system)
+    while log.maintain():
+        pass
+    log.close()
+    data = bytes(system.content(LOG / index_name(1)))
+    _, trailer = SparseIndex.unpack(data, log.log_id, 1)
+    places = {frame.header.version: frame.location.offset for frame in walk(fresh(log), Location(1, 64))}
+    wrong = SparseIndex()
+    wrong.add(2, 1, 1, places[3])
+    system.replace(LOG / index_name(1), wrong.pack(log.log_id, 1, trailer))
+    follower = Follower.open(LOG, filesystem=system)
+    with pytest.raises(WalCorrupted, match="version 2 is missing"):
+        list(follower.reader.backward(2, 1))

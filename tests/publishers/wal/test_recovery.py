@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from publishers.errors import LogFailed, WalCorrupted
+from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal import Epoch
 from publishers.wal.control import Tables, encode_epoch
 from publishers.wal.frame import CONTROL, Chain, FrameHeader, padded
@@ -450,3 +450,26 @@ def test_a_closed_segment_that_cannot_be_read_is_corrupt():
         if isinstance(caught.value, WalCorrupted):
             segments.add(caught.value.segment)
     assert segments == {1, 2, 3}
+
+
+def test_a_disk_that_fails_while_what_is_torn_is_made_zeros_refuses_the_opening_and_the_next_one_goes_on():
+    """F38: the file ends behind the last whole frame by then; a disk that is merely full does no harm."""
+    seen = set()
+    for kind in ("EIO", "ENOSPC"):
+        for ahead in range(1, 60):
+            system = log_of(b"one", b"two" * 100)
+            content = system.content(LOG / FIRST)
+            end = len(bytes(content).rstrip(b"\0"))
+            content[end - 20] ^= 1
+            system.faults = {system.operations + ahead: kind}
+            try:
+                log = opened(system)
+            except (LogFailed, LogFull) as error:
+                seen.add((kind, type(error)))
+                system.kill()
+                log = opened(system)
+            system.faults = {}
+            assert contents(log) == [(1, [b"one"])], (kind, ahead)
+            assert commit(log, b"again") == 2
+            log.close()
+    assert seen == {("EIO", LogFailed), ("ENOSPC", LogFull), ("ENOSPC", LogFailed)}

@@ -122,3 +122,23 @@ def test_a_damaged_or_foreign_index_is_refused():
         damaged[at] ^= 16
         with pytest.raises(ValueError, match="index"):
             SparseIndex.unpack(bytes(damaged), LOG_ID, 3)
+
+
+def test_of_two_who_add_the_same_frame_at_once_one_does():
+    """Readers add what they come by, each on a thread of its own."""
+    index = SparseIndex()
+    lock = index._lock
+
+    class Late:
+        """Taken by the other one first."""
+
+        def __enter__(self):
+            index._lock = lock
+            index.add(1, 1, 5, 64)
+
+        def __exit__(self, *_):
+            pass
+
+    index._lock = Late()
+    index.add(1, 1, 5, 64)
+    assert index.entries() == {64: (1, 1, 5)}

@@ -4,7 +4,7 @@ from unittest import mock
 import pytest
 
 from publishers.wal.filesystem import RealFileSystem
-from publishers.wal.tail import TAIL_NAME, Tail, TailState
+from publishers.wal.tail import _COUNTER, TAIL_NAME, Tail, TailState
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG
 
@@ -128,3 +128,32 @@ def test_claims_begin_anew_behind_the_greatest_number(place):
     assert page.claimed
     assert bytes(page._page[128:136]) == bytes(8)
     page.close()
+
+
+class Counting:
+    """What reads the counter; something else happens at one of the readings."""
+
+    def __init__(self, at, happen):
+        self.at, self.happen, self.calls = at, happen, 0
+
+    def unpack_from(self, page):
+        self.calls += 1
+        if self.calls == self.at:
+            self.happen()
+        return _COUNTER.unpack_from(page)
+
+    pack_into = staticmethod(_COUNTER.pack_into)
+
+
+@pytest.mark.parametrize("reading", [1, 2, 3])
+def test_what_is_written_while_it_is_read_is_read_again(place, reading):
+    """A page is copied between two readings of its counter; one that moved meanwhile may be half old."""
+    writer, reader = Tail.create(*place), Tail.open(*place)
+    writer.write(1, 2, 3, 4, 5)
+    counting = Counting(reading, lambda: writer.write(1, 6, 7, 8, 9))
+    with mock.patch("publishers.wal.tail._COUNTER", counting):
+        found = reader.read()
+    assert found == (TailState(1, 6, 7, 8, 9) if reading < 3 else TailState(1, 2, 3, 4, 5))
+    assert counting.calls == {1: 2, 2: 4, 3: 2}[reading]
+    for tail in (writer, reader):
+        tail.close()

@@ -98,7 +98,7 @@ def test_an_interrupt_in_the_middle_of_a_write_fails_the_log():
 
 
 def test_an_error_of_housekeeping_fails_the_log_and_lack_of_room_does_not():
-    _, log = failing("ENOSPC", 1, fill_step=50_000)
+    _, log = failing("ENOSPC", 1, fill_step=50_000, reserve_bytes=0)
     log.maintain()
     assert log.space_low
     assert log.failed is None
@@ -115,12 +115,13 @@ def test_an_error_of_housekeeping_fails_the_log_and_lack_of_room_does_not():
 def test_a_disk_that_fails_at_opening_says_which_way():
     for kind, error in (("EIO", LogFailed), ("ENOSPC", LogFull)):
         system = SimulatedFileSystem()
-        commit(opened(system), b"a")
+        bare = options(reserve_bytes=0)
+        commit(opened(system, bare), b"a")
         system.kill()
         system.faults = {system.operations + 1: kind}
         with pytest.raises(error):
-            opened(system)
-        assert contents(opened(system)) == [(1, [b"a"])]
+            opened(system, bare)
+        assert contents(opened(system, bare)) == [(1, [b"a"])]
 
 
 def test_a_slow_sync_is_logged(caplog):
@@ -216,7 +217,7 @@ def test_closing_a_log_whose_disk_fails_says_so():
 
 
 def test_vouching_on_a_disk_that_fails_says_which_way():
-    _, log = failing("ENOSPC")
+    _, log = failing("ENOSPC", reserve_bytes=0)
     with pytest.raises(LogFull):
         log.vouch(1)
     log.vouch(1)

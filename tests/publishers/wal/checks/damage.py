@@ -1,12 +1,16 @@
 """A log on the real disk, and everything that can be done to it."""
 
+import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from publishers.options import LogOptions
 from publishers.wal import RealFileSystem, Wal
+from publishers.wal.filesystem import Mode
 from tests.publishers.wal.logs import commit, contents, options, sealed
+from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 
 SMALL = options(head_sync=3600.0)
 KINDS = ("flip", "truncate", "zero", "swap", "duplicate", "delete", "slot")
@@ -61,7 +65,11 @@ def flip(path: Path, offset: int, bit: int = 0) -> None:
 
 def frames_of(path: Path) -> list[tuple[int, int]]:
     """Where the frames of a segment begin, and their sizes."""
-    data = path.read_bytes()
+    return frames_in(path.read_bytes())
+
+
+def frames_in(data: bytes | bytearray) -> list[tuple[int, int]]:
+    """The same of what a segment holds."""
     found, at = [], 64
     while at + 80 <= len(data) and (length := int.from_bytes(data[at : at + 4], "little")):
         found.append((at, 80 + ((length + 7) & -8)))
@@ -102,3 +110,41 @@ def damage(path: Path, random: Random) -> str:
             one = path / "HEAD"
             change(one, random.choice((0, 4096)), bytes(88))
     return f"{kind} {one.name} at {place}"
+
+
+class Moody(SimulatedFileSystem):
+    """A simulated disk that refuses some names, or does something else first when a name is opened.
+
+    Attributes:
+        refused: By name: ``open``, ``pread`` or ``lock``, which the permissions do not allow.
+        before: By name: what is called, once each, just before it is opened for reading, or listed.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.refused: dict[str, str] = {}
+        self.before: dict[str, list[Callable[[], object]]] = {}
+
+    def open(self, path: Path, mode: Mode, /) -> SimulatedFile:
+        if mode == "read":
+            self._begin(path)
+        what = self.refused.get(path.name)
+        if what == "open":
+            _refuse()
+        file = super().open(path, mode)
+        if what is not None:
+            setattr(file, what, _refuse)
+        return file
+
+    def listing(self, path: Path, /) -> list[str]:
+        self._begin(path)
+        return super().listing(path)
+
+    def _begin(self, path: Path) -> None:
+        waiting = self.before.get(path.name)
+        if waiting:
+            waiting.pop(0)()
+
+
+def _refuse(*_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")

@@ -1,5 +1,6 @@
 """F49: a repair keeps every intact frame before the damage, and never makes a log worse."""
 
+import errno
 import os
 from random import Random
 
@@ -13,6 +14,7 @@ from tests.publishers.support import SCALE
 from tests.publishers.wal.checks.damage import (
     SMALL,
     append_unsynced,
+    change,
     copy_log,
     damage,
     flip,
@@ -131,6 +133,82 @@ def test_where_nothing_is_intact_nothing_is_done(log):
     assert refused.refused
     assert not refused.done
     assert snapshot(log) == before
+
+
+def test_bytes_behind_a_payload_are_made_zeros_again(log, made):
+    """F49."""
+    good = snapshot(log)
+    data = good[SECOND]
+    at = next(
+        at + 80 + length
+        for at, _ in frames_of(log / SECOND)
+        if (length := int.from_bytes(data[at : at + 4], "little")) % 8
+    )
+    flip(log / SECOND, at)
+    done = repair(log, write=True)
+    assert [(step.action, step.segment, step.offset) for step in done.steps] == [("padding", 2, at)]
+    assert done.after.findings == []
+    assert done.lost is None
+    assert snapshot(log) == good
+
+
+def test_of_what_is_cut_off_nothing_is_kept_where_it_is_only_zeros(log, made):
+    """F49."""
+    last = max(log.glob("wal-*.log"))
+    at, size = frames_of(last)[-1]
+    change(last, at, bytes(size))
+    done = repair(log, write=True)
+    assert [(step.action, step.offset) for step in done.steps] == [("cut", at)]
+    assert [name for name in done.kept if not name.startswith("HEAD")] == []
+    assert done.lost == (made[1][-1][0],) * 2
+    wal = opened(log)
+    assert contents(wal) == made[1][:-1]
+    wal.close()
+
+
+def test_head_is_not_made_up_where_the_log_does_not_begin(log):
+    """F49: nothing that is intact tells which version HEAD should vouch for."""
+    (log / "HEAD").unlink()
+    flip(log / "wal-000000000001.log", 64 + 85)
+    before = snapshot(log)
+    refused = repair(log, write=True, head=True)
+    assert "nothing that HEAD could tell of" in refused.refused
+    assert (refused.steps, refused.done) == ([], False)
+    assert snapshot(log) == before
+
+
+class WithoutLinks(RealFileSystem):
+    """The real one, where no hard link can be made."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def link(self, source, target, /):
+        raise OSError(self.number, os.strerror(self.number), str(source))
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_where_there_are_no_links_what_is_cut_off_is_copied(log, made, number):
+    """F49."""
+    third = (log / "wal-000000000003.log").read_bytes()
+    flip(log / SECOND, frames_of(log / SECOND)[4][0] + 85)
+    done = repair(log, write=True, filesystem=WithoutLinks(number))
+    assert "wal-000000000003.log.broken" in done.kept
+    assert third.startswith((log / "wal-000000000003.log.broken").read_bytes().rstrip(b"\0"))
+    assert done.after.verdict is Verdict.SOUND
+
+
+def test_a_link_that_fails_otherwise_stops_the_repair_before_anything_is_cut(log):
+    """F49."""
+    flip(log / SECOND, frames_of(log / SECOND)[4][0] + 85)
+    before = snapshot(log)
+    with pytest.raises(OSError, match="space"):
+        repair(log, write=True, filesystem=WithoutLinks(errno.ENOSPC))
+    after = snapshot(log)
+    assert {name: after[name] for name in before if name != "LOCK"} == {
+        name: data for name, data in before.items() if name != "LOCK"
+    }
+    assert repair(log, write=True).after.verdict is Verdict.SOUND
 
 
 @pytest.mark.parametrize("crash", [False, True])

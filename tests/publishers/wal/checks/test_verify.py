@@ -10,10 +10,12 @@ import pytest
 
 from publishers.errors import PenstockError
 from publishers.wal import RealFileSystem, Wal
-from publishers.wal.checks import Verdict, verify
+from publishers.wal.checks import Verdict, repair, verify
+from publishers.wal.head import Head, read_head
 from tests.publishers.support import SCALE
 from tests.publishers.wal.checks.damage import (
     SMALL,
+    Moody,
     append_unsynced,
     change,
     copy_log,
@@ -23,7 +25,8 @@ from tests.publishers.wal.checks.damage import (
     make_log,
     snapshot,
 )
-from tests.publishers.wal.logs import contents
+from tests.publishers.wal.logs import commit, contents, opened
+from tests.simulation.workload import LOG
 
 SECOND = "wal-000000000002.log"
 
@@ -136,6 +139,64 @@ def test_what_is_no_log_is_unreadable_and_not_damaged(tmp_path):
         report = verify(path)
         assert report.verdict is Verdict.UNREADABLE
         assert [finding.kind for finding in report.findings] == ["not-a-log"]
+
+
+def test_a_log_of_which_all_segments_are_gone_is_corrupt_and_cannot_be_repaired(log):
+    """F49: HEAD tells of them."""
+    for path in log.glob("wal-*"):
+        path.unlink()
+    report = verify(log)
+    assert [(one.kind, one.verdict) for one in report.findings] == [("segment-missing", Verdict.CORRUPT)]
+    assert "there are none at all" in report.findings[0].why
+    assert report.lost == (1, report.seen)
+    before = snapshot(log)
+    assert "no frame before the damage is intact" in repair(log, write=True).refused
+    assert snapshot(log) == before
+
+
+def test_a_damaged_head_alone_is_still_a_trace_of_a_log(log):
+    """F49: so nobody is told that there is none."""
+    for path in log.glob("wal-*"):
+        path.unlink()
+    (log / "HEAD").write_bytes(bytes(8192))
+    assert kinds(log) == {"head"}
+    assert repair(log, write=True).refused
+
+
+def test_a_lock_that_may_not_be_asked_for_makes_the_log_count_as_live():
+    """F49: so that nothing of a possible owner's is taken for damage."""
+    system = Moody()
+    wal = opened(system)
+    commit(wal, b"one")
+    wal.close()
+    assert not verify(LOG, filesystem=system).live
+    for what in ("open", "lock"):
+        system.refused = {"LOCK": what}
+        report = verify(LOG, filesystem=system)
+        assert (report.live, report.verdict, report.version) == (True, Verdict.SOUND, 1)
+
+
+def test_a_log_that_never_holds_still_is_told_as_it_was_found_last():
+    """F49: the examination is begun anew a few times, not for ever."""
+    system = Moody()
+    wal = opened(system)
+    commit(wal, b"one")
+    wal.close()
+    system.replace(LOG / "wal-000000000009.idx", b"x")
+    looks = 0
+
+    def touch():
+        nonlocal looks
+        looks += 1
+        file = system.open(LOG / "HEAD", "write")
+        state = read_head(file)
+        Head(file, state).write(state.epoch, state.durable, state.segment, state.offset)
+        file.close()
+
+    system.before["HEAD"] = [touch] * 1000
+    report = verify(LOG, filesystem=system)
+    assert [one.kind for one in report.findings] == ["leftover"]
+    assert 5 <= looks < 50
 
 
 @pytest.mark.parametrize("crash", [False, True])

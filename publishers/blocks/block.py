@@ -1,0 +1,359 @@
+"""One frame of the log in memory, and what is made from it once for everybody.
+
+A block is the unit from commit through ring to socket: columns as they lie in the log. ``Change`` objects, encoded
+events and the rows that a predicate selects are made from it lazily, and shared by all who need them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from publishers.blocks.shelves import Shelf, Shelves
+from publishers.change import Area, Change, Operation, time_of
+from publishers.decoding import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
+from publishers.lossless import flaw_of
+from publishers.position import Position
+from publishers.views.images import Name, Shown, show, show_key, show_meta
+from publishers.views.paths import Fields, fields_of
+from publishers.views.seen import Row, seen
+from publishers.views.view import Content, View
+from publishers.wal import Column, Columns, FrameHeader
+from publishers.wal.frame import FIRST, LAST
+
+__all__ = ["Block"]
+
+_TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
+_RUN: Final = 8  # from so many on, changes are made column by column
+_FIELD_BYTES: Final = 160  # what a field of a parsed image weighs beside its text, roughly
+_CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
+
+
+class _Annotations(msgspec.Struct):
+    """The annotations of a transaction."""
+
+    id: str = ""
+    meta: msgspec.Raw = msgspec.Raw()
+
+
+_annotations: Final = msgspec.json.Decoder(_Annotations)
+
+
+class _Changes(Shelf):
+    """``Change`` objects of a block, by place."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.made: list[Change | None] = [None] * count
+
+
+_Shelf = TypeVar("_Shelf", bound=Shelf)
+
+
+class Block:
+    """The changes of one frame; immutable but for what is made lazily.
+
+    Rows are addressed by their ``index`` in the transaction. Index 0, the TRANSACTION event, belongs to the first block
+    of a transaction; the stored rows begin at ``first_index``.
+
+    Attributes:
+        version: Version of the transaction.
+        first_index: Index of the first stored row.
+        count: Number of stored rows.
+        leads: Whether the TRANSACTION event belongs to this block.
+        ends: Whether this block is the last of its transaction.
+        transaction_count: Changes of the whole transaction, TRANSACTION event included.
+        transaction_bytes: Stored bytes of the whole transaction.
+        committed_at: Commit time in microseconds since the Unix epoch.
+        columns: The stored rows.
+        annotations: JSON of the annotations, or empty.
+        weight: Stored bytes, roughly.
+        memo: What others made from this block, by their own keys; gone with the block.
+        memo_bytes: Weight of what is in ``memo`` and on shelves, roughly.
+    """
+
+    __slots__ = (
+        "_shelves",
+        "annotations",
+        "columns",
+        "committed_at",
+        "count",
+        "ends",
+        "first_index",
+        "leads",
+        "memo",
+        "memo_bytes",
+        "transaction_bytes",
+        "transaction_count",
+        "version",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        version: int,
+        first_index: int,
+        leads: bool,
+        ends: bool,
+        transaction_count: int,
+        transaction_bytes: int,
+        committed_at: int,
+        annotations: bytes = b"",
+    ) -> None:
+        self.columns = columns
+        self.version = version
+        self.first_index = first_index
+        self.count = columns.count
+        self.leads = leads
+        self.ends = ends
+        self.transaction_count = transaction_count
+        self.transaction_bytes = transaction_bytes
+        self.committed_at = committed_at
+        self.annotations = annotations
+        self.weight = columns.nbytes + len(annotations)
+        self.memo: dict[Any, Any] = {}
+        self.memo_bytes = 0
+        self._shelves = Shelves()
+
+    @classmethod
+    def of(cls, header: FrameHeader, columns: Columns, annotations: bytes) -> "Block":
+        """The block of a frame."""
+        return cls(
+            columns,
+            version=header.version,
+            first_index=header.first_index,
+            leads=bool(header.flags & FIRST),
+            ends=bool(header.flags & LAST),
+            transaction_count=header.transaction_count,
+            transaction_bytes=header.transaction_bytes,
+            committed_at=header.committed_at,
+            annotations=annotations,
+        )
+
+    @property
+    def indices(self) -> range:
+        """Every index in this block."""
+        return range(0 if self.leads else self.first_index, self.first_index + self.count)
+
+    @property
+    def end(self) -> Position:
+        """The position after this block."""
+        return (
+            Position(self.version + 1, 0)
+            if self.ends
+            else Position(self.version, self.first_index + self.count)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Weight of the block with all that was made from it, roughly."""
+        return self.weight + self.memo_bytes
+
+    def kind(self, index: int) -> int:
+        """Area and operation as stored: ``area * 16 + operation``."""
+        return self.columns.kinds[index - self.first_index] if index else _TRANSACTION_KIND
+
+    def area(self, index: int) -> Area:
+        """Area of a change."""
+        return Area(self.kind(index) >> 4)
+
+    def operation(self, index: int) -> Operation:
+        """Operation of a change."""
+        return Operation(self.kind(index) & 15)
+
+    def entity_type(self, index: int) -> str | None:
+        """Entity type of a change; None for the TRANSACTION event."""
+        if not index:
+            return None
+        columns = self.columns
+        return columns.entity_types[
+            columns.type_ids[index - self.first_index] if columns.type_ids is not None else 0
+        ]
+
+    def key(self, index: int) -> bytes | None:
+        """Key of a change; None for the TRANSACTION event, and where all keys of an entity type are concerned."""
+        return self.columns.key[index - self.first_index] if index and self.kind(index) != KEYLESS else None
+
+    def body(self, index: int) -> bytes | None:
+        """JSON after the change; for the TRANSACTION event its id and stored bytes."""
+        if index:
+            return self._sound("body", self.columns.body, index)
+        body = {"id": self._annotated().id, "bytes": self.transaction_bytes}
+        return msgspec.json.encode(body)
+
+    def before(self, index: int) -> bytes | None:
+        """JSON before the change."""
+        return self._sound("before", self.columns.before, index)
+
+    def changed(self, index: int) -> bytes | None:
+        """JSON list of the names of changed fields."""
+        stored = self._stored(self.columns.changed, index)
+        _, flaw = names_of(stored)
+        if flaw is None:
+            return stored
+        self.memo.setdefault("errors", {}).setdefault(index, flaw)
+        return None
+
+    def attached(self, index: int) -> Attached:
+        """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
+        return (
+            attached_of(self._stored(self.columns.meta, index))
+            if index
+            else Attached(meta=self._annotated().meta)
+        )
+
+    def entry_version(self, index: int) -> int | None:
+        """The version of the entity of a change: that of the commit, unless the writer gave one."""
+        given = self.attached(index).entry_version
+        return self.version if given is None and self.kind(index) >> 4 == Area.DATA else given
+
+    def error(self, index: int) -> str | None:
+        """What of a change cannot be rendered, and why; it is left out of everything else that is told here."""
+        return (self.changed(index), self.body(index), self.before(index), self.noted(index))[-1]
+
+    def noted(self, index: int) -> str | None:
+        """``error`` as far as the parts of the change were asked for."""
+        noted: dict[int, str] | None = self.memo.get("errors")
+        flaw = None if self.columns.meta is None else self.attached(index).error
+        return flaw or (noted.get(index) if noted else None)
+
+    def size(self, index: int) -> int:
+        """Stored bytes of one change, roughly: what a batch bound in bytes counts."""
+        if not index:
+            return 64 + len(self.annotations)
+        row = index - self.first_index
+        columns = self.columns
+        size = 64 + columns.key.size(row)
+        for column in (columns.body, columns.before):
+            if column is not None:
+                size += column.size(row)
+        return size
+
+    def change(self, index: int, view: View) -> Change:
+        """The change at an index, made at most once per view."""
+        return self.changes((index,), view)[0]
+
+    def changes(self, indices: Sequence[int], view: View) -> list[Change]:
+        """The changes at some indices, each made at most once per view while it is kept."""
+        first = self.indices.start
+        shelf = self.shelf(view, lambda: _Changes(self.first_index + self.count - first))
+        made = shelf.made
+        if isinstance(indices, range) and len(indices) >= _RUN and indices.step == 1:
+            low, high = indices.start - first, indices.stop - first
+            if None in made[low:high]:
+                made[low:high] = self._make_run(indices.start, indices.stop, view)
+                self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
+            return made[low:high]  # type: ignore[return-value]  # what was None is made now
+        found = []
+        for index in indices:
+            change = made[index - first]
+            if change is None:
+                change = made[index - first] = self._make(index, view)
+                self.weigh(shelf, _CHANGE_BYTES + self.size(index))
+            found.append(change)
+        return found
+
+    def shown(self, index: int, view: View) -> Shown:
+        """The images and the names of changed fields as a view shows them."""
+        whole = view.content is Content.BODY
+        if view.plain:
+            images = (self.body(index), self.before(index)) if whole else (None, None)
+            return Shown(*images, self.changed(index))
+        if not index:
+            return Shown(self.body(0) if whole else None)
+        return show(Row(self, index), view).told(view)
+
+    def shown_key(self, index: int, view: View) -> str | None:
+        """The key as a view shows it. Bytes that are not UTF-8 appear as lone surrogates."""
+        key = self.key(index)
+        view = view if self.kind(index) >> 4 == Area.DATA else View()  # only entities are seen through lenses
+        return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
+
+    def shown_meta(self, index: int, view: View) -> bytes:
+        """What was attached, as a view shows it; empty for nothing."""
+        return view.tell(show_meta(bytes(self.attached(index).meta), view, transaction=not index))
+
+    def parsed(self, index: int, name: Name) -> Fields | None:
+        """An image taken apart, once for all who need it; None if it is no object.
+
+        Raises:
+            ValueError, RecursionError: If it is no JSON, or nested too deeply.
+        """
+        parts: dict[tuple[int, Name], Fields | None] = self.memo.setdefault("parsed", {})
+        if (index, name) not in parts:
+            text = (self.body(index) if name == "body" else self.before(index)) or b""
+            fields = parts[index, name] = fields_of(text)
+            self.memo_bytes += len(text) + 64 + _FIELD_BYTES * len(fields or ())
+        return parts[index, name]
+
+    def shelf(self, key: object, make: Callable[[], _Shelf]) -> _Shelf:
+        """Where what is made of this block for one view and form is kept."""
+        found, gone = self._shelves.take(key, make)
+        self.memo_bytes -= gone
+        return found
+
+    def weigh(self, shelf: Shelf, nbytes: int) -> None:
+        """Counts what was put on a shelf."""
+        shelf.nbytes += nbytes
+        self.memo_bytes += nbytes
+
+    def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
+        """The indices that a predicate selects, found once per block and predicate."""
+        found: Sequence[int] | None = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = select(self)
+            self.memo_bytes += 64 if isinstance(found, range) else 64 + 8 * len(found)
+        return found
+
+    def _stored(self, column: Column | None, index: int) -> bytes | None:
+        return None if column is None or not index else column[index - self.first_index]
+
+    def _sound(self, name: str, column: Column | None, index: int) -> bytes | None:
+        """A stored image, unless it is damaged, for one that is not JSON would spoil the frame of its neighbours."""
+        stored = self._stored(column, index)
+        if stored is None or (flaw := flaw_of(stored)) is None:
+            return stored
+        self.memo.setdefault("errors", {}).setdefault(index, f"{name}: {flaw}")
+        return None
+
+    def _annotated(self) -> _Annotations:
+        return _annotations.decode(self.annotations) if self.annotations else _Annotations()
+
+    def _make(self, index: int, view: View) -> Change:
+        bodies = view.content is Content.BODY and view.plain
+        time = time_of(self.committed_at)
+        if index:
+            at = (self.version, index, self.transaction_count)
+            change = decode_one(self.columns, index - self.first_index, at=at, time=time, bodies=bodies)
+        else:
+            change = Change(
+                self.version,
+                0,
+                self.transaction_count,
+                time,
+                Area.INFRASTRUCTURE,
+                Operation.TRANSACTION,
+                body_bytes=self.body(0) if bodies else None,
+                meta_bytes=bytes(self._annotated().meta) or None,
+            )
+        return change if view.plain else seen(self, change, view)
+
+    def _span(self, indices: range) -> int:
+        low = max(indices.start, self.first_index) - self.first_index
+        return self.columns.span(low, indices.stop - self.first_index)
+
+    def _make_run(self, start: int, stop: int, view: View) -> list[Change]:
+        if not view.plain:
+            return [self._make(index, view) for index in range(start, stop)]
+        head = [self._make(0, view)] if start == 0 else []
+        start = max(start, self.first_index)
+        low, high = start - self.first_index, stop - self.first_index
+        at = (self.version, start, self.transaction_count)
+        time = time_of(self.committed_at)
+        return head + decode_run(
+            self.columns, low, high, at=at, time=time, bodies=view.content is Content.BODY
+        )

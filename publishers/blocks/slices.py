@@ -1,0 +1,105 @@
+"""Some changes of one block: what chunks and batches are made of."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from publishers.blocks.block import Block
+from publishers.change import Area
+
+__all__ = ["Slice", "Tally"]
+
+Tally = Mapping[tuple[int, str | None], int]
+"""How many changes of each area (its number) and entity type there are."""
+
+_EVENT: Final = (int(Area.INFRASTRUCTURE), None)
+
+
+class Slice:
+    """Some changes of one block, in order: references, never copies.
+
+    Attributes:
+        block: Where the changes are.
+        indices: Which of them, ascending.
+    """
+
+    __slots__ = ("_nbytes", "_tally", "block", "indices")
+
+    def __init__(self, block: Block, indices: Sequence[int]) -> None:
+        self.block = block
+        self.indices = indices
+        self._nbytes = -1
+        self._tally: Tally | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes of these changes, roughly."""
+        if self._nbytes < 0:
+            block, events = self.block, len(self.indices)
+            whole = events >= block.count
+            self._nbytes = block.weight + 64 * events if whole else sum(map(block.size, self.indices))
+        return self._nbytes
+
+    @property
+    def tally(self) -> Tally:
+        """How many changes of which kind these are; counted when it is first asked for, or as it was set."""
+        if self._tally is None:
+            self._tally = _tally_of(self.block, self.indices)
+        return self._tally
+
+    @tally.setter
+    def tally(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def since(self, index: int) -> "Slice":
+        """The changes from ``index`` on."""
+        place = bisect_left(self.indices, index)
+        return Slice(self.block, self.indices[place:]) if place else self
+
+    def first(self, events: int, nbytes: int, *, least: int = 1) -> "Slice":
+        """As many changes from the front as fit both bounds, but at least ``least``; looks at no others."""
+        block, indices = self.block, self.indices
+        count = min(events, len(indices))
+        if block.weight + 64 * count > nbytes:  # else they fit, whichever they are
+            left = nbytes
+            for place in range(count):
+                left -= block.size(indices[place])
+                if left < 0:
+                    count = max(least, place)
+                    break
+        return self if count == len(indices) else Slice(block, indices[:count])
+
+
+def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
+    found: dict[tuple[int, str | None], int] = {}
+    if indices and not indices[0]:
+        found[_EVENT] = 1
+        indices = indices[1:]
+    if not indices:
+        return found
+    columns, first = block.columns, block.first_index
+    ids = columns.type_ids
+    if isinstance(indices, range):
+        rows = slice(indices.start - first, indices.stop - first)
+        kinds = bytes(columns.kinds[rows])
+        types = None if ids is None else ids[rows].tolist()
+    else:
+        kinds = bytes([columns.kinds[index - first] for index in indices])
+        types = None if ids is None else [ids[index - first] for index in indices]
+    names = columns.entity_types
+    uniform = kinds.count(kinds[:1]) == len(kinds)  # the commonest case, and no look at each of them
+    counts: Mapping[tuple[int, int], int]
+    if types is None:
+        counts = {(kind, 0): n for kind, n in ({kinds[0]: len(kinds)} if uniform else Counter(kinds)).items()}
+    elif uniform:
+        counts = {(kinds[0], number): n for number, n in Counter(types).items()}
+    else:
+        counts = Counter(zip(kinds, types, strict=True))
+    for (kind, number), n in counts.items():
+        what = kind >> 4, names[number]
+        found[what] = found.get(what, 0) + n
+    return found

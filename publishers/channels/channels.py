@@ -1,0 +1,281 @@
+"""Channels: what is published reaches those who listen at that moment, and is not stored."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from types import TracebackType
+from typing import Final, Self
+
+from flow.contracts import Subscriber
+from flow.executors import INLINE, Executor
+from flow.overflow import Backlog, Overflow
+from publishers.channels.errors import ChannelsClosed
+from publishers.channels.listener import Listener
+from publishers.channels.lookup import Lookup
+from publishers.channels.message import Message
+from publishers.channels.statistics import ChannelStatistics
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption
+
+__all__ = ["ChannelFeed", "Channels"]
+
+_PATTERN_MAX: Final = 1024
+
+
+class Channels:
+    """Names on which messages are published, and subscriptions to names and patterns of names.
+
+    A channel is there while somebody publishes or listens. All methods may be called from any thread; messages reach every
+    subscription in one order, that in which they were published. It is a context manager that closes.
+
+    Args:
+        capacity: Most messages that wait for one subscription that names no bound of its own.
+        overflow: What happens there to one message more; with ``flow.Overflow.ERROR`` that subscription ends with
+            ``flow.Overflowed``.
+        dispatch_threads: Threads for the signals of those who name no executor and run on no event loop.
+
+    Raises:
+        InvalidOption: If one is out of its bounds.
+    """
+
+    def __init__(
+        self, *, capacity: int = 1024, overflow: Overflow = Overflow.ERROR, dispatch_threads: int = 4
+    ) -> None:
+        _check_count("dispatch_threads", dispatch_threads)
+        self._capacity = _check_count("capacity", capacity)
+        self._overflow = _check_overflow(overflow)
+        self._threads = dispatch_threads
+        self._lock = threading.Lock()
+        self._lookup = Lookup()
+        self._pool: ThreadPoolExecutor | None = None
+        self._ids = count(1)
+        self._closed = False
+        self._published = self._unheard = self._passed_on = 0
+        self._lost = 0  # by those who are gone
+
+    def messages(
+        self,
+        *channels: str,
+        patterns: str | Collection[str] = (),
+        capacity: int | None = None,
+        overflow: Overflow | None = None,
+    ) -> "ChannelFeed":
+        """The messages of some channels, as a publisher. A message that is wanted for several reasons comes once.
+
+        Args:
+            channels: Their names, exactly.
+            patterns: Patterns of names, in which ``*`` stands for any number of bytes and ``?`` for one; nothing else in
+                them is special.
+            capacity: Most messages that wait for a subscriber; that of all channels if None.
+            overflow: What happens to one message more; that of all channels if None. A loss is told by
+                ``Message.missed``, and at once by the subscriber's ``on_lagged(missed)`` if it has that.
+
+        Raises:
+            InvalidOption: If there is neither a name nor a pattern, one is no text, or a bound is none.
+        """
+        listed = [patterns] if isinstance(patterns, str) else list(patterns)
+        for parameter, values in (("channels", channels), ("patterns", listed)):
+            for value in values:
+                _check_name(parameter, value)
+        wishes = [Criterion(keys=channels)] if channels else []
+        if listed:
+            wishes.append(Criterion(key_globs=listed))
+        if not wishes:
+            raise InvalidOption("channels", channels, "at least one name, or a pattern")
+        bound = self._capacity if capacity is None else _check_count("capacity", capacity)
+        policy = self._overflow if overflow is None else _check_overflow(overflow)
+        return ChannelFeed(self, Criteria.of(wishes), bound, policy)
+
+    def publish(self, channel: str, content: object) -> int:
+        """Passes a message on to everybody who listens now; never waits.
+
+        Args:
+            channel: Its name.
+            content: Anything; it is not copied.
+
+        Returns:
+            How many subscriptions took it.
+
+        Raises:
+            InvalidOption: If the name is no text, or empty.
+            ChannelsClosed: If these channels were closed.
+        """
+        _check_name("channel", channel)
+        message = Message(channel, content)
+        with self._lock:
+            if self._closed:
+                raise ChannelsClosed
+            concerned = self._lookup.find(channel)
+            taken = sum([listener.offer(message) for listener in concerned])
+            self._published += 1
+            self._passed_on += taken
+            self._unheard += not taken
+        _wake(deque(concerned))
+        return taken
+
+    def statistics(self) -> ChannelStatistics:
+        """The numbers of this moment."""
+        with self._lock:
+            listeners = self._lookup.listeners()
+            published, unheard, passed_on = self._published, self._unheard, self._passed_on
+            lost, evaluations, closed = self._lost, self._lookup.evaluations, self._closed
+        told = tuple(listener.statistics() for listener in listeners)
+        return ChannelStatistics(
+            published, unheard, passed_on, lost + sum(one.dropped for one in told), evaluations, closed, told
+        )
+
+    def close(self) -> None:
+        """Completes every subscription, after what waits for it; later ones are completed at once. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            listeners = self._lookup.listeners()
+            for listener in listeners:
+                listener.close()
+        _wake(deque(listeners))
+        self._dismiss()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is passed on any more."""
+        return self._closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # For its feeds and listeners.
+
+    def admit(
+        self,
+        subscriber: Subscriber[Message],
+        feed: "ChannelFeed",
+        executor: Executor | asyncio.AbstractEventLoop | None,
+        name: str,
+    ) -> None:
+        """Makes a listener of a subscriber."""
+        backlog = partial(Backlog[Message], feed.overflow, feed.capacity)
+        where = _running_loop() if executor is None else executor
+        with self._lock:
+            listener = Listener(
+                next(self._ids),
+                subscriber,
+                feed.criteria,
+                backlog,
+                executor=self._dispatcher() if where is None else where,
+                name=name,
+                leave=self._leave,
+            )
+            if self._closed:
+                listener.close()
+            else:
+                self._lookup.add(listener)
+        listener.start()
+
+    def _dispatcher(self) -> Executor:
+        if self._closed:
+            return INLINE  # there is nothing left but to say so
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "penstock-channels")
+        return self._pool
+
+    def _leave(self, listener: Listener) -> None:
+        with self._lock:
+            self._lookup.remove(listener)
+            self._lost += listener.dropped
+        if self._closed:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Lets the pool go with the last whom it serves."""
+        with self._lock:
+            pool, self._pool = (self._pool, None) if not self._lookup.listeners() else (None, self._pool)
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+
+class ChannelFeed:
+    """A publisher of the messages of some channels (Reactive Streams 1.0.4), from the moment of each subscribe on.
+
+    Attributes:
+        criteria: The names and patterns, as keys and globs.
+        capacity: Most messages that wait for each subscriber.
+        overflow: What happens to one message more.
+    """
+
+    def __init__(self, channels: Channels, criteria: Criteria, capacity: int, overflow: Overflow) -> None:
+        self._channels = channels
+        self.criteria = criteria
+        self.capacity = capacity
+        self.overflow = overflow
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[Message],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Begins a subscription; to channels that were closed, it is ``on_subscribe`` and the end.
+
+        Args:
+            subscriber: Gets the signals; ``on_next_batch`` and ``on_lagged`` are used if it has them.
+            executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on whoever publishes or
+                requests, who is coupled to it). None: the running event loop if there is one, else a small pool.
+            name: What statistics call it.
+
+        Raises:
+            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or the executor is none.
+        """
+        self._channels.admit(subscriber, self, executor, name or type(subscriber).__name__)
+
+
+def _wake(listeners: deque[Listener]) -> None:
+    try:
+        while listeners:
+            listeners[0].wake()
+            listeners.popleft()
+    finally:
+        if listeners:
+            # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless.
+            _wake(listeners)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _check_count(parameter: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(parameter, value, "a whole number from 1")
+    return value
+
+
+def _check_overflow(value: Overflow) -> Overflow:
+    if not isinstance(value, Overflow) or value is Overflow.BUFFER:
+        raise InvalidOption("overflow", value, "a member of flow.Overflow with a bound: not BUFFER")
+    return value
+
+
+def _check_name(parameter: str, value: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidOption(parameter, value, "text that is not empty")
+    if parameter == "patterns" and len(value) > _PATTERN_MAX:
+        raise InvalidOption(parameter, value[:40] + "...", f"at most {_PATTERN_MAX} characters long")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(parameter, value, "text that UTF-8 can hold") from None

@@ -1,0 +1,18 @@
+"""What channels raise beside ``InvalidOption`` and ``InvalidCriteria``.
+
+::
+
+    PenstockError
+    `-- ChannelsClosed         a message was published after the end
+"""
+
+from publishers.errors import PenstockError
+
+__all__ = ["ChannelsClosed"]
+
+
+class ChannelsClosed(PenstockError):
+    """A message was published on channels that have ended."""
+
+    def __init__(self) -> None:
+        super().__init__("these channels were closed and pass on no more messages; make new ones")

@@ -1,0 +1,218 @@
+"""The write path as a program sees it: transactions, producers, commits."""
+
+import hashlib  # noqa: F401 - uuid5 imports it when first called; an interrupt there would keep the import lock
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import msgspec
+
+from publishers.commits.committer import Commit
+from publishers.errors import InvalidChange
+from publishers.mutations.arguments import encodable, listed
+from publishers.mutations.mutation import (
+    Mutation,
+    encode_json,
+    expire,
+    rekey,
+    remove,
+    schema,
+    truncate,
+    upsert,
+)
+from publishers.wal import Columns
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Label", "Producer", "TransactionBuilder", "check_mutations", "check_producer", "producer_id"]
+
+_encoder: Final = msgspec.json.Encoder()
+_chance: Final = Random()  # noqa: S311 - not for secrets; a generator of our own, which nobody seeds
+os.register_at_fork(after_in_child=_chance.seed)
+
+Producer = tuple[str | UUID, int]
+"""Who commits, and a number that rises with each of its transactions: the key that makes a retry harmless."""
+
+
+def producer_id(name: str | UUID) -> UUID:
+    """The identity under which a producer's last sequence is remembered.
+
+    Raises:
+        InvalidChange: If it is no name.
+    """
+    if not isinstance(name, (str, UUID)) or not name or (isinstance(name, str) and not encodable(name)):
+        raise InvalidChange("producer", name, "a name or a UUID")
+    return name if isinstance(name, UUID) else uuid5(NAMESPACE_URL, "penstock:producer:" + name)
+
+
+def check_producer(producer: Producer) -> None:
+    """Checks a producer's name and sequence.
+
+    Raises:
+        InvalidChange: If one of them is not what it must be.
+    """
+    if not isinstance(producer, tuple) or len(producer) != 2:
+        raise InvalidChange("producer", producer, "a pair (name, sequence)")
+    name, sequence = producer
+    producer_id(name)
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 2**63:
+        raise InvalidChange("producer sequence", sequence, "a whole number from 0 to 2**63 - 1")
+
+
+def _transaction_id() -> str:
+    """A UUID of version 4 (RFC 9562 5.4), as text; it has to be unique, not secret, so no system call is made for it."""
+    bits = _chance.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | (4 << 76 | 0x2 << 62)
+    digits = f"{bits:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def check_mutations(mutations: Iterable[Mutation]) -> Sequence[Mutation]:
+    """What is to be committed, as something that can be gone through more than once.
+
+    Raises:
+        InvalidChange: If it is not several mutations.
+    """
+    right = "a list of them: log.commit([upsert(...)])"
+    if isinstance(mutations, (Mutation, Mapping, Columns)):
+        raise InvalidChange("mutations", mutations, right)
+    if isinstance(mutations, (list, tuple)):
+        return mutations
+    return listed("mutations", mutations, right)
+
+
+class Label(NamedTuple):
+    """What is said of a transaction as a whole.
+
+    Attributes:
+        annotations: JSON of its id, the producer's full name, and what the application says.
+        producer: Who commits, or None.
+        sequence: The producer's number for it.
+    """
+
+    annotations: bytes
+    producer: UUID | None
+    sequence: int
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any] | None, producer: Producer | None) -> "Label":
+        """Labels a transaction.
+
+        Raises:
+            InvalidChange: If ``meta`` is not JSON, or the producer is none.
+        """
+        name = _transaction_id()
+        if meta is None and producer is None:
+            return tuple.__new__(cls, (b'{"id":"%s"}' % name.encode(), None, 0))
+        stored: dict[str, Any] = {"id": name}
+        if producer is not None:
+            check_producer(producer)
+            if isinstance(producer[0], str):
+                stored["producer"] = producer[0]
+        if meta is not None:
+            stored["meta"] = msgspec.Raw(encode_json("meta", meta))
+        if producer is None:
+            return cls(_encoder.encode(stored), None, 0)
+        return cls(_encoder.encode(stored), producer_id(producer[0]), producer[1])
+
+
+class TransactionBuilder:
+    """Collects the changes of one transaction; ``ChangeLog.transaction`` makes it.
+
+    As a context manager it commits on leaving, and nothing on an exception.
+
+    Attributes:
+        commit: What became of it, once it was committed.
+    """
+
+    def __init__(
+        self,
+        log: "ChangeLog",
+        meta: Mapping[str, Any] | None,
+        producer: Producer | None,
+        *,
+        durable: bool,
+        visible: bool,
+    ) -> None:
+        self._log = log
+        self._meta = meta
+        self._producer = producer
+        self._durable = durable
+        self._visible = visible
+        self._mutations: list[Mutation] = []
+        self._commit: Commit | None = None
+
+    @property
+    def commit(self) -> Commit:
+        """What became of the transaction.
+
+        Raises:
+            RuntimeError: If it was not committed (yet).
+        """
+        if self._commit is None:
+            raise RuntimeError("the transaction is not committed; leave its with block first")
+        return self._commit
+
+    def upsert(
+        self, entity_type: str, key: str | bytes, body: Mapping[str, Any] | bytes, **extras: Any
+    ) -> None:
+        """Adds the creation or change of an entity; arguments and errors are those of ``publishers.upsert``."""
+        self._mutations.append(upsert(entity_type, key, body, **extras))
+
+    def remove(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
+        """Adds the removal of an entity; arguments and errors are those of ``publishers.remove``."""
+        self._mutations.append(remove(entity_type, key, **extras))
+
+    def expire(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
+        """Adds the end of an entity whose time was over; arguments and errors are those of ``publishers.expire``."""
+        self._mutations.append(expire(entity_type, key, **extras))
+
+    def truncate(self, entity_type: str, **extras: Any) -> None:
+        """Adds the end of all entities of a type; arguments and errors are those of ``publishers.truncate``."""
+        self._mutations.append(truncate(entity_type, **extras))
+
+    def rekey(
+        self,
+        entity_type: str,
+        old: str | bytes,
+        new: str | bytes,
+        body: Mapping[str, Any] | bytes,
+        **extras: Any,
+    ) -> None:
+        """Adds the change of an entity's key, which is two changes; as ``publishers.rekey``."""
+        self._mutations.append(rekey(entity_type, old, new, body, **extras))
+
+    def schema(
+        self, entity_type: str, body: Mapping[str, Any] | bytes, version: int | None = None, **extras: Any
+    ) -> None:
+        """Tells the schema of an entity type, ahead of the changes that need it; as ``publishers.schema``."""
+        self._mutations.append(schema(entity_type, body, version, **extras))
+
+    def extend(self, mutations: Iterable[Mutation]) -> None:
+        """Adds changes that were made elsewhere.
+
+        Raises:
+            InvalidChange: If it is not several mutations; nothing was added then.
+        """
+        self._mutations.extend(check_mutations(mutations))
+
+    def __len__(self) -> int:
+        return len(self._mutations)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._commit = self._log.commit(
+                self._mutations,
+                meta=self._meta,
+                producer=self._producer,
+                durable=self._durable,
+                visible=self._visible,
+            )

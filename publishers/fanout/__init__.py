@@ -1,0 +1,20 @@
+"""How changes reach subscribers: shared publishers with their rings, cursors and cohorts, and the replayer of a log."""
+
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap, OnGap
+from publishers.fanout.service import Service
+from publishers.fanout.shared import SharedPublisher
+from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
+from publishers.fanout.watermark import Watermark
+
+__all__ = [
+    "Batch",
+    "ChangeSubscription",
+    "Checkpoint",
+    "Gap",
+    "OnGap",
+    "Service",
+    "SharedPublisher",
+    "State",
+    "Watermark",
+]

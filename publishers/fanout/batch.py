@@ -1,0 +1,87 @@
+"""What one pull brings to one subscriber."""
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from publishers.blocks.slices import Slice
+from publishers.change import Change
+from publishers.position import Position
+from publishers.views.view import View
+
+__all__ = ["Batch"]
+
+
+class Batch(Sequence[Change]):
+    """Consecutive matching changes, as references into the log's blocks.
+
+    It is a sequence of ``Change`` objects, which are made only if somebody asks for them; a transport takes the slices
+    and never does.
+
+    Attributes:
+        slices: The changes.
+        end: The position after them: resume there to go on behind this batch.
+        view: How the subscriber sees them.
+    """
+
+    __slots__ = ("_changes", "_size", "end", "slices", "view")
+
+    def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
+        self.slices = slices
+        self.end = end
+        self.view = view
+        self._size = sum(map(len, slices))
+        self._changes: tuple[Change, ...] | None = None
+
+    @property
+    def boundary(self) -> bool:
+        """Whether the last transaction in the batch is finished."""
+        return self.end.index == 0
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes, made once for all who get this batch."""
+        if self._changes is None:
+            self._changes = tuple(self)
+        return self._changes
+
+    def cut(self, events: int) -> "tuple[Batch, Batch | None]":
+        """At most ``events`` changes from the front, and the rest if there is one."""
+        if events >= self._size:
+            return self, None
+        front: list[Slice] = []
+        rest = list(self.slices)
+        while events >= len(rest[0]):
+            events -= len(rest[0])
+            front.append(rest.pop(0))
+        block, indices = rest[0].block, rest[0].indices
+        if events:
+            front.append(Slice(block, indices[:events]))
+            rest[0] = Slice(block, indices[events:])
+        end = Position(block.version, indices[events])
+        return Batch(tuple(front), end, self.view), Batch(tuple(rest), self.end, self.view)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Change]:
+        for part in self.slices:
+            yield from part.block.changes(part.indices, self.view)
+
+    @overload
+    def __getitem__(self, place: int) -> Change: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Change]: ...
+    def __getitem__(self, place: int | slice) -> Change | Sequence[Change]:
+        if isinstance(place, slice):
+            return list(self)[place]
+        if place < 0:
+            place += self._size
+        if place >= 0:
+            for part in self.slices:
+                if place < len(part):
+                    return part.block.change(part.indices[place], self.view)
+                place -= len(part)
+        raise IndexError("batch index out of range")
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self._size} to {self.end}>"

@@ -1,0 +1,92 @@
+"""What lies in a ring: the matching changes of one transaction, several of these in a row, and how much it is in all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from publishers.blocks.slices import Slice
+from publishers.position import Position
+
+__all__ = ["Ahead", "Chunk", "RingStatistics", "fitting"]
+
+
+class Chunk:
+    """The matching changes of one transaction; immutable once a ring has given it its place."""
+
+    __slots__ = ("events", "nbytes", "place", "slices", "version")
+
+    def __init__(self, version: int, slices: tuple[Slice, ...]) -> None:
+        self.version = version
+        self.place = 0
+        self.slices = slices
+        self.events = sum(map(len, slices))
+        self.nbytes = sum(part.nbytes for part in slices)
+
+    def since(self, index: int) -> list[Slice]:
+        """What lies at or after an index."""
+        return [rest for part in self.slices if len(rest := part.since(index))]
+
+
+class Ahead(NamedTuple):
+    """Some chunks in a row, for all who stand before them.
+
+    Attributes:
+        place: Of the first.
+        end: The place behind the last.
+        first: Version of the first.
+        next: The position behind the last.
+        slices: What they hold.
+        events: How many changes that is.
+        nbytes: How many bytes that is, roughly.
+        more: Whether visible chunks follow.
+    """
+
+    place: int
+    end: int
+    first: int
+    next: Position
+    slices: tuple[Slice, ...]
+    events: int
+    nbytes: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """What a ring holds, and what has passed through it.
+
+    Attributes:
+        start: The oldest position that it covers.
+        chunks, events, nbytes: What is present.
+        live: Cursors that it serves.
+        linked_events: Changes that it has accepted.
+        evicted_events: Changes that went because of a bound, before all LIVE cursors had taken them.
+        refused_chunks: Transactions that were larger than its bounds.
+        copied_events: Changes that cursors have taken from it; one that several took counts for each.
+        available_events: Changes for which it has room.
+    """
+
+    start: Position
+    chunks: int
+    events: int
+    nbytes: int
+    live: int
+    linked_events: int
+    evicted_events: int
+    refused_chunks: int
+    copied_events: int = 0
+    available_events: int = 0
+
+
+def fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: int) -> list[Slice]:
+    """As much from the front as fits both bounds, but at least ``least`` changes."""
+    pieces: list[Slice] = []
+    for part in parts:
+        piece = part.first(max_events, max_bytes, least=0 if pieces else least)
+        if len(piece):
+            pieces.append(piece)
+        if len(piece) < len(part):
+            break
+        max_events -= len(piece)
+        max_bytes -= piece.nbytes
+    return pieces

@@ -1,0 +1,107 @@
+"""One subscriber's place in the log."""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from publishers.blocks.block import Block
+from publishers.blocks.slices import Slice
+from publishers.criteria.matching import Predicate
+from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.watermark import Watermark
+from publishers.position import Position
+
+if TYPE_CHECKING:
+    from publishers.wal import Location
+
+__all__ = ["Cursor"]
+
+
+class Cursor(RingCursor):
+    """The next position to read, and the two ways to read from it: the ring first, the WAL when the ring moved on.
+
+    One thread at a time may call its methods; only the ring itself moves a LIVE cursor aside, under its lock.
+
+    Attributes:
+        until: Last version to read, or None.
+        location: Where in the WAL ``next`` is, as far as it is known.
+        reads: Frames of the WAL that it was given, from the disk or from memory.
+        read_at: When the last of them was committed, in microseconds since the Unix epoch; 0 if there was none.
+    """
+
+    __slots__ = ("_predicate", "_ring", "_watermark", "location", "read_at", "reads", "until")
+
+    def __init__(
+        self,
+        start: Position,
+        *,
+        ring: Ring,
+        predicate: Predicate,
+        watermark: Watermark,
+        until: int | None,
+        owner: Any,
+        cohort: Hashable = None,
+    ) -> None:
+        super().__init__(start, owner, cohort)
+        self.until = until
+        self.location: Location | None = None
+        self.reads = 0
+        self.read_at = 0
+        self._ring = ring
+        self._predicate = predicate
+        self._watermark = watermark
+
+    @property
+    def upto(self) -> int:
+        """The newest version that this cursor may read now."""
+        visible = self._watermark.visible
+        return visible if self.until is None else min(visible, self.until)
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything up to ``until`` has been read."""
+        return self.until is not None and self.next.version > self.until
+
+    def enter(self) -> bool:
+        """Becomes LIVE, if the ring covers ``next``."""
+        if not self._ring.enter(self):
+            return False
+        self.location = None
+        return True
+
+    def join(self, at: Position) -> bool:
+        """Keeps the ring from being trimmed beyond ``at``, while the WAL is read up to there."""
+        return self._ring.enter(self, at, live=False)
+
+    def leave(self, *, for_good: bool = False) -> None:
+        """Leaves the ring; ``for_good`` means that it cannot enter again."""
+        self._ring.leave(self, for_good=for_good)
+
+    def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> list[Slice] | None:
+        """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.
+
+        With ``whole`` it ends at the end of a transaction, unless that alone is above the bounds.
+        """
+        # The watermark is read before the ring: all that is at or below it has been linked.
+        taken = self._ring.poll(self, self.upto, max_events, max_bytes, whole=whole)
+        return None if taken is BEHIND else list(taken[0])
+
+    def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> list[Slice]:
+        """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took.
+
+        It takes what fits both bounds, but at least ``least`` changes; if something is left, ``next`` stays before it.
+        """
+        self.reads += 1
+        self.read_at = block.committed_at
+        if block.end <= self.next:
+            return []
+        found = Slice(block, self._predicate.select(block))
+        if self.next.version == block.version:
+            found = found.since(self.next.index)
+        if not len(found):
+            self.next = max(self.next, block.end)
+            return []
+        piece = found.first(max_events, max_bytes, least=least)
+        if not len(piece):
+            return []
+        self.next = block.end if len(piece) == len(found) else Position(block.version, piece.indices[-1] + 1)
+        return [piece]

@@ -1,0 +1,230 @@
+"""What serves the subscribers that read from the WAL: shared frames, and a few threads in turns.
+
+A thousand laggards share one cache of verified frames and the reader's open files, so they cost neither a thousand
+buffers nor a thousand files.
+"""
+
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from publishers.background import BackgroundThread
+from publishers.blocks.block import Block
+from publishers.wal import Frame, Location, Reader
+
+__all__ = ["FrameCache", "Replayable", "Replayer"]
+
+_log = logging.getLogger("penstock.replayer")
+_LOCATED: Final = 256  # places of positions that are remembered
+
+
+class FrameCache:
+    """Verified frames as blocks, the least recently used go first.
+
+    Args:
+        reader: Where frames come from.
+        max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
+    """
+
+    def __init__(self, reader: Reader, max_bytes: int) -> None:
+        self._reader = reader
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._read = threading.Condition(self._lock)
+        self._reading: set[Location] = set()
+        self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
+        self._nbytes = 0
+        self._located: dict[tuple[int, int], Location] = {}
+        self.hits = 0
+        self.reads = 0
+
+    def peek(self, location: Location) -> tuple[Block, Location] | None:
+        """The frame at a location if it is in memory, and where the next one is; never touches the disk."""
+        with self._lock:
+            return self._hit(location)
+
+    def read(self, location: Location) -> tuple[Block, Location] | None:
+        """The frame at a location and where the next one is; None at the end of what may be read.
+
+        A frame that several ask for at once is read by one of them.
+
+        Raises:
+            WalCorrupted: If the frame is damaged.
+            HistoryPruned: If its segment is gone.
+        """
+        with self._lock:
+            while True:
+                found = self._hit(location)
+                if found is not None:
+                    return found
+                if location not in self._reading:
+                    self._reading.add(location)
+                    break
+                self._read.wait()
+        try:
+            frame = self._reader.read(location)
+            if frame is None:
+                return None
+            block = Block.of(frame.header, frame.columns, frame.annotations)
+            with self._lock:
+                self.reads += 1
+                self._kept[location] = (block, frame.next, block.nbytes)
+                self._nbytes += block.nbytes
+                self._bound()
+            return block, frame.next
+        finally:
+            with self._lock:
+                self._reading.discard(location)
+                self._read.notify_all()
+
+    def locate(self, version: int, index: int) -> Location:
+        """Where the frame of a position begins, or one before it.
+
+        It is remembered for a while, because those whom an eviction overtakes resume at one place.
+
+        Raises:
+            HistoryPruned: If it is no longer kept.
+        """
+        place = (version, index)
+        with self._lock:
+            known = self._located.get(place)
+        if known is None:
+            known = self._reader.locate(version, index)
+            with self._lock:
+                self._located[place] = known
+                if len(self._located) > _LOCATED:
+                    del self._located[next(iter(self._located))]
+        return known
+
+    def at(self, committed_at: int) -> int:
+        """The first version committed at or after a time in microseconds; see ``Reader.at``."""
+        return self._reader.at(committed_at)
+
+    def backward(self, version: int, index: int) -> Iterator[Frame]:
+        """Frames from a change back to the oldest, newest first, past the cache; see ``Reader.backward``."""
+        return self._reader.backward(version, index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept now."""
+        return self._nbytes
+
+    def clear(self) -> None:
+        """Drops every frame."""
+        with self._lock:
+            self._kept.clear()
+            self._located.clear()
+            self._nbytes = 0
+
+    def _hit(self, location: Location) -> tuple[Block, Location] | None:
+        kept = self._kept.get(location)
+        if kept is None:
+            return None
+        block, after, weight = kept
+        self._kept.move_to_end(location)
+        if block.nbytes != weight:  # something was made from it since
+            self._kept[location] = (block, after, block.nbytes)
+            self._nbytes += block.nbytes - weight
+            self._bound()
+        self.hits += 1
+        return block, after
+
+    def _bound(self) -> None:
+        while self._nbytes > self._max_bytes and len(self._kept) > 1:
+            self._nbytes -= self._kept.popitem(last=False)[1][2]
+
+
+class Replayable(Protocol):
+    """Somebody who is served from the WAL in turns."""
+
+    def replay(self) -> bool:
+        """Does one slice of work; answers whether there is more to do at once."""
+
+    def replay_stopped(self) -> None:
+        """Told instead of a turn when the replayer has been closed."""
+
+
+class Replayer:
+    """A few threads that give a slice to each who waits, in turns.
+
+    Args:
+        threads: How many; they are started when first needed.
+        name: Goes into the names of the threads.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._size = threads
+        self._name = name
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._waiting: deque[Replayable] = deque()
+        self._threads: list[BackgroundThread] = []
+        self._idle = 0
+        self._closed = False
+
+    def enlist(self, task: Replayable) -> None:
+        """Puts somebody in the line, who must not be in it; at most one place each, so the line is bounded.
+
+        Raises:
+            RuntimeError: If no thread can be started, and there is none yet. Then he is not in the line.
+        """
+        with self._lock:
+            if not self._closed:
+                self._waiting.append(task)
+                if self._idle:
+                    self._work.notify()
+                elif len(self._threads) < self._size:
+                    self._start_thread()
+                return
+        task.replay_stopped()
+
+    def close(self) -> None:
+        """Ends the threads after the slices in progress; those who wait are told."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = list(self._waiting), deque()
+            self._work.notify_all()
+        for task in waiting:
+            task.replay_stopped()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    def _start_thread(self) -> None:
+        """Starts one more for whoever has just been put in the line; if that fails, those that there are come to him."""
+        name = f"{self._name}-replay-{len(self._threads)}"
+        thread = BackgroundThread(target=self._serve, name=name, daemon=True)
+        self._threads.append(thread)  # first, so that one who is interrupted here leaves no thread uncounted
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.pop()  # what never started neither serves nor can be waited for
+            if not self._threads:
+                self._waiting.pop()
+                raise
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting and not self._closed:
+                    self._idle += 1
+                    self._work.wait()
+                    self._idle -= 1
+                if self._closed:
+                    return
+                task = self._waiting.popleft()
+            try:
+                more = task.replay()
+            except Exception:  # noqa: BLE001 - one task must not take the thread from all others
+                _log.exception("a slice of replay failed without being told to its subscriber")
+                more = False
+            if more:
+                self.enlist(task)
+            del task  # an idle thread keeps nobody alive

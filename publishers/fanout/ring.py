@@ -1,0 +1,373 @@
+"""The recent matching changes of one predicate.
+
+Visibility
+    Chunks are linked by the holder of the publish gate just before the watermark advances. A poll reads the watermark
+    first and takes no chunk above it, so a chunk that is linked but not visible yet is never delivered.
+
+Coverage
+    ``start`` is the oldest position that the ring covers. A cursor whose ``next`` is at or after it is served by the
+    ring alone. A ring starts and is trimmed at transaction boundaries.
+
+Falling behind
+    The ring is bounded in changes and bytes. Eviction drops the oldest chunk and marks every cursor that had not taken
+    it RESYNC, with the place from which it must read the WAL. A chunk above the bounds is refused: the ring restarts
+    behind it, as if it had been linked and evicted at once.
+
+Trimming
+    What every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise; the cursors
+    that stand at a place are kept in a set there, so trimming and eviction cost what they remove.
+"""
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from itertools import chain, islice
+from typing import Any, Final
+
+from publishers.blocks.slices import Slice
+from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
+from publishers.position import Position
+
+__all__ = ["BEHIND", "Ring", "RingCursor", "RingStatistics"]
+
+
+class RingCursor:
+    """What a ring knows of a cursor; every field is changed under the ring's lock only, while the cursor is in it.
+
+    Attributes:
+        next: The next position to read.
+        live: Whether the ring serves this cursor.
+        place: The number of the first chunk that it has not taken, while it is LIVE or joining; else None.
+        closed: Whether it has ended and may not enter any more.
+        owner: Whose it is.
+        cohort: Whom it may be served together with.
+        taken: What ``Ring.advance`` took for it, until it is delivered.
+    """
+
+    __slots__ = ("closed", "cohort", "live", "next", "owner", "place", "taken")
+
+    def __init__(self, start: Position, owner: Any = None, cohort: Any = None) -> None:
+        self.next = start
+        self.owner = owner
+        self.cohort = cohort
+        self.live = False
+        self.closed = False
+        self.place: int | None = None
+        self.taken: Ahead | None = None
+
+
+class _Behind(Enum):
+    BEHIND = "BEHIND"
+
+
+BEHIND: Final = _Behind.BEHIND
+"""What ``Ring.poll`` answers to a cursor that the ring does not serve."""
+
+
+class Ring:
+    """A bounded window of chunks with the places of its cursors.
+
+    Args:
+        start: The oldest position that the ring covers at first.
+        max_events: Most changes it keeps, at least 1.
+        max_bytes: Most bytes it keeps.
+    """
+
+    def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
+        self.lock = threading.Lock()
+        self.start = start
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._chunks: deque[Chunk] = deque()
+        self._next = 0  # place of the first chunk that is linked when there is none
+        self._standing: dict[int, dict[Hashable, set[RingCursor]]] = {}
+        self._events = 0
+        self._nbytes = 0
+        self._linked_events = 0
+        self._evicted_events = 0
+        self._refused_chunks = 0
+        self._copied_events = 0
+
+    def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
+        """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook."""
+        with self.lock:
+            if chunk.events > self._max_events or chunk.nbytes > self._max_bytes:
+                self._refused_chunks += 1
+                return self._restart(chunk.version, visible)
+            chunk.place = self._base + len(self._chunks)
+            self._chunks.append(chunk)
+            self._next = chunk.place + 1
+            self._events += chunk.events
+            self._nbytes += chunk.nbytes
+            self._linked_events += chunk.events
+            return []
+
+    def restart(self, version: int, visible: int) -> list[RingCursor]:
+        """Empties the ring and starts it behind ``version``; answers the cursors that this overtook."""
+        with self.lock:
+            return self._restart(version, visible)
+
+    def settle(self, visible: int) -> list[RingCursor]:
+        """Evicts down to the bounds and trims what all LIVE cursors have taken; answers the overtaken cursors."""
+        overtaken: list[RingCursor] = []
+        with self.lock:
+            while self._chunks and (self._events > self._max_events or self._nbytes > self._max_bytes):
+                overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
+                self._evicted_events += self._chunks[0].events
+                self._drop_oldest()
+            self._trim()
+        return overtaken
+
+    def enter(self, cursor: RingCursor, at: Position | None = None, *, live: bool = True) -> bool:
+        """Lets a cursor in, if the ring covers ``at`` (by default its ``next``).
+
+        With ``live=False`` the cursor only *joins*: it counts for trimming as a LIVE one that stands at ``at``, but
+        reads the WAL up to there before it enters.
+        """
+        at = cursor.next if at is None else at
+        with self.lock:
+            if cursor.closed:
+                return False
+            if cursor.place is None:
+                if self.start > at:
+                    return False
+                place = self._base + bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
+                self._stand(cursor, place)
+            if live:
+                cursor.live = True
+                cursor.next = max(cursor.next, at)
+            return True
+
+    def leave(self, cursor: RingCursor, *, for_good: bool = False) -> None:
+        """Lets a cursor go; one that is not here changes nothing. ``for_good`` keeps it from entering again."""
+        with self.lock:
+            cursor.live = False
+            cursor.closed = cursor.closed or for_good
+            if cursor.place is not None:
+                self._lift(cursor)
+                self._trim()
+
+    def poll(
+        self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int, *, whole: bool = False
+    ) -> tuple[Sequence[Slice], bool] | _Behind:
+        """Takes what comes next for a cursor, by reference.
+
+        Args:
+            cursor: Whose turn it is.
+            upto: The watermark, read before this call, or a lower version at which the cursor shall stop.
+            max_events: Most changes to take; 0 only moves ``next`` over versions in which nothing matches.
+            max_bytes: Most bytes to take, but at least one change if there is one.
+            whole: Whether a transaction that does not fit behind others is left for the next poll.
+
+        Returns:
+            The changes and whether more are at hand, or ``BEHIND`` if the ring does not serve this cursor.
+        """
+        taken: list[Slice] = []
+        with self.lock:
+            if not cursor.live or cursor.place is None:
+                return BEHIND
+            place = cursor.place
+            while (at := place - self._base) < len(self._chunks) and self._chunks[at].version <= upto:
+                chunk = self._chunks[at]
+                if max_events <= 0 or (max_bytes <= 0 and taken):
+                    break
+                begins = not (cursor.next.index and cursor.next.version == chunk.version)
+                if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
+                    taken += chunk.slices
+                    max_events -= chunk.events
+                    max_bytes -= chunk.nbytes
+                elif whole and begins and taken:
+                    break
+                else:
+                    parts = chunk.slices if begins else chunk.since(cursor.next.index)
+                    pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
+                    taken += pieces
+                    max_events -= sum(map(len, pieces))
+                    max_bytes -= sum(piece.nbytes for piece in pieces)
+                    if sum(map(len, pieces)) < sum(map(len, parts)):
+                        if pieces:
+                            cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
+                        break
+                place += 1
+                cursor.next = Position(chunk.version + 1, 0)
+            more = at < len(self._chunks) and self._chunks[at].version <= upto
+            if not more:
+                cursor.next = max(cursor.next, Position(upto + 1, 0))
+            elif cursor.next.version < self._chunks[at].version:
+                cursor.next = Position(self._chunks[at].version, 0)
+            if taken:
+                self._copied_events += sum(map(len, taken))
+            if place != cursor.place:
+                self._lift(cursor)
+                self._stand(cursor, place)
+                self._trim()
+        return taken, more
+
+    @property
+    def end(self) -> int:
+        """The place of the next chunk that will be linked."""
+        with self.lock:
+            return self._base + len(self._chunks)
+
+    def cohorts(self, place: int) -> set[Any]:
+        """The cohorts of the cursors that stand at a place or behind it: whom chunks linked there concern."""
+        with self.lock:
+            ends = range(max(place, self._base), self._base + len(self._chunks))
+            return {cohort for number in ends for cohort in self._standing.get(number, ())}
+
+    def standing(self, cohort: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
+        """The cursors of a cohort for whom chunks from ``place`` on are new, by the place where they stand."""
+        with self.lock:
+            found = []
+            for number in range(max(place, self._base), self._base + len(self._chunks)):
+                cursors = self._standing.get(number, {}).get(cohort)
+                if cursors:
+                    found.append((number, list(cursors)))
+            return found
+
+    def ahead(self, place: int, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+        """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
+        slices: list[Slice] = []
+        events = nbytes = 0
+        with self.lock:
+            at = place - self._base
+            if at < 0:
+                return None
+            for chunk in islice(self._chunks, at, None):
+                if (
+                    chunk.version > upto
+                    or events + chunk.events > max_events
+                    or nbytes + chunk.nbytes > max_bytes
+                ):
+                    break
+                slices += chunk.slices
+                events += chunk.events
+                nbytes += chunk.nbytes
+                at += 1
+            if not slices:
+                return None
+            more = at < len(self._chunks) and self._chunks[at].version <= upto
+            after = Position(self._chunks[at].version if more else upto + 1, 0)
+            first = slices[0].block.version
+            return Ahead(place, at + self._base, first, after, tuple(slices), events, nbytes, more)
+
+    def advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int | None:
+        """Moves LIVE cursors of a cohort that stand where ``ahead`` begins behind it; the others stay.
+
+        It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
+        goes on in the WAL from its ``next``.
+
+        Returns:
+            The version of the chunk before which they stand now, if one is linked. Who moved them reads the watermark
+            after this: a commit that has looked for cursors there before they came has advanced it already.
+        """
+        with self.lock:
+            self._advance(cohort, cursors, ahead)
+            self._trim()
+            at = ahead.end - self._base
+            return self._chunks[at].version if 0 <= at < len(self._chunks) else None
+
+    def _advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+        try:
+            standing = self._standing.get(ahead.place, {}).get(cohort, set())
+            moved = set()
+            for cursor in cursors:
+                at = cursor.next
+                if cursor in standing and cursor.live and (not at.index or at.version < ahead.first):
+                    moved.add(cursor)
+                    cursor.taken = ahead
+                    cursor.place = ahead.end
+                    cursor.next = ahead.next
+            standing -= moved
+            self._copied_events += ahead.events * len(moved)
+            there = self._standing.setdefault(ahead.end, {})
+            there[cohort] = there[cohort] | moved if cohort in there else moved
+        except BaseException:
+            for cursor in cursors:
+                cursor.live, cursor.place = False, None
+                if cursor.taken is ahead:
+                    cursor.next = max(cursor.next, ahead.next)
+            for cohorts in self._standing.values():
+                cohorts.get(cohort, set()).difference_update(cursors)
+            raise
+        finally:
+            for place in (ahead.place, ahead.end):
+                self._tidy(place, cohort)
+
+    def _tidy(self, place: int, cohort: Hashable) -> None:
+        """Forgets a set of cursors that is empty."""
+        cohorts = self._standing.get(place)
+        if cohorts is not None and not cohorts.get(cohort):
+            cohorts.pop(cohort, None)
+            if not cohorts:
+                del self._standing[place]
+
+    def statistics(self) -> RingStatistics:
+        """What the ring holds now."""
+        with self.lock:
+            return RingStatistics(
+                start=self.start,
+                chunks=len(self._chunks),
+                events=self._events,
+                nbytes=self._nbytes,
+                live=sum(len(cohort) for cohorts in self._standing.values() for cohort in cohorts.values()),
+                linked_events=self._linked_events,
+                evicted_events=self._evicted_events,
+                refused_chunks=self._refused_chunks,
+                copied_events=self._copied_events,
+                available_events=self._max_events - self._events,
+            )
+
+    def _restart(self, version: int, visible: int) -> list[RingCursor]:
+        overtaken: list[RingCursor] = []
+        while self._chunks:
+            overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
+            self._evicted_events += self._chunks[0].events
+            self._drop_oldest()
+        overtaken += self._overtake(self._base, Position(version, 0), visible)
+        # A ring made while this version is being published starts behind the whole group already.
+        self.start = max(self.start, Position(version + 1, 0))
+        return overtaken
+
+    def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
+        """Marks the cursors at a place RESYNC; they have read everything before ``resume`` that matches."""
+        standing = self._standing.pop(place, {})
+        resume = min(resume, Position(visible + 1, 0))
+        overtaken = []
+        for cursor in chain.from_iterable(standing.values()):
+            cursor.place = None
+            if cursor.live:  # a cursor that only joins knows its own place better
+                cursor.live = False
+                cursor.next = max(cursor.next, resume)
+                overtaken.append(cursor)
+        return overtaken
+
+    @property
+    def _base(self) -> int:
+        """Place of the oldest chunk."""
+        return self._chunks[0].place if self._chunks else self._next
+
+    def _stand(self, cursor: RingCursor, place: int) -> None:
+        there = self._standing.setdefault(place, {}).setdefault(cursor.cohort, set())
+        cursor.place = place  # no interrupt comes between this and the next
+        there.add(cursor)
+
+    def _lift(self, cursor: RingCursor) -> None:
+        assert cursor.place is not None
+        self._standing.get(cursor.place, {}).get(cursor.cohort, set()).discard(cursor)
+        self._tidy(cursor.place, cursor.cohort)
+        cursor.place = None
+
+    def _trim(self) -> None:
+        while self._chunks and self._base not in self._standing:
+            # No cursor stands at the oldest chunk, and none can stand before it.
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        # Each line by itself leaves the ring sound, in case an interrupt comes between them.
+        self.start = Position(self._chunks[0].version + 1, 0)
+        chunk = self._chunks.popleft()
+        self._events = self._events - chunk.events if self._chunks else 0
+        self._nbytes = self._nbytes - chunk.nbytes if self._chunks else 0

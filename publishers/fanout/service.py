@@ -1,0 +1,144 @@
+"""What all subscriptions of one log share."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from publishers.background import in_background
+from publishers.fanout.admission import Admission
+from publishers.fanout.deliveries import Deliveries
+from publishers.fanout.registry import Registry
+from publishers.fanout.replayer import FrameCache, Replayer
+from publishers.fanout.watermark import Watermark
+from publishers.options import LogOptions
+from publishers.position import Position
+
+if TYPE_CHECKING:
+    from flow.clock import Clock
+    from publishers.fanout.subscription import ChangeSubscription
+    from publishers.wal import Reader
+
+__all__ = ["Service"]
+
+
+class Service:
+    """The rooms that a subscription needs: watermark, registry, WAL frames, threads.
+
+    Attributes:
+        clock: What time it is.
+        watermark: What may be delivered.
+        registry: Who wants what.
+        frames: Verified frames of the WAL.
+        replayer: Serves those who lag.
+        admission: Makes writers wait for gating subscribers, and knows how far behind who is.
+        deliveries: Counts what subscribers get.
+        closed: Whether the log was closed.
+        reason: Why it was closed, if that is more than that: with what every subscription ends.
+        explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
+    """
+
+    def __init__(
+        self, *, visible: int, reader: "Reader", options: LogOptions, clock: "Clock", name: str
+    ) -> None:
+        self.options = options
+        self.clock = clock
+        self.watermark = Watermark(visible)
+        self.registry = Registry(visible, options, self.watermark)
+        self.frames = FrameCache(reader, options.replay_bytes)
+        self.replayer = Replayer(options.replay_threads, name)
+        self.admission = Admission(visible, clock, self._gating)
+        self.deliveries = Deliveries(options.counted_types)
+        self.closed = False
+        self.reason: Exception | None = None
+        self.explain: Callable[[Exception], Exception] = lambda error: error
+        self._reader = reader
+        self._name = name
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._parked: set[ChangeSubscription] = set()
+        self._bounded: set[ChangeSubscription] = set()
+
+    @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        return Position(self._reader.oldest, 0)
+
+    @property
+    def head(self) -> Position:
+        """The position after the watermark."""
+        return Position(self.watermark.visible + 1, 0)
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Where signals run for subscribers that named no executor and run on no event loop."""
+        with self._lock:
+            pool = self._pool
+            if pool is None:
+                pool = ThreadPoolExecutor(self.options.dispatch_threads, f"{self._name}-dispatch")
+                if not self.closed:  # else it goes with whom it serves
+                    self._pool = pool
+            return pool
+
+    def run_aside(self, run: Callable[[], None]) -> None:
+        """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""
+        if in_background():
+            with contextlib.suppress(RuntimeError):  # the pool was just shut down: nobody subscribes any more
+                self.pool.submit(run)
+                return
+        run()
+
+    def park(self, subscription: "ChangeSubscription") -> None:
+        """Keeps one who has read up to the watermark, while the ring is already beyond it."""
+        with self._lock:
+            self._parked.add(subscription)
+
+    def bound(self, subscription: "ChangeSubscription") -> None:
+        """Keeps one whose end may come with an advance in which nothing matches."""
+        with self._lock:
+            self._bounded.add(subscription)
+
+    def forget(self, subscription: "ChangeSubscription") -> None:
+        """Drops one who has ended."""
+        with self._lock:
+            self._parked.discard(subscription)
+            self._bounded.discard(subscription)
+        if self.closed:
+            self.registry.if_empty(self._dismiss)
+
+    def due(self) -> Iterable["ChangeSubscription"]:
+        """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end."""
+        if not self._parked and not self._bounded:
+            return ()
+        with self._lock:
+            parked, self._parked = self._parked, set()
+            visible = self.watermark.visible
+            ended = [one for one in self._bounded if one.until is not None and one.until <= visible]
+        return [*parked, *ended]
+
+    def close(self, wake: Callable[[Iterable["ChangeSubscription"]], None]) -> None:
+        """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.
+
+        If there is a ``reason``, every one ends with that, whatever it has.
+        """
+        self.closed = True
+        self.admission.closed = True
+        self.admission.nudge()
+        self.replayer.close()
+        if self.reason is not None:
+            for subscription in self.registry.subscriptions():
+                subscription.fail(self.reason)
+        wake(self.registry.subscriptions())
+        self.frames.clear()
+        # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.
+        self.registry.if_empty(self._dismiss)
+
+    def _dismiss(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def _gating(self) -> list["ChangeSubscription"]:
+        return [one for one in self.registry.subscriptions() if one.max_lag is not None and not one.paused]

@@ -1,0 +1,55 @@
+"""One publisher for all who want the same."""
+
+from typing import TYPE_CHECKING
+
+from flow.executors import Executor
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.matching import Predicate
+from publishers.fanout.cohort import Cohort
+from publishers.fanout.ring import Ring
+from publishers.options import LogOptions
+from publishers.position import Position
+
+if TYPE_CHECKING:
+    from publishers.fanout.service import Service
+    from publishers.fanout.subscription import ChangeSubscription
+
+__all__ = ["SharedPublisher"]
+
+
+class SharedPublisher:
+    """A predicate, its ring, and the subscriptions with equal criteria.
+
+    It lives from its first subscription to its last; the registry makes it anew on demand.
+
+    Attributes:
+        criteria: What its subscribers want.
+        predicate: The same, compiled.
+        ring: The recent matching changes.
+        subscriptions: Who subscribes; changed under the registry's lock only.
+        cohorts: The same by executor, as far as they are served together.
+    """
+
+    __slots__ = ("cohorts", "criteria", "predicate", "ring", "subscriptions")
+
+    def __init__(self, criteria: Criteria, start: Position, options: LogOptions) -> None:
+        self.criteria = criteria
+        self.predicate = Predicate(criteria)
+        self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
+        self.subscriptions: dict[ChangeSubscription, None] = {}
+        self.cohorts: dict[Executor | None, Cohort] = {}
+
+    def join(self, service: "Service", executor: Executor) -> Cohort:
+        """The cohort of a new subscription, under the registry's lock."""
+        key = Cohort.key(executor)
+        cohort = self.cohorts.get(key)
+        if cohort is None:
+            cohort = self.cohorts[key] = Cohort(service, self.ring, key)
+        cohort.members += 1
+        return cohort
+
+    def leave(self, cohort: Cohort) -> None:
+        """A subscription has left, under the registry's lock."""
+        cohort.members -= 1
+        if not cohort.members:
+            del self.cohorts[cohort.executor]

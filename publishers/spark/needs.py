@@ -1,0 +1,9 @@
+"""What this package cannot do without, looked for before anything else, so that one line says what to install."""
+
+from importlib.util import find_spec
+
+for _name in ("pyspark", "pyarrow"):
+    if find_spec(_name) is None:
+        raise ModuleNotFoundError(
+            f"publishers.spark needs {_name}: pip install 'penstock[spark]'", name=_name
+        )

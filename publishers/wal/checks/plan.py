@@ -1,0 +1,172 @@
+"""What a repair is going to do, and why it may refuse: made from a report, without a write."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from publishers.wal.catalog import Location
+from publishers.wal.checks.dropping import Beginning, damaged_beginning
+from publishers.wal.checks.heads import examine_head
+from publishers.wal.checks.report import Report, Verdict
+from publishers.wal.filesystem import FileSystem
+from publishers.wal.head import HEAD_NAME
+
+__all__ = ["Repair", "Step", "make_plan"]
+
+_HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
+_REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
+
+
+class Step(NamedTuple):
+    """One thing to be done.
+
+    Attributes:
+        action: ``copies``, ``cut``, ``drop``, ``head``, ``index``, ``padding`` or ``reopen``.
+        segment: At which segment, 0 if at none.
+        offset: At which byte.
+        what: In words.
+    """
+
+    action: str
+    segment: int
+    offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class Repair:
+    """What is to be done, or was.
+
+    Attributes:
+        before: What was found.
+        steps: What it takes.
+        refused: Why nothing can be done; None if something can, or nothing has to be.
+        done: Whether it was done.
+        kept: Files that hold what was cut off.
+        after: What was found afterwards; None if nothing was done.
+        beginning: What is dropped at the beginning, if that was asked for and is needed.
+    """
+
+    before: Report
+    steps: list[Step] = field(default_factory=list)
+    refused: str | None = None
+    done: bool = False
+    kept: list[str] = field(default_factory=list)
+    after: Report | None = None
+    beginning: Beginning | None = None
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """First and last version that the cut takes, or took, or those that go with a beginning."""
+        if self.beginning is not None:
+            return self.before.oldest or 1, self.beginning.version - 1
+        return self.before.lost if any(step.action in ("cut", "reopen") for step in self.steps) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is printed."""
+        return {
+            "path": str(self.before.path),
+            "steps": [step._asdict() for step in self.steps],
+            "lost": list(self.lost) if self.lost else None,
+            "refused": self.refused,
+            "done": self.done,
+            "kept": self.kept,
+            "before": self.before.as_json(),
+            "after": self.after.as_json() if self.after else None,
+        }
+
+
+def make_plan(report: Report, dropping: FileSystem | None, *, head: bool, index: bool) -> Repair:
+    """Says what a log needs.
+
+    Args:
+        report: What was found.
+        dropping: Where the log lies, if its damaged beginning may be dropped.
+        head: Only HEAD.
+        index: Only the indexes.
+    """
+    planned = Repair(report)
+    if report.verdict is Verdict.UNREADABLE:
+        first = next(one for one in report.findings if one.verdict is Verdict.UNREADABLE)
+        planned.refused = f"{first.name}: {first.why}"
+        return planned
+    if dropping is not None and report.broken is Verdict.CORRUPT:
+        return _plan_drop(planned, dropping)
+    everything = not (head or index)
+    if everything or head:
+        _plan_head(planned)
+    if planned.refused is None and everything:
+        _plan_log(planned)
+    if planned.refused is None and (everything or index):
+        _plan_indexes(planned, missing=index)
+    if planned.refused is not None:
+        planned.steps.clear()
+    return planned
+
+
+def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
+    report = planned.before
+    state = examine_head(filesystem, report.path).state
+    if state is None:
+        planned.refused = "HEAD is damaged too, and tells what is acknowledged at the end that would be left"
+        return planned
+    found = damaged_beginning(filesystem, report, state)
+    if isinstance(found, str):
+        planned.refused = found
+        return planned
+    planned.beginning = found
+    for one in report.findings:
+        if one.kind == "padding" and one.segment >= found.first:
+            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
+    what = f"the log begins with version {found.version}, in segment {found.first}; what is before goes"
+    planned.steps.append(Step("drop", found.first, 0, what))
+    return planned
+
+
+def _plan_head(planned: Repair) -> None:
+    report = planned.before
+    bad = [
+        one
+        for one in report.findings
+        if one.name == HEAD_NAME and one.verdict is Verdict.CORRUPT and one.kind in (*_HEAD_KINDS, "padding")
+    ]
+    if not bad:
+        return
+    if report.end is None:
+        planned.refused = "no frame before the damage is intact, so there is nothing that HEAD could tell of"
+        return
+    what = f"HEAD is written anew for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
+    planned.steps.append(Step("head", 0, bad[0].offset, what))
+
+
+def _plan_log(planned: Repair) -> None:
+    report = planned.before
+    # What is cut off is kept as it was found.
+    goes = report.end if report.broken is Verdict.CORRUPT else None
+    for one in report.findings:
+        if one.kind == "copies" and one.verdict is Verdict.TORN:
+            planned.steps.append(Step("copies", 0, one.offset, f"{one.name} is written anew from its copy"))
+        if one.kind == "padding" and one.segment and (goes is None or (one.segment, one.offset) < goes):
+            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
+    if report.broken is Verdict.CORRUPT:
+        if report.end is None:
+            planned.refused = (
+                "no frame before the damage is intact: 'penstock dump --salvage' prints what can be read; "
+                "restore the log from a copy, or begin a new one"
+            )
+            return
+        segment, offset = report.end
+        what = f"everything from byte {offset} of segment {segment} on is cut off"
+        planned.steps.append(Step("cut", segment, offset, what))
+    elif report.broken or any(one.kind in _REOPENED and one.verdict for one in report.findings):
+        where = report.end or Location(0, 0)
+        what = "the log is opened and closed, which settles what a crash has left"
+        planned.steps.append(Step("reopen", *where, what))
+
+
+def _plan_indexes(planned: Repair, *, missing: bool) -> None:
+    report = planned.before
+    end = report.end.segment if report.end else 0
+    for one in report.findings:
+        wanted = one.kind == "index" or (missing and one.kind == "index-missing")
+        if wanted and one.segment < end:
+            planned.steps.append(Step("index", one.segment, 0, f"{one.name} is built anew"))

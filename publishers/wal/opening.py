@@ -1,0 +1,86 @@
+"""Opening a log for writing: the lock, recovery, a new epoch; or nothing of it, with the reason."""
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+from publishers.errors import LogFailed, LogFull, NotALog
+from publishers.options import LogOptions
+from publishers.wal.clock import Clock
+from publishers.wal.directory import check_names
+from publishers.wal.filesystem import FileSystem, means_full
+from publishers.wal.neighbours import Neighbours
+from publishers.wal.recovery import Recovered, recover
+from publishers.wal.reserve import Reserve
+from publishers.wal.writer import Writer
+
+__all__ = ["Owned", "own"]
+
+
+class Owned(NamedTuple):
+    """What an owner has in hand once a log is open.
+
+    Attributes:
+        directory: Of the log.
+        neighbours: Its lock, and those who follow.
+        reserve: Room for what must be written on a full disk.
+        writer: Ready to append, in a new epoch.
+        recovered: What was found.
+    """
+
+    directory: Path
+    neighbours: Neighbours
+    reserve: Reserve
+    writer: Writer
+    recovered: Recovered
+
+    def close(self) -> None:
+        """Closes every file, and lets others own the log; nothing is written."""
+        self.writer.close()
+        self.recovered.catalog.close()
+        self.recovered.head.close()
+        self.neighbours.close()
+
+
+def own(path: Path, options: LogOptions, filesystem: FileSystem, clock: Clock) -> Owned:
+    """Takes the lock, recovers what a crash may have left, or creates the log, and begins an epoch; see `Wal.open`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            try:
+                filesystem.make_directory(path)
+                check_names(path, filesystem.listing(path))
+            except (FileExistsError, NotADirectoryError):
+                raise NotALog(path, "it is not a directory") from None
+            neighbours = Neighbours(filesystem, path)
+            stack.callback(neighbours.close)
+            reserve = Reserve(filesystem, path, options)
+            recovered = recover(filesystem, path, options, clock(), reserve)
+            stack.callback(recovered.head.close)
+            stack.callback(recovered.live.close)
+            stack.callback(recovered.catalog.close)
+            catalog, head, epoch, live, chain, tables, _ = recovered
+            writer = Writer(
+                filesystem, path, options, clock, catalog, head, epoch, live, chain, tables, reserve
+            )
+            writer.open_epoch()
+            _fill(reserve)
+            neighbours.sign(epoch)
+            neighbours.link(lambda: catalog.entries, options.held_max_bytes)
+        except OSError as error:
+            if means_full(error):
+                free = None
+                with contextlib.suppress(OSError):
+                    free = filesystem.free_bytes(path)
+                raise LogFull(free, options.fill_step) from error
+            raise LogFailed("refused", str(error)) from error
+        stack.pop_all()
+        return Owned(path, neighbours, reserve, writer, recovered)
+
+
+def _fill(reserve: Reserve) -> None:
+    """Keeps room back; where there is none, the log is opened without, and takes no changes yet."""
+    try:
+        reserve.fill()
+    except OSError as error:
+        if not means_full(error):
+            raise

@@ -1,0 +1,45 @@
+import json
+import os
+import random
+from uuid import RFC_4122, UUID
+
+from publishers.commits.writing import Label
+
+
+def made():
+    return json.loads(Label.of(None, None).annotations)["id"]
+
+
+def test_the_id_of_a_transaction_is_a_random_uuid_in_its_usual_form():
+    """Whatever a program does with the shared generator of random numbers."""
+    ids = set()
+    for _ in range(1000):
+        random.seed(1)
+        text = made()
+        found = UUID(text)
+        assert (found.version, found.variant, str(found)) == (4, RFC_4122, text)
+        ids.add(text)
+    assert len(ids) == 1000
+
+
+def test_a_transaction_of_a_producer_or_with_annotations_has_an_id_too():
+    label = Label.of({"user": "ann"}, ("loader", 7))
+    told = json.loads(label.annotations)
+    assert UUID(told.pop("id")).version == 4
+    assert told == {"producer": "loader", "meta": {"user": "ann"}}
+    assert label.sequence == 7
+
+
+def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
+    made()
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:  # nothing but this: pytest must not run on in the child
+        os.write(sending, made().encode())
+        os._exit(0)
+    os.close(sending)
+    mine = made()
+    theirs = os.read(receiving, 100).decode()
+    os.close(receiving)
+    os.waitpid(child, 0)
+    assert UUID(theirs) != UUID(mine)

@@ -1,0 +1,213 @@
+"""Shared publishers: one for each criteria, from the first subscription to the last."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import flow
+from publishers import Content, Criteria, Criterion, InvalidOption
+from tests.publishers.support import Probe, fill, in_threads, opened, scaled, wait_until
+
+
+def publishers_of(log):
+    return log._service.registry.publishers()
+
+
+def test_equal_criteria_in_any_order_share_one_publisher_and_views_do_too(log):
+    """F57, E8: N subscribers with shuffled wishes and both contents are one publisher, one ring, one evaluation."""
+    one, two = Criterion(entity_types={"order"}), Criterion(keys={"1", "2"})
+    probes = []
+    for number in range(6):
+        wishes = [one, two] if number % 2 else [two, one]
+        content = Content.BODY if number % 3 else Content.HEADER
+        probes.append(Probe(first=10))
+        log.changes(*wishes, content=content).subscribe(probes[-1], executor=flow.INLINE)
+    assert len(publishers_of(log)) == 1
+    before = log.statistics().evaluations
+    fill(log, 1)
+    assert log.statistics().evaluations == before + 1
+    for number, probe in enumerate(probes):
+        assert [change.body for change in probe.changes] == [{"n": "0"} if number % 3 else None]
+
+
+def test_a_publisher_lives_from_its_first_subscriber_to_its_last(log):
+    """E17."""
+    first, second = Probe(), Probe()
+    feed = log.changes()
+    assert not publishers_of(log)
+    feed.subscribe(first, executor=flow.INLINE)
+    feed.subscribe(second, executor=flow.INLINE)
+    shared = weakref.ref(publishers_of(log)[0].ring)
+    first.subscription.cancel()
+    assert [one.ring for one in publishers_of(log)] == [shared()]
+    second.subscription.cancel()
+    assert not publishers_of(log)
+    first.subscription = second.subscription = None
+    gc.collect()
+    assert shared() is None
+    feed.subscribe(first, executor=flow.INLINE)
+    assert len(publishers_of(log)) == 1
+
+
+def test_publishers_of_two_logs_never_mix():
+    """E13."""
+    with opened() as one, opened() as other:
+        here, there = Probe(first=9), Probe(first=9)
+        one.changes().subscribe(here, executor=flow.INLINE)
+        other.changes().subscribe(there, executor=flow.INLINE)
+        fill(one, 2)
+        assert (len(here.positions), len(there.positions)) == (4, 0)
+        assert publishers_of(one)[0] is not publishers_of(other)[0]
+
+
+def test_ending_one_handle_ends_only_its_own_subscriber(log):
+    """E47: two handles, one criteria."""
+    first, second = Probe(first=9), Probe(first=9)
+    log.changes().subscribe(first, executor=flow.INLINE)
+    log.changes().subscribe(second, executor=flow.INLINE)
+    fill(log, 1)
+    first.subscription.cancel()
+    fill(log, 1)
+    assert (len(first.positions), len(second.positions)) == (2, 4)
+    assert not second.terminals
+
+
+def test_to_unregister_answers_whether_there_was_one(log):
+    """E48, E42."""
+    probe = Probe()
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    registry = log._service.registry
+    assert registry.remove(probe.subscription) is True
+    assert registry.remove(probe.subscription) is False
+    probe.subscription.cancel()
+    assert registry.remove(probe.subscription) is False
+
+
+def test_a_subscription_that_cannot_be_made_leaves_no_publisher(log):
+    with pytest.raises(TypeError, match="executor"):
+        log.changes().subscribe(Probe(), executor=object())
+    with pytest.raises(TypeError, match=r"1\.9"):
+        log.changes().subscribe(None)
+    assert not publishers_of(log)
+
+
+@pytest.mark.parametrize("where", ["on_subscribe", "on_next"])
+@pytest.mark.parametrize("executor", [flow.INLINE, None])
+def test_d12_cancel_inside_a_signal_leaves_no_registration(log, where, executor):
+    """D12, E43: seen while the log is open, as closing it would take everybody off anyway."""
+
+    class Reluctant(Probe):
+        def on_subscribe(self, subscription, /):
+            super().on_subscribe(subscription)
+            if where == "on_subscribe":
+                subscription.cancel()
+
+        def take(self, change):
+            super().take(change)
+            self.subscription.cancel()
+
+    probe = Reluctant(first=10)
+    log.changes().subscribe(probe, executor=executor)
+    fill(log, 1)
+    wait_until(lambda: not publishers_of(log), probe.state)
+    fill(log, 3)
+    assert not publishers_of(log)
+    log.close()
+    assert probe.positions == ([] if where == "on_subscribe" else [(1, 0)])
+    assert not probe.terminals
+
+
+def test_d12_subscribe_against_the_last_cancel_never_meets_a_closed_publisher(log):
+    """D12, E65: nobody gets an error, and everybody gets the commit that follows."""
+    feed = log.changes(Criterion(entity_types={"order"}))
+    rounds = scaled(400)
+
+    def churn():
+        for _ in range(rounds):
+            probe = Probe(first=1000)
+            feed.subscribe(probe, executor=flow.INLINE)
+            version = log.commit([]).version + 1
+            done = log.commit_columns([_one_order()]).version
+            probe.wait_for(1)
+            found = probe.positions[:]  # the others go on meanwhile
+            assert found[0].version <= done, (probe.state(), version, done)
+            assert found == sorted(set(found))
+            probe.subscription.cancel()
+            assert probe.clean
+            assert not probe.terminals
+
+    in_threads(churn, churn, churn)
+    assert not publishers_of(log)
+
+
+def _one_order():
+    from publishers.mutations.mutation import columns_of
+    from tests.publishers.support import order
+
+    return columns_of([order(1)])
+
+
+def test_a_subscription_is_found_where_the_snapshot_says():
+    """Invariant 3: a publisher registered after the snapshot starts its ring behind what is being matched."""
+    with opened() as log:
+        fill(log, 3)
+        registry = log._service.registry
+        registry.snapshot(7)
+        probe = Probe()
+        log.changes(Criterion(keys={"x"})).subscribe(probe, executor=flow.INLINE)
+        assert publishers_of(log)[0].ring.start == (8, 0)
+        assert probe.subscription.state.value == "RESYNC"
+        registry.snapshot(3)
+
+
+def test_many_threads_share_and_release_exactly():
+    with opened() as log:
+        wishes = [Criteria.of(Criterion(keys={str(n)})) for n in range(3)]
+        gate = threading.Barrier(4)
+
+        def churn(offset):
+            gate.wait()
+            for number in range(scaled(200)):
+                probe = Probe()
+                log.changes(wishes[(number + offset) % 3]).subscribe(probe, executor=flow.INLINE)
+                probe.subscription.cancel()
+
+        in_threads(*(lambda offset=offset: churn(offset) for offset in range(4)))
+        assert not publishers_of(log)
+
+
+def test_who_comes_and_goes_while_something_is_matched_is_counted_in_before_the_next_commit(log):
+    """E18, invariant 3: the index of a commit that is being matched is left alone, and the next one knows everybody."""
+    registry = log._service.registry
+    fill(log, 1)
+    early = Probe(first=99)
+    log.changes(Criterion(keys={"early"})).subscribe(early, executor=flow.INLINE)
+    index = registry.snapshot(2)
+    late = Probe(first=99)
+    log.changes(Criterion(keys={"0"})).subscribe(late, executor=flow.INLINE)
+    early.subscription.cancel()
+    assert len(index) == 1
+    assert registry.snapshot(1) is index
+    assert [shared.criteria for shared in publishers_of(log)] == [Criteria.of(Criterion(keys={"0"}))]
+    assert len(index) == 1
+    fill(log, 1)
+    late.wait_for(1)
+    late.subscription.cancel()
+    assert not index
+
+
+@pytest.mark.parametrize("what", ["1", 1.0, None, True])
+def test_what_is_no_id_is_refused_and_an_unknown_one_finds_nobody(log, what):
+    """F63."""
+    registry = log._service.registry
+    with pytest.raises(InvalidOption, match="subscription_id"):
+        registry.find(what)
+    probe = Probe()
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    one = probe.subscription
+    assert registry.find(one.id) is one
+    assert registry.find(one.id + 1) is None
+    one.cancel()
+    assert registry.find(one.id) is None

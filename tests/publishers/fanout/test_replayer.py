@@ -1,0 +1,263 @@
+"""What serves those who read from the WAL: shared frames, and turns."""
+
+import threading
+
+import pytest
+
+import flow
+import publishers.fanout.replayer as replayer_module
+from publishers import Position
+from publishers.background import BackgroundThread
+from publishers.fanout.replayer import FrameCache, Replayer
+from tests.publishers.support import Probe, fill, in_threads, wait_until
+from tests.publishers.wal.logs import commit, opened, options
+from tests.simulation.filesystem import SimulatedFileSystem
+
+
+@pytest.fixture
+def wal():
+    log = opened(SimulatedFileSystem(), options(segment_bytes=1 << 20))
+    for number in range(20):
+        commit(log, b"%02d" % number * 1000)
+    yield log
+    log.close()
+
+
+def walked(cache, location):
+    while (found := cache.read(location)) is not None:
+        block, location = found
+        yield block.version
+
+
+def test_frames_that_several_read_are_read_once_and_the_least_recent_go_first(wal):
+    """F30: the bound holds after each read, and one frame is always kept."""
+    one = FrameCache(wal.reader, 1 << 20)
+    start = one.locate(1, 0)
+    assert list(walked(one, start)) == list(walked(one, start)) == list(range(1, 21))
+    assert (one.reads, one.hits) == (20, 20)
+    weight = one.nbytes // 20
+    small = FrameCache(wal.reader, 4 * weight)
+    for _ in walked(small, start):
+        assert small.nbytes <= 4 * weight
+    assert small.peek(start) is None
+    newest = wal.reader.locate(20)
+    assert small.peek(newest)[0].version == 20
+    none = FrameCache(wal.reader, 0)
+    assert list(walked(none, start)) == list(range(1, 21))
+    assert none.peek(newest)[0].version == 20
+    assert 0 < none.nbytes < 2 * weight
+    small.clear()
+    assert (small.nbytes, small.peek(newest)) == (0, None)
+
+
+class Asked:
+    """A reader that counts, and waits where the test says so."""
+
+    def __init__(self, reader):
+        self.reader = reader
+        self.located = []
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def locate(self, version, index):
+        self.located.append((version, index))
+        return self.reader.locate(version, index)
+
+    def read(self, location):
+        self.inside.set()
+        assert self.go.wait(20)
+        return self.reader.read(location)
+
+
+def test_who_asks_for_a_frame_that_is_being_read_waits_for_it(wal):
+    """F30: so that those whom one eviction overtakes cost one read."""
+    reader = Asked(wal.reader)
+    cache = FrameCache(reader, 1 << 20)
+    place = wal.reader.locate(7)
+    found = []
+
+    def second():
+        assert reader.inside.wait(20)
+        asked = threading.Event()
+        condition = cache._read
+        wait = condition.wait
+
+        def waiting(timeout=None):
+            asked.set()
+            return wait(timeout)
+
+        condition.wait = waiting
+        thread = threading.Thread(target=lambda: found.append(cache.read(place)), daemon=True)
+        thread.start()
+        assert asked.wait(20)
+        reader.go.set()
+        thread.join(20)
+
+    in_threads(lambda: found.append(cache.read(place)), second)
+    assert [block.version for block, _ in found] == [7, 7]
+    assert (cache.reads, cache.hits) == (1, 1)
+
+
+def test_a_frame_that_cannot_be_read_keeps_nobody_waiting(wal):
+    """F37: the next one who asks tries again."""
+    reader = Asked(wal.reader)
+    reader.go.set()
+    cache = FrameCache(reader, 1 << 20)
+    place = wal.reader.locate(7)
+    reader.read = lambda location: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        cache.read(place)
+    del reader.read
+    assert cache.read(place)[0].version == 7
+    assert cache.read(wal.reader.locate(21)) is None
+
+
+def test_places_of_positions_are_remembered_up_to_a_bound(wal):
+    reader = Asked(wal.reader)
+    cache = FrameCache(reader, 1 << 20)
+    for index in range(300):
+        assert cache.locate(3, index) == reader.reader.locate(3, index)
+    assert len(reader.located) == 300
+    cache.locate(3, 299)
+    assert len(reader.located) == 300
+    cache.locate(3, 0)
+    assert len(reader.located) == 301
+    assert len(cache._located) == 256
+
+
+class Task:
+    """Somebody in the line."""
+
+    def __init__(self, *turns):
+        self.turns = list(turns)
+        self.done = threading.Event()
+        self.stopped = 0
+
+    def replay(self):
+        turn = self.turns.pop(0)
+        if not self.turns:
+            self.done.set()
+        return turn() if callable(turn) else turn
+
+    def replay_stopped(self):
+        self.stopped += 1
+        self.done.set()
+
+
+def test_each_gets_a_slice_in_turn_until_there_is_nothing_left_to_do():
+    order = []
+    gate = threading.Event()
+    replayer = Replayer(1, "turns")
+
+    def turn(name, more):
+        return lambda: order.append(name) or more
+
+    first = Task(lambda: gate.wait(20), turn("a", True), turn("a", False))
+    second = Task(turn("b", True), turn("b", False))
+    replayer.enlist(first)
+    replayer.enlist(second)
+    gate.set()
+    assert first.done.wait(20)
+    assert second.done.wait(20)
+    wait_until(lambda: len(order) == 4)
+    assert order in (["b", "a", "b", "a"], ["a", "b", "a", "b"])
+    assert replayer.waiting == 0
+    replayer.close()
+
+
+def test_one_whose_slice_fails_takes_the_thread_from_nobody(caplog):
+    """F37: it is logged, because its subscriber was not told."""
+    replayer = Replayer(1, "failing")
+    bad, good = Task(lambda: 1 / 0), Task(False)
+    replayer.enlist(bad)
+    replayer.enlist(good)
+    assert good.done.wait(20)
+    replayer.close()
+    assert "a slice of replay failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert (bad.stopped, good.stopped) == (0, 0)
+
+
+def test_who_waits_or_comes_when_it_is_closed_is_told():
+    gate = threading.Event()
+    inside = threading.Event()
+    replayer = Replayer(1, "closing")
+    busy = Task(lambda: inside.set() or gate.wait(20))
+    waiting, late = Task(True), Task(True)
+    replayer.enlist(busy)
+    assert inside.wait(20)
+    replayer.enlist(waiting)
+    closing = threading.Thread(target=replayer.close, daemon=True)
+    closing.start()
+    assert waiting.done.wait(20)
+    gate.set()
+    closing.join(20)
+    assert not closing.is_alive()
+    replayer.enlist(late)
+    assert [busy.stopped, waiting.stopped, late.stopped] == [1, 1, 1]  # the first one had more to do
+
+
+def test_a_slice_may_close_the_replayer_that_runs_it():
+    """A subscriber closes its log in a signal."""
+    replayer = Replayer(2, "inside")
+    task = Task(lambda: replayer.close() or False)
+    replayer.enlist(task)
+    assert task.done.wait(20)
+    wait_until(lambda: not any(thread.is_alive() for thread in replayer._threads))
+    assert task.stopped == 0
+
+
+class Exhausted(BackgroundThread):
+    """A thread that the machine has no room for."""
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+
+def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(monkeypatch):
+    """F37: one that never started counts for nothing, and closing does not wait for it."""
+    replayer = Replayer(1, "exhausted")
+    refused, served = Task(False), Task(False)
+    with monkeypatch.context() as patched:
+        patched.setattr(replayer_module, "BackgroundThread", Exhausted)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="new thread"):
+                replayer.enlist(refused)
+            assert replayer.waiting == 0
+    replayer.enlist(served)
+    assert served.done.wait(20)
+    replayer.close()
+    assert (refused.turns, refused.stopped, served.stopped) == ([False], 0, 0)
+
+
+def test_if_no_further_thread_can_be_started_those_that_there_are_serve_who_comes(monkeypatch):
+    """F37: nobody is refused for that."""
+    replayer = Replayer(2, "few")
+    gate, inside = threading.Event(), threading.Event()
+    replayer.enlist(Task(lambda: inside.set() or (gate.wait(20) and False)))
+    assert inside.wait(20)
+    second, third = Task(False), Task(False)
+    with monkeypatch.context() as patched:
+        patched.setattr(replayer_module, "BackgroundThread", Exhausted)
+        replayer.enlist(second)
+        assert replayer.waiting == 1
+    replayer.enlist(third)  # now there is room, although the first one is still busy
+    assert second.done.wait(20)
+    assert third.done.wait(20)
+    gate.set()
+    replayer.close()
+    assert (second.stopped, third.stopped) == (0, 0)
+
+
+def test_a_reader_from_the_log_for_whom_there_is_no_thread_is_told_and_the_log_closes(monkeypatch, log):
+    """F37: its subscriber hears of it, and nobody after it hangs."""
+    fill(log, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(replayer_module, "BackgroundThread", Exhausted)
+        refused = Probe(first=10)
+        log.changes(since=Position(1)).subscribe(refused, executor=flow.INLINE)
+        assert isinstance(refused.error, RuntimeError)
+    later = Probe(first=10)
+    log.changes(since=Position(1)).subscribe(later, executor=flow.INLINE)
+    later.wait_for(6)
+    log.close()
+    assert later.clean

@@ -1,0 +1,331 @@
+"""The ring alone: coverage, trimming, eviction, restarts."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from publishers.blocks.block import Block
+from publishers.blocks.slices import Slice
+from publishers.fanout.chunk import Chunk
+from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.mutations.mutation import columns_of, upsert
+from publishers.position import Position
+
+
+def block(version, rows, total=None):
+    return Block(
+        columns_of([upsert("order", str(n), {"n": n}) for n in range(rows)]),
+        version=version,
+        first_index=1,
+        leads=True,
+        ends=True,
+        transaction_count=(total or rows) + 1,
+        transaction_bytes=1,
+        committed_at=version,
+    )
+
+
+def chunk(version, events):
+    made = block(version, events)
+    return Chunk(version, (Slice(made, range(1, events + 1)),))
+
+
+def ring(max_events=1000, start=1):
+    return Ring(Position(start, 0), max_events=max_events, max_bytes=2**40)
+
+
+BEGIN = Position(1, 0)
+
+
+def entered(of, start=BEGIN):
+    cursor = RingCursor(start)
+    assert of.enter(cursor)
+    return cursor
+
+
+def positions(taken):
+    return [(part.block.version, index) for part in taken for index in part.indices]
+
+
+def poll(of, cursor, upto, events=1000):
+    taken = of.poll(cursor, upto, events, 2**40)
+    return taken if taken is BEHIND else positions(taken[0])
+
+
+def test_a_chunk_above_the_watermark_is_not_taken():
+    one = ring()
+    cursor = entered(one)
+    one.link(chunk(1, 2), 0)
+    assert poll(one, cursor, 0) == []
+    assert cursor.next == Position(1, 0)
+    assert poll(one, cursor, 1) == [(1, 1), (1, 2)]
+
+
+def test_next_moves_to_the_watermark_although_nothing_matched():
+    one = ring()
+    cursor = entered(one)
+    assert poll(one, cursor, 41) == []
+    assert cursor.next == Position(42, 0)
+
+
+def test_a_poll_for_nothing_moves_over_versions_without_a_match_and_takes_no_change():
+    one = ring()
+    cursor = entered(one)
+    one.link(chunk(5, 2), 0)
+    assert poll(one, cursor, 9, events=0) == []
+    assert cursor.next == Position(5, 0)
+    assert poll(one, cursor, 9) == [(5, 1), (5, 2)]
+    assert cursor.next == Position(10, 0)
+
+
+def test_a_limit_splits_a_chunk_and_the_rest_follows():
+    one = ring()
+    cursor = entered(one)
+    one.link(chunk(1, 5), 0)
+    assert poll(one, cursor, 1, events=2) == [(1, 1), (1, 2)]
+    assert cursor.next == Position(1, 3)
+    assert poll(one, cursor, 1, events=2) == [(1, 3), (1, 4)]
+    assert poll(one, cursor, 1, events=2) == [(1, 5)]
+    assert cursor.next == Position(2, 0)
+
+
+def test_what_every_live_cursor_has_taken_leaves_the_ring():
+    one = ring()
+    fast, slow = entered(one), entered(one)
+    one.link(chunk(1, 3), 0)
+    poll(one, fast, 1)
+    assert one.statistics().events == 3
+    poll(one, slow, 1)
+    assert one.statistics().events == 0
+    assert one.start == Position(2, 0)
+
+
+def test_trimming_a_full_ring_keeps_what_is_newer():
+    """D1: six changes through a ring of four, trimmed to the fifth, leave the fifth and sixth to be read."""
+    one = ring(max_events=4)
+    reader, other = entered(one), entered(one)
+    for version in range(1, 7):
+        one.link(chunk(version, 1), version - 1)
+        one.settle(version)
+        if version == 4:
+            assert poll(one, reader, 4) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert poll(one, other, 6) is BEHIND
+    assert other.next == Position(1, 0)
+    assert poll(one, reader, 6) == [(5, 1), (6, 1)]
+
+
+def test_eviction_marks_those_who_had_not_taken_the_chunk_and_only_them():
+    one = ring(max_events=2)
+    slow, fast = entered(one), entered(one)
+    one.link(chunk(1, 2), 0)
+    poll(one, fast, 1)
+    one.link(chunk(2, 2), 1)
+    assert one.settle(2) == [slow]
+    assert not slow.live
+    assert slow.next == Position(1, 0)
+    assert fast.live
+    assert poll(one, fast, 2) == [(2, 1), (2, 2)]
+
+
+def test_a_cursor_in_the_middle_of_an_evicted_chunk_resumes_in_its_middle():
+    one = ring(max_events=4)
+    cursor = entered(one)
+    one.link(chunk(1, 4), 0)
+    poll(one, cursor, 1, events=3)
+    one.link(chunk(2, 4), 1)
+    assert one.settle(2) == [cursor]
+    assert cursor.next == Position(1, 4)
+
+
+def test_a_chunk_above_the_bound_restarts_the_ring_behind_it():
+    one = ring(max_events=4)
+    caught_up, slow = entered(one), entered(one)
+    one.link(chunk(1, 1), 0)
+    poll(one, caught_up, 1)
+    overtaken = one.link(chunk(2, 5), 1)
+    assert set(overtaken) == {caught_up, slow}
+    assert slow.next == Position(1, 0)
+    assert caught_up.next == Position(2, 0)
+    assert one.start == Position(3, 0)
+
+
+def test_an_overtaken_cursor_never_looks_like_one_that_has_caught_up():
+    one = ring(max_events=1)
+    cursor = entered(one)
+    for version in (1, 2):
+        one.link(chunk(version, 1), version - 1)
+        one.settle(version)
+    assert poll(one, cursor, 2) is BEHIND
+    assert not one.enter(cursor)
+
+
+def test_a_joining_cursor_keeps_the_ring_from_being_trimmed():
+    one = ring()
+    fast, lagging = entered(one), RingCursor(Position(1, 0))
+    assert one.enter(lagging, Position(3, 0), live=False)
+    one.link(chunk(3, 2), 2)
+    poll(one, fast, 3)
+    assert one.statistics().events == 2
+    assert one.enter(lagging, Position(3, 0))
+    assert poll(one, lagging, 3) == [(3, 1), (3, 2)]
+
+
+def test_a_join_is_void_when_the_ring_has_passed_it():
+    one = ring(max_events=1)
+    lagging = RingCursor(Position(1, 0))
+    assert one.enter(lagging, Position(1, 0), live=False)
+    for version in (1, 2):
+        one.link(chunk(version, 1), version - 1)
+        assert one.settle(version) == []
+    assert not one.enter(lagging, Position(1, 0))
+    assert lagging.next == Position(1, 0)
+
+
+def test_a_cursor_that_has_ended_does_not_enter_again():
+    one = ring()
+    cursor = entered(one)
+    one.leave(cursor, for_good=True)
+    assert not one.enter(cursor)
+    assert one.statistics().live == 0
+
+
+def test_a_ring_without_cursors_keeps_nothing():
+    one = ring()
+    one.link(chunk(1, 3), 0)
+    one.settle(1)
+    assert one.statistics().events == 0
+    assert one.start == Position(2, 0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls(data):
+    bound = data.draw(st.integers(1, 6), "bound")
+    one = ring(max_events=bound)
+    cursors = [entered(one) for _ in range(data.draw(st.integers(1, 4), "cursors"))]
+    told = [[] for _ in cursors]
+    log = []
+    for version in range(1, data.draw(st.integers(1, 25), "versions")):
+        events = data.draw(st.integers(0, 3), "events")
+        if events:
+            log += [(version, index) for index in range(1, events + 1)]
+            one.link(chunk(version, events), version - 1)
+        one.settle(version)
+        assert one.statistics().events <= bound
+        for number, cursor in enumerate(cursors):
+            if data.draw(st.booleans(), "polls"):
+                limit = data.draw(st.integers(0, 3), "limit")
+                taken = poll(one, cursor, version, events=limit)
+                if taken is BEHIND:  # the WAL would serve it: read the list instead, and come back
+                    told[number] += [place for place in log if place >= tuple(cursor.next)]
+                    cursor.next = Position(version + 1, 0)
+                    if not one.enter(cursor):
+                        assert one.start > cursor.next
+                else:
+                    told[number] += taken
+                assert told[number] == log[: len(told[number])]
+    for number, cursor in enumerate(cursors):
+        taken = poll(one, cursor, 10_000)
+        told[number] += [p for p in log if p >= tuple(cursor.next)] if taken is BEHIND else taken
+        assert told[number] == log
+
+
+def test_what_does_not_fit_behind_others_stays_for_the_next_poll():
+    one = ring()
+    cursor = entered(one)
+    for version in (1, 2):
+        one.link(chunk(version, 2), version - 1)
+    first = chunk(1, 2).nbytes
+    found, more = one.poll(cursor, 2, 1000, first + 1)
+    assert (positions(found), more) == ([(1, 1), (1, 2)], True)
+    assert cursor.next == Position(2, 0)
+    found, more = one.poll(cursor, 2, 1000, 1)
+    assert (positions(found), more) == ([(2, 1)], True)  # at least one, however large it is
+    assert cursor.next == Position(2, 2)
+
+
+def test_from_a_place_that_was_trimmed_nothing_lies_ahead():
+    one = ring()
+    cursor = entered(one)
+    one.link(chunk(1, 1), 0)
+    assert one.ahead(0, 1, 9, 2**40).events == 1
+    poll(one, cursor, 1)
+    one.link(chunk(2, 1), 1)
+    assert one.ahead(0, 2, 9, 2**40) is None
+    assert one.ahead(1, 2, 9, 2**40).events == 1
+
+
+class Interrupt(BaseException):
+    """Stands for KeyboardInterrupt."""
+
+
+class Struck(RingCursor):
+    """One at which an interrupt strikes while it is moved."""
+
+    armed = False
+
+    @property
+    def place(self):
+        return RingCursor.place.__get__(self)
+
+    @place.setter
+    def place(self, place):
+        if self.armed:
+            self.armed = False
+            raise Interrupt
+        RingCursor.place.__set__(self, place)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_cohort_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
+    """F37: each knows by then what it has been given, and goes on in the WAL from there."""
+    one = ring()
+    three = [RingCursor(BEGIN, cohort="c"), Struck(BEGIN, cohort="c"), RingCursor(BEGIN, cohort="c")]
+    other = RingCursor(BEGIN, cohort="d")
+    for cursor in (*three, other):
+        assert one.enter(cursor)
+    one.link(chunk(1, 2), 0)
+    ahead = one.ahead(0, 1, 9, 2**40)
+    three[1].armed = True
+    with pytest.raises(Interrupt):
+        one.advance("c", [three[number] for number in order], ahead)
+    for cursor in three:
+        assert (cursor.live, cursor.place) == (False, None)
+        assert cursor.next == (ahead.next if cursor.taken is ahead else BEGIN)
+    assert one.statistics().live == 1
+    assert poll(one, other, 1) == [(1, 1), (1, 2)]
+    assert one.statistics().chunks == 0
+    assert all(one.enter(cursor) for cursor in three if cursor.taken is ahead)
+
+
+def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others():
+    one = ring()
+    cursor = entered(one)
+    for version, events in ((1, 2), (2, 3), (3, 9)):
+        one.link(chunk(version, events), version - 1)
+    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    assert (positions(found), more) == ([(1, 1), (1, 2)], True)
+    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    assert (positions(found), more) == ([(2, 1), (2, 2), (2, 3)], True)
+    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    assert positions(found) == [(3, 1), (3, 2), (3, 3), (3, 4)]  # it alone is above the bounds
+    assert cursor.next == Position(3, 5)
+
+
+def test_of_a_cohort_those_move_who_stand_where_it_begins_and_the_others_stay():
+    one = ring()
+    here, behind, within, gone = (RingCursor(BEGIN, cohort="c") for _ in range(4))
+    for cursor in (here, behind, within, gone):
+        assert one.enter(cursor)
+    for version in (1, 2):
+        one.link(chunk(version, 3), version - 1)
+    poll(one, behind, 1)
+    poll(one, within, 2, events=1)
+    one.leave(gone)
+    ahead = one.ahead(0, 2, 99, 2**40)
+    one.advance("c", [here, behind, within, gone], ahead)
+    assert [cursor.taken is ahead for cursor in (here, behind, within, gone)] == [True, False, False, False]
+    assert [cursor.next for cursor in (here, behind, within)] == [Position(3), Position(2), Position(1, 2)]
+    assert poll(one, behind, 2) == [(2, 1), (2, 2), (2, 3)]
+    assert poll(one, within, 2) == [(1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+    assert one.statistics().chunks == 0
