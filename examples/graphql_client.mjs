@@ -1,7 +1,7 @@
 // Follows a change log with the stock graphql-ws client, over restarts of the server.
 //
 //   npm install graphql-ws graphql ws
-//   node graphql_client.mjs ws://127.0.0.1:8080/graphql [CURSOR]
+//   node graphql_client.mjs ws://127.0.0.1:8090/graphql [CURSOR]
 //
 // Prints each change as one line of JSON. The cursor in the last line is where to go on next time.
 

@@ -1,7 +1,7 @@
 """Follows a change log with the stock gql client, over restarts of the server.
 
     pip install 'gql[websockets]'
-    python graphql_client.py ws://127.0.0.1:8080/graphql [CURSOR]
+    python graphql_client.py ws://127.0.0.1:8090/graphql [CURSOR]
 
 Prints each change as one line of JSON. The cursor in the last line is where to go on next time.
 """

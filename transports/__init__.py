@@ -5,7 +5,7 @@ them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``p
 """
 
 from transports.application import Application
-from transports.codec.replies import RemoteChange
+from transports.codec.replies import RemoteChange, RemoteGap
 from transports.errors import (
     CloseCode,
     ConnectionLost,
@@ -32,6 +32,7 @@ __all__ = [
     "Policy",
     "RemoteChange",
     "RemoteError",
+    "RemoteGap",
     "RemoteLog",
     "Server",
     "ServerFailed",

@@ -1,7 +1,7 @@
 """The ASGI application.
 
-``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is the departure board, ``/health``
-and ``/statistics`` say how things are.
+``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is the departure board; ``/health``,
+``/statistics`` and ``/schemas`` say how things are.
 """
 
 import asyncio
@@ -17,9 +17,11 @@ import msgspec
 from publishers.store.store import ChangeStore
 from transports.board import Page, find_page
 from transports.errors import CloseCode, ExtraMissing
+from transports.facts import Facts
+from transports.hosts import Hosts, is_loopback
 from transports.limits import Limits
+from transports.origins import checked_origins
 from transports.policy import Policy
-from transports.statistics import statistics
 from transports.stores import StoreLogs
 from transports.version import version
 from transports.websocket.binding import Authenticator
@@ -38,8 +40,6 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_STATISTICS_AGE: Final = 0.2  # seconds for which an answer is given again, however many ask
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -49,6 +49,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 class _Connected(Receiver, Protocol):
     """A connection of either protocol."""
+
+    @property
+    def unsent(self) -> int: ...
 
     def goaway(self, deadline: float, reason: str) -> None: ...
 
@@ -65,6 +68,9 @@ class Application:
         limits: Bounds of each connection.
         origins: Values of the ``Origin`` header that may connect, beside pages served from this machine. Clients that
             are no browsers send none, and may connect.
+        hosts: Names by which it may be asked (header ``Host``), beside those of this machine; None, or ``"*"`` among them,
+            for all. Where it is reached under this machine's own name only, an empty list keeps pages of others from
+            reading it through a browser here.
         authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
         view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
             less. None lets them see everything.
@@ -76,27 +82,31 @@ class Application:
         *,
         limits: Limits | None = None,
         origins: Collection[str] = (),
+        hosts: Collection[str] | None = None,
         authenticate: Authenticator | None = None,
         view: Policy | None = None,
     ) -> None:
         self._logs = _by_name(logs)
         self._limits = limits or Limits()
-        self._origins = frozenset(origin.rstrip("/") for origin in origins)
+        self._origins = checked_origins(origins)
+        self._hosts = Hosts(hosts)
         self._authenticate = authenticate
         self._policy = view
+        self._facts = Facts(self._logs, view, server=_SERVER, unsent=self._unsent)
         self._connections: set[_Connected] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._foreign = False
         self._stopping = False
         self._graphql: GraphQLEndpoint | None = None
-        self._statistics: Mapping[str, Any] = {}
-        self._statistics_until = 0.0
 
     @property
     def connections(self) -> int:
         """How many connections there are."""
         return len(self._connections)
+
+    def _unsent(self) -> list[int]:
+        return [connection.unsent for connection in self._connections]
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
         """Announces the end to every connection, and takes no new one; on the event loop."""
@@ -138,7 +148,9 @@ class Application:
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
-        if scope["path"] != "/ws" and graphql is None:
+        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
+            offer.refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
+        elif scope["path"] != "/ws" and graphql is None:
             offer.refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
         elif origin and not self._welcome(origin):
             offer.refuse(
@@ -213,7 +225,7 @@ class Application:
         if origin.rstrip("/") in self._origins or "*" in self._origins:
             return True
         try:
-            return urlsplit(origin).hostname in _LOOPBACK
+            return is_loopback(urlsplit(origin).hostname or "")
         except ValueError:
             return False
 
@@ -228,38 +240,29 @@ class Application:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
         page, body = find_page(path), scope["method"] == "GET"
-        if path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
+        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
+            await _answer(
+                send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
+            )
+        elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
-        elif page is None and path not in ("/health", "/statistics"):
-            why = self._elsewhere(path, "try /, /graphql, /health, /statistics or /ws")
+        elif page is None and path not in Facts.paths:
+            why = self._elsewhere(path, "try /, /graphql, /health, /schemas, /statistics or /ws")
             await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
         elif page is not None:
             await _show(send, page, headers.get(b"if-none-match", b"").decode("latin-1"), body=body)
-        elif path == "/health":
-            await _answer(send, HTTPStatus.OK, self._health(), body=body)
-        elif self._authenticate is not None and not self._authenticate(_bearer(headers)):
+        elif path not in Facts.public and not self._judge(_bearer(headers)):
             await _answer(
                 send, HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"}, body=body
             )
         else:
-            await _answer(send, HTTPStatus.OK, self._told(), body=body)
+            fact = await self._facts.tell(path, scope.get("query_string", b""), _bearer(headers))
+            await _answer(send, *fact, body=body)
 
-    def _told(self) -> Mapping[str, Any]:
-        """The statistics, gathered at most a few times a second."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._statistics_until:
-            self._statistics = statistics(self._logs, discreet=self._policy is not None)
-            self._statistics_until = now + _STATISTICS_AGE
-        return self._statistics
-
-    def _health(self) -> dict[str, Any]:
-        logs = {
-            name: {"epoch": log.epoch, "oldest": str(log.token(log.oldest)), "head": str(log.token(log.head))}
-            for name, log in tuple(self._logs.items())  # one may be added meanwhile
-        }
-        return {"status": "ok", "server": _SERVER, "connections": self.connections, "logs": logs}
+    def _judge(self, token: str | None) -> bool:
+        return self._authenticate is None or self._authenticate(token)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -312,6 +315,11 @@ def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapp
     return logs if isinstance(logs, Mapping) else {logs.name: logs}
 
 
+def _stranger(name: str) -> str:
+    """What somebody is told who asked by a name that is not this server's."""
+    return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
+
+
 def _bearer(headers: Mapping[bytes, bytes]) -> str | None:
     """The token of an ``Authorization`` header, if there is one."""
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
@@ -332,7 +340,7 @@ async def _show(send: Send, page: Page, if_none_match: str, *, body: bool) -> No
     await send({"type": "http.response.body", "body": page.data if body else b""})
 
 
-async def _answer(send: Send, status: HTTPStatus, content: Mapping[str, Any], *, body: bool = True) -> None:
+async def _answer(send: Send, status: HTTPStatus, content: Any, *, body: bool = True) -> None:
     data = msgspec.json.encode(content) + b"\n"
     headers = [
         (b"content-type", b"application/json"),

@@ -162,8 +162,9 @@ class InvalidDemand(WireError):
 
     code = "INVALID_DEMAND"
 
-    def __init__(self, name: str, value: int, low: int, high: int) -> None:
-        super().__init__(f"{name} is {_short(value)}, but must be between {low} and {high} (rule 3.9)")
+    def __init__(self, name: str, value: object, low: int, high: int) -> None:
+        right = f"a whole number between {low} and {high} (rule 3.9)"
+        super().__init__(f"{name} is {_short(value)}, but must be {right}")
         self.value = value
 
 
@@ -263,8 +264,10 @@ class ExtraMissing(PenstockError):
         self.extra = extra
 
 
-def _short(value: int) -> str:
-    """The number, or its size if it is absurd: turning huge numbers into text is quadratic, and refused by Python."""
+def _short(value: object) -> str:
+    """The value, or its size if it is absurd: turning huge numbers into text is quadratic, and refused by Python."""
+    if not isinstance(value, int):
+        return f"{value!r:.60}"
     return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
 
 

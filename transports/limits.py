@@ -24,12 +24,14 @@ class Limits:
         batch_bytes: Most bytes of changes in one ``next``; a single larger change goes alone.
         high_water: Unsent bytes above which nothing is polled for the connection.
         window: Unsent bytes up to which frames are added in one turn.
+        request_timeout: How long a client may take to send the head of an HTTP request, and then its body.
         init_timeout: How long a client may take until ``connection_init``.
         keepalive: Time between WebSocket pings, and the time in which each must be answered.
         stall_timeout: How long bytes may wait without any of them being taken, until the connection is aborted.
         close_timeout: How long the peer may take to answer a close frame.
         resync_checkpoint: Time between checkpoints of a subscription in RESYNC.
-        heartbeat: Default time without a ``next`` after which a checkpoint is sent.
+        heartbeat: Default time without a ``next`` after which a checkpoint is sent, from 1 to 300 by default: the shorter of
+            ``keepalive`` and ``stall_timeout``, after which a silent connection is given up.
         fence_events: GraphQL: events after which a ping asks whether the client has handled them.
         fence_width: GraphQL: most such pings that may be unanswered; no event is sent meanwhile.
         fence_timeout: GraphQL: without an answer for so long, the connection goes on without such pings.
@@ -45,12 +47,13 @@ class Limits:
     batch_bytes: int = 192 * 1024
     high_water: int = 64 * 1024
     window: int = 256 * 1024
+    request_timeout: float = 10.0
     init_timeout: float = 3.0
     keepalive: float = 12.0
     stall_timeout: float = 10.0
     close_timeout: float = 2.0
     resync_checkpoint: float = 1.0
-    heartbeat: float = 10.0
+    heartbeat: float = 0.0
     fence_events: int = 50
     fence_width: int = 4
     fence_timeout: float = 10.0
@@ -60,6 +63,8 @@ class Limits:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "heartbeat" and value == 0.0 and value is not False:
+                continue
             whole = isinstance(each.default, int)
             if (
                 isinstance(value, bool)
@@ -71,3 +76,7 @@ class Limits:
                 )
         if self.high_water + self.batch_bytes > self.window:
             raise InvalidOption("window", self.window, "at least high_water + batch_bytes")
+        if not self.heartbeat:
+            object.__setattr__(
+                self, "heartbeat", min(max(1.0, min(self.keepalive, self.stall_timeout)), 300.0)
+            )

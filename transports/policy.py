@@ -14,7 +14,7 @@ from publishers.views.paths import Path, parse_path
 from publishers.views.view import Content, Images, View
 from transports.errors import Forbidden
 
-__all__ = ["Caller", "Policy", "narrow"]
+__all__ = ["Caller", "Policy", "check_schemas", "narrow", "welcomes"]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
@@ -46,12 +46,41 @@ def narrow(policy: Policy | None, caller: Caller, wanted: View, criteria: Criter
     """
     if policy is None:
         return wanted
-    widest = policy if isinstance(policy, View) else policy(caller)
-    if not isinstance(widest, View):
-        raise TypeError(f"a policy answers with a View, not with {type(widest).__name__}")
+    widest = _widest(policy, caller)
     for criterion in criteria.criterions:
         _check(criterion, widest)
     return wanted.within(widest)
+
+
+def welcomes(policy: Policy | None, caller: Caller) -> bool:
+    """Whether a caller may know of a log at all: whether the policy does not refuse him."""
+    if policy is None:
+        return True
+    try:
+        _widest(policy, caller)
+    except Forbidden:
+        return False
+    return True
+
+
+def check_schemas(policy: Policy | None, caller: Caller) -> None:
+    """Checks whether a caller may look schemas up: who may not see their changes may not.
+
+    Raises:
+        Forbidden: If he may not, or the policy refuses the caller.
+    """
+    if policy is None:
+        return
+    widest = _widest(policy, caller)
+    if widest.content is not Content.BODY or widest.images not in _WHOLE_AFTER:
+        raise Forbidden("entity_type", "left alone, because schemas may not be seen here")
+
+
+def _widest(policy: Policy, caller: Caller) -> View:
+    widest = policy if isinstance(policy, View) else policy(caller)
+    if not isinstance(widest, View):
+        raise TypeError(f"a policy answers with a View, not with {type(widest).__name__}")
+    return widest
 
 
 def _check(criterion: Any, widest: View) -> None:

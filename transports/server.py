@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from transports.application import Application
 from transports.errors import ExtraMissing, ServerFailed
+from transports.hosts import is_loopback
 from transports.limits import Limits
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def serve(
     *,
     limits: Limits | None = None,
     origins: Collection[str] = (),
+    hosts: Collection[str] = (),
     authenticate: "Authenticator | None" = None,
     view: "Policy | None" = None,
 ) -> Server:
@@ -162,6 +164,9 @@ def serve(
         port: Port to listen on; 0 takes a free one, see ``Server.port``.
         limits: Bounds of each connection.
         origins: Web pages that may connect, beside those served from this machine; ``"*"`` for all.
+        hosts: Names by which the server may be asked, beside those of this machine; ``"*"`` for all. A server that listens
+            on this machine only answers to no others, lest a page of somebody else's read it through a browser here; any
+            other server answers to all names unless some are given.
         authenticate: Judges the token of a client; None lets everybody in.
         view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
             less. None lets them see everything.
@@ -174,7 +179,14 @@ def serve(
         ServerFailed: If the address cannot be listened on.
     """
     limits = limits or Limits()
-    application = Application(log, limits=limits, origins=origins, authenticate=authenticate, view=view)
+    application = Application(
+        log,
+        limits=limits,
+        origins=origins,
+        hosts=hosts if hosts or is_loopback(host) else None,
+        authenticate=authenticate,
+        view=view,
+    )
     return Server(application, host=host, port=port, limits=limits).start()
 
 
@@ -194,6 +206,7 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
     try:
         import uvicorn  # noqa: PLC0415 - an optional dependency
 
+        from transports.patience import PatientProtocol  # noqa: PLC0415 - needs uvicorn, which is optional
         from transports.websocket.protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
     except ImportError as error:
         raise ExtraMissing("a server", error.name or "uvicorn", "server") from None
@@ -201,9 +214,14 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
     class Protocol(LinkProtocol):
         """Our protocol class, with the limits of this server."""
 
+    class Http(PatientProtocol):
+        """Likewise for HTTP."""
+
     Protocol.limits = limits
+    Http.timeout = limits.request_timeout
     config = uvicorn.Config(
         application,
+        http=Http,
         ws=Protocol,
         lifespan="off",
         log_config=None,

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from publishers.fanout.deliveries import DeliveryStatistics
 from publishers.position import Position
 from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
+from publishers.store.roster import SYSTEM
 from publishers.wal import HoldStatistics
 
 if TYPE_CHECKING:
@@ -16,17 +18,22 @@ _NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speak
 _PUBLISHERS: Final = 64
 _SUBSCRIPTIONS: Final = 64
 _HOLDS: Final = 64
+_TYPES: Final = 64
 
 
 def statistics(logs: "Mapping[str, ChangeLog]", *, discreet: bool = False) -> dict[str, Any]:
     """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
 
     Args:
-        logs: The logs by name.
+        logs: The logs by name; of a store, its system log is told too.
         discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
             another one that may see less.
     """
-    found = {name: _log(log, log.statistics(), discreet=discreet) for name, log in tuple(logs.items())}
+    listed = dict(logs.items())
+    system = logs.get(SYSTEM)
+    if system is not None:  # last, as it is no log of anybody's
+        listed[SYSTEM] = system
+    found = {name: _log(log, log.statistics(), discreet=discreet) for name, log in listed.items()}
     return {"logs": found}
 
 
@@ -41,7 +48,14 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "ringBytes": options.ring_bytes,
         "framesRead": told.frames_read,
         "bytesRead": told.bytes_read,
+        "queueBytes": told.queue_bytes,
+        "replayBytes": told.replay_bytes,
+        "withheldBytes": told.withheld_bytes,
+        "heldBytes": told.held_bytes,
+        "producers": told.producers,
         "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
+        "delivered": _delivered(told.delivered),
+        "lagging": told.lagging,
         "publisherCount": len(told.publishers),
         "subscriptionCount": len(told.subscriptions),
         "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers[:_PUBLISHERS]],
@@ -61,6 +75,9 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             "bytes": ring.nbytes,
             "live": ring.live,
             "evictedEvents": ring.evicted_events,
+            "acceptedEvents": ring.linked_events,
+            "copiedEvents": ring.copied_events,
+            "availableEvents": ring.available_events,
         },
         "subscriptionCount": len(told.subscriptions),
         "subscriptions": [_subscription(log, one) for one in told.subscriptions[:_SUBSCRIPTIONS]],
@@ -73,7 +90,26 @@ def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, A
         "state": told.state.value,
         "lag": told.lag,
         "demand": told.demand,
+        "queued": told.queued,
         "gating": told.max_lag is not None,
+        "behind": {
+            "versions": told.behind.versions,
+            "bytes": told.behind.nbytes,
+            "seconds": told.behind.seconds,
+        },
+        "walReads": told.reads,
+        "delivered": told.delivered,
+    }
+
+
+def _delivered(told: DeliveryStatistics) -> dict[str, Any]:
+    """Of entity types the most frequent ones."""
+    most = sorted(told.entity_types.items(), key=lambda each: -each[1])
+    return {
+        "changes": told.changes,
+        "areas": dict(told.areas),
+        "entityTypes": dict(most[:_TYPES]),
+        "otherTypes": told.other_types + sum(count for _, count in most[_TYPES:]),
     }
 
 

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from publishers.mutations.mutation import schema, upsert
+from publishers.position import Position
+from publishers.views.view import Content
+
 LOADED = """(async () => {
   const { connect, PenstockError } = await import("/board/penstock.js");
   const client = connect(`ws://${location.host}/ws`, { backoff: { first: 20, limit: 100 } });
@@ -128,9 +132,192 @@ def test_a_window_is_a_whole_number(place, tab, window):
     assert tab.run(script) == "RangeError"
 
 
+RETAIN = {
+    "sync": "os",
+    "fill_step": 65_536,
+    "segment_bytes": 65_536,
+    "retain_bytes": 65_536,
+    "retain_age": None,
+    "ring_events": 10,
+}
+
+
+def prune(log, wait_for):
+    """Commits until retention has taken the beginning."""
+    begin = log.oldest
+    for _ in range(400):
+        log.commit([upsert("flight", str(number), {"n": number}) for number in range(60)])
+    log._housekeeping.poke()
+    wait_for(lambda: log.oldest > begin)
+    log._housekeeping.close()
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_it_jumps_over_what_is_missing_and_tells(airport, tab, wait_for, late):
+    """E37, D5: a late start, and one that retention overtakes while the reader is busy."""
+    place = airport("short", **RETAIN)
+    place.log.commit([upsert("flight", str(number), {"n": number}) for number in range(5)])
+    tab.open(f"{place.url}health")
+    tab.run(LOADED)
+    since = str(place.log.token(Position(1, 2)))
+    if late:
+        prune(place.log, wait_for)
+    tab.run(
+        f"""globalThis.order = [];
+        const onGap = ({{begin, end}}) => order.push([begin, end]);
+        globalThis.changes = client.changes({{since: "{since}", onGap, window: 2}});
+        globalThis.some = async (n) => {{
+          for (; n > 0; n -= 1) {{
+            const {{ value }} = await changes.next();
+            order.push([value.version, value.index]);
+          }}
+          return true;
+        }}; true"""
+    )
+    if not late:
+        tab.run("some(1)")
+        tab.until("changes.buffered === 2")
+        prune(place.log, wait_for)
+    tab.run(f"some({10 if late else 12})")
+    order = [tuple(one) for one in tab.run("order")]
+    gaps = [one for one in order if isinstance(one[0], str)]
+    events = [one for one in order if isinstance(one[0], int)]
+    assert len(gaps) == 1
+    (begin, end) = gaps[0]
+    behind = order[order.index(gaps[0]) + 1]
+    assert end == str(place.log.token(Position(*behind)))
+    if late:
+        assert (order[0], begin) == (gaps[0], since)
+        assert behind == place.log.oldest
+    else:
+        before = order[order.index(gaps[0]) - 1]
+        assert begin == str(place.log.token(Position(before[0], before[1] + 1)))
+        assert events[:3] == [(1, 2), (1, 3), (1, 4)]
+    rest = events[events.index(behind) :]
+    assert rest == [(behind[0], index) for index in range(len(rest))]
+
+
+def test_nobody_jumps_in_silence(place, tab):
+    """E37."""
+    script = "(() => { try { client.changes({onGap: 'jump'}); } catch (e) { return e.name + e.message; } })()"
+    assert tab.run(script).startswith('TypeErroronGap is "jump", but must be a function')
+
+
+def test_a_reader_that_did_not_ask_to_jump_ends(airport, tab, wait_for):
+    """E37, D5."""
+    place = airport("short", **RETAIN)
+    since = str(place.log.token(place.log.oldest))
+    prune(place.log, wait_for)
+    tab.open(f"{place.url}health")
+    tab.run(LOADED)
+    start(tab, since=since, start=None)
+    tab.until("globalThis.failure?.code === 'HISTORY_PRUNED'")
+    assert tab.run("failure.data.oldest") == str(place.log.token(place.log.oldest))
+
+
+def test_it_begins_wherever_it_is_told(place, tab):
+    """F61, F31: latest, earliest, version, position, transaction, timestamp; and transactions as a whole."""
+    place.commit(40, size=10)
+    heads = [one for one in place.log.history(content=Content.BODY).changes if one.index == 0]
+    third = place.log.time_of(3).isoformat()
+    for wish, first in (
+        ({"start": {"version": 3}}, 20),
+        ({"start": {"version": 3, "index": 5}}, 24),
+        ({"start": {"version": 3, "index": 5}, "whole": True}, 20),
+        ({"since": str(place.log.token(Position(3, 5))), "start": None, "whole": True}, 20),
+        ({"start": {"time": third}}, 20),
+        ({"start": {"transaction": heads[2].body["id"]}}, 20),
+    ):
+        tab.run("seen.length = 0")
+        start(tab, until=4, **wish)
+        tab.run("reading.then(() => globalThis.left = true)")
+        tab.until("globalThis.left")
+        assert tab.run("seen.join()") == ",".join(place.committed[first:])
+        tab.run("globalThis.left = false")
+    tab.run(
+        "seen.length = 0; globalThis.changes = client.changes({start: {time: new Date(0)}, until: 4}); true"
+    )
+    assert tab.run("changes.next().then(({value}) => [value.version, value.index])") == [1, 0]
+    start(tab, start={"time": "noon"})
+    tab.until("globalThis.failure?.data.path === 'start.time'")
+
+
+def test_a_whole_transaction_is_not_sent_again_when_the_connection_is_lost(place, tab):
+    """F31."""
+    place.commit(20, size=10)
+    start(tab, since=str(place.log.token(Position(1, 5))), start=None, whole=True, window=3, maxEvents=3)
+    tab.until("seen.length === 20")
+    tab.run("seen.length = 0")
+    start(tab, since=str(place.log.token(Position(1, 5))), start=None, whole=True, window=3, maxEvents=3)
+    tab.run("changes.pause()")
+    place.restart()
+    tab.until("client.status === 'open' && changes.subscribed")
+    tab.run("changes.resume()")
+    tab.until("seen.length === 20")
+    assert tab.run("seen.join()") == ",".join(place.committed)
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]
+
+
 def test_until_ends_the_loop(place, tab):
     place.commit(30)
     start(tab, until=20)
     tab.run("reading.then(() => globalThis.left = true)")
     tab.until("globalThis.left")
     assert tab.run("seen.length") == 20
+
+
+def test_it_looks_schemas_up(place, tab):
+    """F10: what a change names can be resolved, over a lost connection too."""
+    place.log.commit([schema("flight", {"fields": ["a"]}), schema("flight", {"x": 1}, part="more")])
+    place.commit(1)
+    place.log.commit([schema("flight", {"fields": ["a", "b"]})])
+    assert tab.run("client.schema('flight').then((told) => [told.version, told.parts])") == [
+        3,
+        {"entity": {"fields": ["a", "b"]}, "more": {"x": 1}},
+    ]
+    start(tab, start={"version": 2}, until=2)
+    tab.until("seen.length === 1")
+    tab.run("globalThis.one = client.changes({start: {version: 2, index: 1}}); true")
+    script = "one.next().then(({value}) => client.schema(value.entity_type, {version: value.schema_version}))"
+    told = tab.run(script)
+    assert (told["log"], told["entity_type"], told["version"]) == ("flights", "flight", 2)
+    assert told["parts"] == {"entity": {"fields": ["a"]}, "more": {"x": 1}}
+    assert place.log.position_of(told["told"]) == place.log.schema("flight", 2).position
+    assert tab.run("client.schema('flight', {version: 9})") is None
+    assert tab.run("client.schema('').catch((error) => [error.code, error.data.path])") == [
+        "INVALID_REQUEST",
+        "entity_type",
+    ]
+    place.server.stop()
+    tab.until("client.status !== 'open'")
+    tab.run("globalThis.later = client.schema('flight', {version: 2}); true")
+    place.restart()
+    assert tab.run("later.then((told) => told.version)") == 2
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]
+    assert (
+        tab.run(
+            "(() => { const p = client.schema('flight'); client.close(); return p.catch((e) => e.code); })()"
+        )
+        == "CLOSED"
+    )
+
+
+def test_integers_that_javascript_would_round_arrive_as_text(place, tab):
+    """F24: if the subscription asks for that; and the change has its version for its entry version."""
+    place.log.commit([upsert("count", "1", {"n": 2**53 + 1, "m": 2**53}, entry_version=2**60)])
+    for integers, told in (("TEXT", [str(2**53 + 1), 2**53, str(2**60)]), ("NUMBER", [2**53, 2**53, 2**60])):
+        asked = {
+            "criteria": [{"entity_types": ["count"]}],
+            "start": "earliest",
+            "content": "BODY",
+            "integers": integers,
+        }
+        tab.run(
+            f"client.changes({json.dumps(asked)}).next().then((e) => globalThis.{integers} = e.value); true"
+        )
+        tab.until(f"globalThis.{integers} !== undefined")
+        assert tab.run(f"[{integers}.body.n, {integers}.body.m, {integers}.entry_version]") == told

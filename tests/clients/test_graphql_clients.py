@@ -3,7 +3,11 @@
 import asyncio
 import json
 import subprocess
+import threading
+import time
 
+from publishers import ChangeLog, Content, Position, upsert
+from tests.clients.conftest import running
 from transports import Limits, serve
 
 
@@ -90,3 +94,45 @@ async def test_the_audits_of_graphql_over_http_pass(log, node):
     audits = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(audits) >= 61
     assert [audit for audit in audits if audit["status"] != "ok"] == []
+
+
+async def begun(server, node, start, count):
+    """What npm graphql-ws gets that begins somewhere."""
+    command = ["node", node / "start.mjs", socket_url(server), json.dumps(start), str(count)]
+    async with running(*command) as client:
+        lines = await client.lines(count)
+        assert await client.ended() == 0
+    return lines
+
+
+async def test_a_stock_client_begins_anywhere(log, fill, node):
+    """F61, F31: by the variables of its request."""
+    fill(4, 3)
+    head = log.history(since=3, limit=1, content=Content.BODY).changes[0]
+    with serve(log) as server:
+        for start in (
+            {"version": "3", "index": 2},  # sent whole
+            {"time": log.time_of(3).isoformat()},
+            {"transaction": head.body["id"]},
+        ):
+            assert positions(await begun(server, node, start, 8)) == everything(2, 3, first=3)
+
+
+async def test_a_stock_client_is_told_of_a_gap(tmp_path, node):
+    """E37: in the extensions of the result, of the first event behind it only."""
+    options = {"sync": "os", "fill_step": 65_536, "segment_bytes": 65_536, "retain_bytes": 65_536}
+    with ChangeLog.open(tmp_path / "short", **options, retain_age=None) as log:
+        for _ in range(300):
+            log.commit([upsert("order", str(number), {"n": number}) for number in range(60)])
+        log._housekeeping.poke()
+        end, pause = time.monotonic() + 20, threading.Event()
+        while log.oldest == Position(1):
+            assert time.monotonic() < end
+            pause.wait(0.01)
+        log._housekeeping.close()
+        with serve(log) as server:
+            lines = await begun(server, node, {"version": 1}, 3)
+        oldest = log.oldest
+        assert lines[0].pop("gap") == {"begin": str(log.token(Position(1))), "end": str(log.token(oldest))}
+        assert positions(lines) == [(oldest.version, index) for index in range(3)]
+        assert not any("gap" in line for line in lines)

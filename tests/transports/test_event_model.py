@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from flow.bridges.asyncio import aiter as iterate
 from publishers import (
     ChangeLog,
     Content,
+    Integers,
+    InvalidOption,
     expire,
     push,
     rekey,
@@ -21,16 +24,18 @@ from publishers import (
     truncate,
     upsert,
 )
+from publishers.blocks.slices import Slice
 from publishers.lossless import reader
 from publishers.mutations.mutation import columns_of
-from publishers.slices import Slice
 from publishers.views.view import View
 from publishers.wal.columns import Column, Columns
 from tests.publishers.support import QUICK, opened
 from transports import Limits, connect
 from transports.codec.events import EventEncoder, encode_change
+from transports.codec.messages import Wish
 from transports.codec.replies import Next, read
-from transports.graphql.execution import Engine
+from transports.errors import InvalidRequest
+from transports.graphql.execution import Engine, encode_response
 
 MOMENT = datetime(2026, 11, 20, 12, 30, 0, 123456, UTC)
 ANNOTATIONS = {"user": "ann", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -93,10 +98,10 @@ async def remote(serving, since="earliest"):
             return [change async for change in changes]
 
 
-def over_graphql(log, selection=FIELDS):
+def over_graphql(log, selection=FIELDS, arguments=""):
     """Everything, as both ways to make a payload tell it."""
     engine = Engine({log.name: log}, Limits())
-    operation = engine.prepare(f"subscription {{ onChange {{ {selection} }} }}")
+    operation = engine.prepare(f"subscription {{ onChange{arguments} {{ {selection} }} }}")
     operation.open()
     told = []
     for block in blocks(log):
@@ -254,6 +259,68 @@ def test_values_survive_every_wire_format(values):
         assert [repr(back(change.body)) for change in reply.changes()[2:]] == [repr(row) for row in values]
         told = over_graphql(log, "body")
         assert [back(event["body"]) for event in told[2:]] == values
+
+
+@given(st.lists(rows, min_size=1, max_size=4), st.integers(0, 2**63 - 1))
+def test_values_survive_as_text_too(values, number):
+    """F24: the same with whole numbers beyond 2^53 as text, on the wire's own fields as well; and no longer number is left."""
+    with opened() as log:
+        log.commit(
+            [
+                schema("row", SCHEMA),
+                *(
+                    upsert("row", str(n), row, before=row, meta={"n": number}, entry_version=number)
+                    for n, row in enumerate(values)
+                ),
+            ]
+        )
+        back = reader(log.schema("row").body)
+        (block,) = blocks(log)
+        view = View.of(Content.BODY, integers=Integers.TEXT)
+        encoder = EventEncoder(log.token)
+        events = encoder.events([Slice(block, block.indices)], view)
+        changes = log.history(view=view).changes
+        for change, event in zip(changes, events, strict=True):
+            assert not list(_beyond(json.loads(event, parse_float=str)))
+            assert encode_change(change, encoder.cursor(change.after), Integers.TEXT) == event
+        message = b'{"type":"next","id":"a","events":[%s],"cursor":"c","boundary":true}' % b",".join(events)
+        seen = read(message).changes()
+        assert tuple(seen) == changes
+        assert [repr(back(change.body)) for change in seen[2:]] == [repr(row) for row in values]
+        assert {change.entry_version for change in seen[2:]} == {number}
+        assert {int(change.meta["n"]) for change in seen[2:]} == {number}
+        told = over_graphql(log, "body before meta entryVersion", "(integers: TEXT)")
+        assert not list(_beyond(told))
+        assert [back(event["body"]) for event in told[2:]] == values
+
+
+def _beyond(value):
+    """The whole numbers of a value that a double may round."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _beyond(item)
+    elif isinstance(value, int) and abs(value) > 2**53:
+        yield value
+
+
+async def test_text_is_asked_for_over_a_web_socket_and_in_history(log, serving):
+    """F24: and a wrong word is refused with what would be right."""
+    body = {"n": 2**53 + 1, "m": 2**53}
+    log.commit([upsert("row", "1", body)])
+    told = {"n": str(2**53 + 1), "m": 2**53}
+    async with connect(serving().url) as client:
+        feed = client.changes(start="earliest", until=1, content=Content.BODY, integers=Integers.TEXT)
+        async with iterate(feed) as changes:
+            assert [change.body async for change in changes][1] == told
+        with pytest.raises(InvalidOption):
+            client.changes(integers="text")
+    query = "{ history(integers: TEXT) { changes { body } } }"
+    answer = json.loads(encode_response(Engine({log.name: log}, Limits()).prepare(query).run()))
+    assert answer["data"]["history"]["changes"][1]["body"] == told
+    with pytest.raises(InvalidRequest, match="integers"):
+        Wish.of({"criteria": [{}], "credits": 1, "integers": "text"}, Limits())
 
 
 def test_a_follower_sees_the_same(tmp_path):

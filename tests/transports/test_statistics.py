@@ -47,6 +47,31 @@ async def test_it_tells_where_log_ring_and_subscriptions_are(serving, dial, fill
     assert subscription["lag"] == 2
 
 
+async def test_what_waits_for_a_stalled_client_is_told(serving, dial, fill, log, until):
+    """Invariant 12, E59: the bytes that nobody takes are bounded, and seen."""
+    server = serving(stall_timeout=60.0, keepalive=60.0)
+    url = server.health_url.replace("/health", "/statistics")
+    async with dial(server.url) as good, dial(server.url) as stuck:
+        await good.init(), await stuck.init()
+        await stuck.subscribe(credits=10**6, content="BODY")
+        stuck.socket.transport.pause_reading()
+        fill(20, changes=50, body="z" * 10_000)
+        most = server.application._limits.window
+        await until(lambda: any(one.unsent for one in server.application._connections))
+        status, told = await fetch(url)
+        assert (status, told["connections"]) == (200, 2)
+        assert 0 < told["mostUnsentBytes"] == told["unsentBytes"] <= most
+        shop = told["logs"]["shop"]
+        assert (shop["queueBytes"], shop["withheldBytes"], shop["heldBytes"], shop["producers"]) == (
+            0,
+            0,
+            0,
+            0,
+        )
+        assert shop["replayBytes"] <= log.options.replay_bytes
+        stuck.socket.transport.resume_reading()
+
+
 async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):
     server = serving(authenticate=lambda token: token == "right")
     url = server.health_url.replace("/health", "/statistics")

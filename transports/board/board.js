@@ -10,6 +10,7 @@ import { connect } from "./penstock.js";
 import { Departures, Landed } from "./rows.js";
 
 const TODAY = "today"; // the log in which the demo goes on after the million
+const SYSTEM = "$system"; // what becomes of the logs of a store
 const BACK = 150; // versions before the end of that log with which a board that goes along begins
 const MINUTE = 60_000;
 const SHOW_EVERY_MS = 160;
@@ -154,7 +155,7 @@ class Board {
   /** The log of the mode: the demo has a second one once it goes on after the million. */
   #log() {
     const names = Object.keys(this.statistics?.logs ?? {});
-    const first = names.find((name) => name !== TODAY);
+    const first = names.find((name) => name !== TODAY && name !== SYSTEM);
     return this.#live && names.includes(TODAY) ? TODAY : first;
   }
 

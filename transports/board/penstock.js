@@ -15,7 +15,8 @@
  * events. When the connection is lost it is made again, and every subscription goes on behind the last event that it
  * has: nothing is missing, nothing comes twice.
  *
- * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits.
+ * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription asks for them as
+ * text with `integers: "TEXT"`. A change of an entity without `entry_version` has its `version` for that.
  *
  * @module
  */
@@ -55,18 +56,34 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4406, 4409, 4429]);
  * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] All of which must hold.
  * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
  *
+ * @typedef {"latest" | "earliest" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
+ *   The next version, the oldest that is kept, this one, the first that was committed then or later, or that of this id.
+ *
+ * @typedef {{begin: string, end: string}} Gap What is missing: from one cursor to another.
+ *
  * @typedef {object} Wish
  * @property {Criterion[]} [criteria] Any of which may hold; without one, everything.
  * @property {string} [log] Needed where the server has several.
  * @property {string} [since] A cursor to start at; else `start` holds.
- * @property {"latest" | "earliest" | {version: number}} [start]
+ * @property {Start} [start]
  * @property {number} [until] The last version.
  * @property {"HEADER" | "BODY"} [content]
  * @property {string} [images]
+ * @property {"NUMBER" | "TEXT"} [integers] How whole numbers beyond 2^53 are told.
  * @property {number} [window] Most events that are asked for and not handled yet; 256 if left out.
  * @property {number} [maxEvents] Most events in one message.
  * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
  * @property {"resync" | "fail"} [onLag]
+ * @property {"fail" | ((gap: Gap) => any)} [onGap] Where history is no longer kept: end in HISTORY_PRUNED, or go on at the
+ *   oldest place, and call this function before the first event behind the gap is given to the reader.
+ * @property {boolean} [whole] Whether a start inside a transaction sends it again from its beginning.
+ *
+ * @typedef {object} Schema
+ * @property {string} log
+ * @property {string} entity_type
+ * @property {number} version
+ * @property {string} told From this cursor on, a subscription begins with the change that told it.
+ * @property {Record<string, any>} parts By name; `entity` describes the entity itself.
  *
  * @typedef {object} Options
  * @property {string} [token] For servers that ask for one.
@@ -109,6 +126,8 @@ export class Client extends EventTarget {
   #open = new Set();
   /** @type {Map<string, Changes>} */
   #byId = new Map();
+  /** @type {Map<string, {message: object, resolve: (schema: Schema | null) => void, reject: (error: Error) => void}>} */
+  #asked = new Map();
   /** @type {"connecting" | "open" | "waiting" | "closed"} */
   #status = "connecting";
   #attempts = 0;
@@ -156,6 +175,24 @@ export class Client extends EventTarget {
     return changes;
   }
 
+  /**
+   * A schema that was told, by its version, or the newest; null if there is none. It answers for every `schema_version`
+   * that an event names, whatever became of the change that told it, and what was told never changes.
+   *
+   * @param {string} entityType
+   * @param {{version?: number, log?: string}} [which]
+   * @returns {Promise<Schema | null>}
+   */
+  schema(entityType, { version, log } = {}) {
+    if (this.#status === "closed") return Promise.reject(new PenstockError("CLOSED", "the client was closed"));
+    const id = `s${(this.#serial += 1)}`;
+    const message = { type: "schema", id, payload: { entity_type: entityType, version, log } };
+    return new Promise((resolve, reject) => {
+      this.#asked.set(id, { message, resolve, reject });
+      if (this.#status === "open") this.#send(message);
+    });
+  }
+
   /** Ends every subscription and the connection, for good. */
   close() {
     this.#end(null);
@@ -199,6 +236,7 @@ export class Client extends EventTarget {
         this.#guard(message.payload?.keepAliveMs ?? 12_000);
         this.#turn("open");
         for (const changes of this.#open) this.#subscribe(changes);
+        for (const { message } of this.#asked.values()) this.#send(message);
         break;
       case "checkpoint":
         for (const item of message.items) this.#byId.get(item.id)?.tell("checkpoint", item);
@@ -207,11 +245,23 @@ export class Client extends EventTarget {
         this.#send({ type: "pong", payload: message.payload });
         break;
       case "subscribed":
+      case "gap":
       case "next":
         this.#byId.get(message.id)?.tell(message.type, message);
         break;
+      case "schema":
+        this.#asked.get(message.id)?.resolve(message.payload);
+        this.#asked.delete(message.id);
+        break;
       case "error":
       case "complete": {
+        const asked = this.#asked.get(message.id);
+        if (asked !== undefined) {
+          if (message.payload.code === "GOING_AWAY") break; // asked again on the next connection
+          this.#asked.delete(message.id);
+          asked.reject(failure(message.payload));
+          break;
+        }
         const changes = this.#byId.get(message.id);
         this.#byId.delete(message.id);
         changes?.tell(message.type, message);
@@ -286,6 +336,10 @@ export class Client extends EventTarget {
     this.#open.clear();
     this.#byId.clear();
     for (const changes of open) changes.tell("over", error);
+    for (const { reject } of this.#asked.values()) {
+      reject(error ?? new PenstockError("CLOSED", "the client was closed"));
+    }
+    this.#asked.clear();
     socket?.close(1000);
     this.#turn("closed");
   }
@@ -302,9 +356,11 @@ export class Changes extends EventTarget {
   #window;
   /** @type {string | null} */
   #id = null;
-  /** @type {ChangeEvent[]} */
+  /** @type {(ChangeEvent | Missing)[]} */
   #buffer = [];
   #first = 0; // of the buffer: what is before it has been given away
+  #gaps = 0; // in the buffer
+  #begun = false;
   /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
   #waiting = [];
   #demand = 0;
@@ -333,6 +389,9 @@ export class Changes extends EventTarget {
     this.#wish = wish;
     this.#link = link;
     this.#window = positive(wish.window ?? WINDOW);
+    if (/** @type {any} */ (wish.onGap) === "jump") {
+      throw new TypeError('onGap is "jump", but must be a function that is told: history is never left out in silence');
+    }
     this.#handled = this.#received = wish.since ?? null;
   }
 
@@ -373,7 +432,12 @@ export class Changes extends EventTarget {
 
   /** Events that have come and were not given to the reader yet. */
   get buffered() {
-    return this.#buffer.length - this.#first;
+    return this.#buffer.length - this.#first - this.#gaps;
+  }
+
+  /** Whether there is neither an event nor a gap to be given to the reader. */
+  get #empty() {
+    return this.#first === this.#buffer.length;
   }
 
   /** Whether the server knows of it at this moment. */
@@ -413,11 +477,8 @@ export class Changes extends EventTarget {
   /** @returns {Promise<IteratorResult<ChangeEvent, undefined>>} */
   next() {
     this.#settle();
-    const event = this.#buffer[this.#first];
-    if (event !== undefined) {
-      this.#shift();
-      return Promise.resolve({ done: false, value: event });
-    }
+    const event = this.#shift();
+    if (event !== undefined) return Promise.resolve({ done: false, value: event });
     if (this.#failure) return Promise.reject(this.#failure);
     if (this.#over) return Promise.resolve({ done: true, value: undefined });
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
@@ -430,14 +491,14 @@ export class Changes extends EventTarget {
       this.#finish(null);
     }
     this.#buffer = [];
-    this.#first = 0;
+    this.#first = this.#gaps = 0;
     return Promise.resolve({ done: true, value: undefined });
   }
 
   /**
    * What the client learns about this subscription; not for others.
    *
-   * @param {"open" | "subscribed" | "next" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
+   * @param {"open" | "subscribed" | "gap" | "next" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
    * @param {any} message
    */
   tell(what, message) {
@@ -448,9 +509,13 @@ export class Changes extends EventTarget {
       case "subscribed": {
         const { log, epoch, cursor, oldest, head } = message;
         Object.assign(this.#told, { log, epoch, oldest, head });
+        this.#begun = true;
         this.#reach(cursor);
         break;
       }
+      case "gap":
+        this.#miss(new Missing(message.begin, message.end));
+        return;
       case "next":
         this.#take(message);
         return;
@@ -477,13 +542,16 @@ export class Changes extends EventTarget {
 
   /** @param {string} id */
   #subscribe(id) {
-    const { criteria = [{}], log, start, until, content, images, maxEvents, heartbeatMs, onLag } = this.#wish;
+    const { criteria = [{}], log, start, until, content, images, integers, maxEvents, heartbeatMs, onLag } = this.#wish;
+    const onGap = typeof this.#wish.onGap === "function" ? "jump" : this.#wish.onGap;
+    const whole = this.#begun ? undefined : this.#wish.whole; // what has come is not to come again
     const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
     const place = this.#received === null ? { start } : { since: this.#received };
     const batch = maxEvents === undefined ? undefined : { maxEvents };
     this.#id = id;
     this.#demand = credits;
-    const payload = { criteria, log, ...place, until, content, images, batch, heartbeatMs, onLag, credits };
+    const options = { until, content, images, integers, batch, heartbeatMs, onLag, onGap, whole, credits };
+    const payload = { criteria, log, ...place, ...options };
     this.#link.send({ type: "subscribe", id, payload });
   }
 
@@ -493,34 +561,63 @@ export class Changes extends EventTarget {
     for (const event of events) this.#buffer.push(event);
     this.#received = cursor;
     while (this.#waiting.length && this.buffered) {
-      const event = this.#buffer[this.#first];
-      this.#shift();
-      this.#waiting.shift()?.resolve({ done: false, value: event });
+      this.#waiting.shift()?.resolve({ done: false, value: /** @type {ChangeEvent} */ (this.#shift()) });
     }
     this.#refill();
   }
 
+  /** History is missing. Who waits for the next event has handled all that came before the gap, and is told at once. */
+  #miss(/** @type {Missing} */ gap) {
+    this.#received = gap.end;
+    const last = this.#empty ? undefined : this.#buffer[this.#buffer.length - 1];
+    if (this.#waiting.length) {
+      this.#jump(gap);
+    } else if (last instanceof Missing) {
+      last.end = gap.end; // retention has gone on meanwhile
+    } else {
+      this.#buffer.push(gap);
+      this.#gaps += 1;
+    }
+  }
+
+  #jump(/** @type {Missing} */ { begin, end }) {
+    this.#handled = end;
+    this.#given = null;
+    const { onGap } = this.#wish;
+    if (typeof onGap === "function") onGap({ begin, end });
+  }
+
+  /** Takes the next event, having told of the gap before it. */
   #shift() {
-    this.#given = this.#buffer[this.#first].cursor;
+    while (this.#buffer[this.#first] instanceof Missing) {
+      const gap = /** @type {Missing} */ (this.#buffer[this.#first]);
+      this.#first += 1;
+      this.#gaps -= 1;
+      this.#jump(gap);
+    }
+    const event = /** @type {ChangeEvent | undefined} */ (this.#buffer[this.#first]);
+    if (event === undefined) return undefined;
+    this.#given = event.cursor;
     this.#first += 1;
     if (this.#first === this.#buffer.length || this.#first >= COMPACT_AT) {
       this.#buffer.splice(0, this.#first);
       this.#first = 0;
     }
     this.#refill();
+    return event;
   }
 
   /** The reader asks for the next event, so it has handled the one before. */
   #settle() {
     if (this.#given !== null) this.#handled = this.#given;
     this.#given = null;
-    if (!this.buffered && this.#received !== null) this.#handled = this.#received;
+    if (this.#empty && this.#received !== null) this.#handled = this.#received;
   }
 
   /** The server is behind `cursor`, and everything before it has arrived. */
   #reach(/** @type {string} */ cursor) {
     this.#received = cursor;
-    if (this.#given === null && !this.buffered) this.#handled = cursor;
+    if (this.#given === null && this.#empty) this.#handled = cursor;
   }
 
   /** Asks for more when half of the window is free, and not too often. */
@@ -547,8 +644,7 @@ export class Changes extends EventTarget {
       this.dispatchEvent(new Event("progress"));
       this.#link.again(this);
     } else {
-      const { code, message, ...data } = payload;
-      this.#finish(new PenstockError(code, message, data));
+      this.#finish(failure(payload));
     }
   }
 
@@ -570,6 +666,23 @@ export class Changes extends EventTarget {
       else resolve({ done: true, value: undefined });
     }
     this.dispatchEvent(new Event("progress"));
+  }
+}
+
+/** @param {{code: string, message: string}} payload Of an `error` message. */
+function failure({ code, message, ...data }) {
+  return new PenstockError(code, message, data);
+}
+
+/** A place in the buffer where history is missing. */
+class Missing {
+  /**
+   * @param {string} begin
+   * @param {string} end
+   */
+  constructor(begin, end) {
+    this.begin = begin;
+    this.end = end;
   }
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -38,7 +38,10 @@ _RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "bo
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """One change. What ``penstock tail`` prints beyond it is accepted and ignored.
+    """One change.
+
+    Of what ``penstock tail`` prints beyond it, ``version`` is the entry version of an entity that has none of its own, as
+    it is for subscribers there; the rest is accepted and ignored.
 
     Of a key change ``tail`` prints both halves, ``linked`` to each other; ``REKEY`` with ``new_key`` makes both.
     """
@@ -61,7 +64,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     area: Literal["DATA", "SCHEMA", "INFRASTRUCTURE"] = "DATA"
     lacking: list[str] | None = None
     cursor: str | None = None
-    version: int | None = None
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
     index: int | None = None
     count: int | None = None
     timestamp: str | None = None
@@ -128,7 +131,7 @@ def _mutation(line: _Line) -> Mutation:
     if line.key is None:
         raise InvalidChange("key", None, "given")
     before, body = _given(line.before), _given(line.body)
-    told |= {"before": before, "entry_version": line.entry_version}
+    told |= {"before": before, "entry_version": _entry_version(line)}
     if line.field is not None or line.linked is not None:
         return _part(line, line.entity_type, line.key, body)
     if line.operation in ("REMOVE", "EXPIRE"):
@@ -169,11 +172,13 @@ def _part(line: _Line, entity_type: str, key: str, body: bytes | None) -> Mutati
         path_names(line.field)
         if line.action is None:
             raise InvalidChange("action", None, "given with field")
+        if body is None and line.action is not Action.REMOVE:
+            raise InvalidChange("body", None, f"given with the action {line.action.value}")
     made = upsert(entity_type, key, body or b"{}", before=_given(line.before), changed=line.changed)
     extras = meta_of(
         line.meta,
         line.schema_version,
-        line.entry_version,
+        _entry_version(line),
         line.origin,
         expires_at=line.expires_at,
         linked=None if line.linked is None else key_bytes(line.linked, "linked"),
@@ -185,8 +190,12 @@ def _part(line: _Line, entity_type: str, key: str, body: bytes | None) -> Mutati
         operation=REMOVE if line.operation == "REMOVE" else made.operation,
         body=body,
         meta=extras,
-        entry_version=line.entry_version,
+        entry_version=_entry_version(line),
     )
+
+
+def _entry_version(line: _Line) -> int | None:
+    return line.version if line.entry_version is None else line.entry_version
 
 
 def _given(raw: msgspec.Raw) -> bytes | None:

@@ -20,10 +20,12 @@ from publishers.errors import (
     PenstockError,
     PositionMalformed,
 )
+from transports.arguments import ArgumentParser
 from transports.cli.checks import add_verify
 from transports.cli.dump import add_dump
 from transports.cli.log import add_log
 from transports.cli.repair import add_repair
+from transports.cli.schema import add_schema
 from transports.cli.stats import add_stats
 from transports.cli.viewing import add_lens, add_view
 from transports.cli.wishes import add_criteria
@@ -118,7 +120,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="penstock",
         description="Change data capture with backpressure.",
         epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments or input, 130 interrupted, 141 broken pipe.",
@@ -133,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add_dump(commands.add_parser("dump", help="print the frames of a log as JSON lines"))
     add_repair(commands.add_parser("repair", help="plan, and carry out, what a damaged log needs"))
     add_stats(commands.add_parser("stats", help="print what a log, or a server, tells of itself"))
+    add_schema(commands.add_parser("schema", help="print the schemas that a log, or a server's, was told"))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
     commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
     return parser
@@ -153,6 +156,13 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--origin", action="append", default=[], metavar="URL", help="web page that may connect; repeatable"
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name by which it may be asked, beside those of this machine, * for all; repeatable",
+    )
     add_lens(parser)
     parser.set_defaults(command=_serve)
 
@@ -166,7 +176,8 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
         "--since",
         default="latest",
         metavar="WHERE",
-        help="latest, earliest, a version, or the cursor of an event (default: %(default)s)",
+        help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, or the cursor of "
+        "an event (default: %(default)s)",
     )
     parser.add_argument(
         "--until", type=_number(1, 2**53 - 1), metavar="VERSION", help="end after this version"

@@ -22,8 +22,7 @@ _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = _add(commands, "list", "the logs of a store", _list)
-    listing.add_argument("--json", action="store_true", help="as one JSON document")
+    _add(commands, "list", "the logs of a store", _list)
     making = _add(commands, "create", "make a log, and the store if there is none", _create, "NAME")
     making.add_argument("--type", metavar="TEXT", help="what kind of log it is, in your own words")
     making.add_argument(
@@ -39,6 +38,7 @@ def _add(commands: Any, name: str, what: str, run: Any, *names: str) -> argparse
     parser.add_argument("directory", metavar="DIR", help="directory of a store")
     for one in names:
         parser.add_argument(one.lower(), metavar=one, help="name of a log")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(command=run)
     return parser
 
@@ -92,8 +92,13 @@ def _create(chosen: argparse.Namespace) -> int:
     labels = dict(_label(text) for text in chosen.label)
     with ChangeStore.open(chosen.directory) as store:
         log = store.create(chosen.name, type=chosen.type, labels=labels)
-        print(f"log {log.name} is there, in {log.path}")
+        _say(chosen, f"log {log.name} is there, in {log.path}", {"created": _told(store, log.name)})
     return _DONE
+
+
+def _say(chosen: argparse.Namespace, text: str, told: dict[str, Any]) -> None:
+    """What was done, for people or for programs."""
+    print(msgspec.json.encode(told).decode() if chosen.json else text)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -112,7 +117,7 @@ def _drop(chosen: argparse.Namespace) -> int:
         return 1
     with ChangeStore.open(chosen.directory) as store:
         store.drop(chosen.name)
-        print(f"log {chosen.name} is dropped")
+        _say(chosen, f"log {chosen.name} is dropped", {"dropped": chosen.name})
     return _DONE
 
 
@@ -132,5 +137,9 @@ def _rename(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     with ChangeStore.open(chosen.directory) as store:
         store.rename(chosen.old, chosen.new)
-        print(f"log {chosen.old} is {chosen.new} now")
+        _say(
+            chosen,
+            f"log {chosen.old} is {chosen.new} now",
+            {"renamed": {"old": chosen.old, "new": chosen.new}},
+        )
     return _DONE

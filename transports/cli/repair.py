@@ -30,6 +30,11 @@ def add_repair(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="carry the plan out")
     parser.add_argument("--head", action="store_true", help="only write a damaged HEAD anew")
     parser.add_argument("--index", action="store_true", help="only build damaged or missing indexes anew")
+    parser.add_argument(
+        "--drop-oldest",
+        action="store_true",
+        help="drop what is up to the last damage, and keep what is intact behind it",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document for each log, one per line")
     parser.set_defaults(command=_repair)
 
@@ -38,7 +43,14 @@ def _repair(chosen: argparse.Namespace) -> int:
     worst = _REPAIRED
     for path in logs_in(chosen.directory):
         with progress_bar(f"repair {path.name}") as progress:
-            done = repair(path, write=chosen.write, head=chosen.head, index=chosen.index, progress=progress)
+            done = repair(
+                path,
+                write=chosen.write,
+                head=chosen.head,
+                index=chosen.index,
+                drop_oldest=chosen.drop_oldest,
+                progress=progress,
+            )
         worst = max(worst, _code(done))
         if chosen.json:
             print(msgspec.json.encode(done.as_json()).decode())

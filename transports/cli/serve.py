@@ -10,6 +10,7 @@ from publishers.store.store import ChangeStore
 from transports.cli.places import is_store
 from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for
+from transports.origins import checked_origins
 from transports.server import serve as start
 
 __all__ = ["serve"]
@@ -19,6 +20,7 @@ def serve(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     finished = threading.Event()
     view = view_of(chosen)
+    checked_origins(chosen.origin)  # before anything is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         finished.set()
@@ -26,7 +28,12 @@ def serve(chosen: argparse.Namespace) -> int:
     with (
         _opened(chosen.directory, read_only=not chosen.own) as served,
         start(
-            served, chosen.host, chosen.port, origins=chosen.origin, view=view if view.lenses else None
+            served,
+            chosen.host,
+            chosen.port,
+            origins=chosen.origin,
+            hosts=chosen.allow_host,
+            view=view if view.lenses else None,
         ) as server,
     ):
         before = signal.signal(signal.SIGTERM, finish)

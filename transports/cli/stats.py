@@ -2,26 +2,23 @@
 
 import argparse
 import contextlib
-import http.client
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
 import msgspec
 
 from publishers.errors import PenstockError
+from publishers.store.directory import SYSTEM_DIRECTORY
+from publishers.store.roster import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.segment import segment_number
+from transports.cli.asking import ask
 from transports.cli.checks import logs_in
 from transports.cli.places import url_of
 
 __all__ = ["add_stats"]
-
-_TIMEOUT: Final = 10.0
-_MOST: Final = 64 << 20
 
 
 def add_stats(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +35,12 @@ def add_stats(parser: argparse.ArgumentParser) -> None:
 
 def _stats(chosen: argparse.Namespace) -> int:
     url = url_of(chosen.source)
+    told: Mapping[str, Any]
     if url is not None:
         told = _fetched(url)
     else:
         paths = logs_in(chosen.source)
-        told = {"logs": {path.name or str(path): _log(path) for path in paths}}
+        told = {"logs": {_name(path): _log(path) for path in paths}}
     if chosen.json:
         print(msgspec.json.encode(told).decode())
         return 0
@@ -51,6 +49,11 @@ def _stats(chosen: argparse.Namespace) -> int:
         for line in _lines(log, "  "):
             print(line)
     return 0
+
+
+def _name(path: Path) -> str:
+    """What a server calls the log of a directory."""
+    return SYSTEM if path.name == SYSTEM_DIRECTORY else path.name or str(path)
 
 
 def _log(path: Path) -> dict[str, Any]:
@@ -91,18 +94,10 @@ def _size(filesystem: RealFileSystem, path: Path) -> int:
         file.close()
 
 
-def _fetched(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
-    asked = f"{scheme}://{parts.netloc}/statistics"
-    try:
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - http or https, see above
-            told = msgspec.json.decode(answer.read(_MOST))
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        why = getattr(error, "reason", None) or error
-        raise ConnectionError(f"{asked} does not answer with statistics: {why}") from None
-    if not isinstance(told, dict) or not isinstance(told.get("logs"), dict):
-        raise ConnectionError(f"{asked} does not answer with statistics of logs")
+def _fetched(url: str) -> Mapping[str, Any]:
+    told = ask(url, "/statistics", "statistics")
+    if told is None or not isinstance(told.get("logs"), dict):
+        raise ConnectionError(f"{url} does not answer with statistics of logs")
     return told
 
 

@@ -6,19 +6,19 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from publishers.batch import Batch
 from publishers.change import Change
-from publishers.changelog import ChangeLog
-from publishers.errors import InvalidOption, PositionMalformed
-from publishers.position import Position, PositionToken
-from publishers.views.view import Content, Images
+from publishers.errors import InvalidOption
+from publishers.fanout.batch import Batch
+from publishers.views.view import Content, Images, Integers
 from transports.cli.places import followed, url_of
 from transports.cli.viewing import mask_of, view_of
 from transports.cli.waiting import wait_for
 from transports.cli.wishes import criteria_of
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
+from transports.codec.starts import start_of_text
 from transports.websocket.client import connect
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class _Printer:
 
 
 def _local(chosen: argparse.Namespace) -> None:
-    criteria = criteria_of(chosen)
-    view = view_of(chosen)
+    criteria, view = criteria_of(chosen), view_of(chosen)
+    since = start_of_text("--since", chosen.since)
     with followed(chosen.source, chosen.log) as log:
         encoder = EventEncoder(log.token)
         finished = threading.Event()
@@ -110,56 +110,41 @@ def _local(chosen: argparse.Namespace) -> None:
             return [encode_change(change, encoder.cursor(change.after)) for change in changes]
 
         printer = _Printer(chosen.limit, finished.set, encode)
-        feed = log.changes(criteria, since=_since(log, chosen.since), until=chosen.until, view=view)
+        try:
+            feed = log.changes(criteria, since=since, until=chosen.until, view=view)
+        except InvalidOption:
+            if not isinstance(since, UUID):
+                raise
+            raise InvalidOption("--since", chosen.since, "the id of a transaction that is kept") from None
         feed.subscribe(printer)
         wait_for(finished)
         if printer.error is not None:
             raise printer.error
 
 
-def _since(log: ChangeLog, where: str) -> Position | None:
-    kind = _where(where)
-    if isinstance(kind, PositionToken):
-        return log.position_of(kind)
-    if isinstance(kind, int):
-        return Position(kind, 0)
-    return log.oldest if kind == "earliest" else None
-
-
-def _where(text: str) -> PositionToken | int | str:
-    """What ``--since`` says: a cursor, a version, or a word."""
-    if text in ("latest", "earliest"):
-        return text
-    if text.isascii() and text.isdigit() and 1 <= len(text) <= 15:
-        return int(text)
-    try:
-        return PositionToken.parse(text)
-    except PositionMalformed:
-        right = "latest, earliest, a version, or a cursor such as events carry"
-        raise InvalidOption("--since", text, right) from None
-
-
 async def _remote(chosen: argparse.Namespace, url: str) -> None:
     criteria = criteria_of(chosen)
-    where = _where(chosen.since)
+    since = start_of_text("--since", chosen.since)
     finished = asyncio.Event()
 
     def encode(changes: Sequence[Change]) -> list[bytes]:
         return [
-            encode_change(change, change.cursor) for change in changes if isinstance(change, RemoteChange)
+            encode_change(change, change.cursor, Integers(chosen.integers))
+            for change in changes
+            if isinstance(change, RemoteChange)
         ]
 
     printer = _Printer(chosen.limit, finished.set, encode)
     async with connect(url) as log:
         feed = log.changes(
             criteria,
-            since=where if isinstance(where, PositionToken) else None,
-            start=None if isinstance(where, PositionToken) else where,  # type: ignore[arg-type]  # checked in _where
+            since=since,
             until=chosen.until,
             content=Content(chosen.content),
             images=Images(chosen.images),
             fields=chosen.field or None,
             mask=mask_of(chosen.mask),
+            integers=Integers(chosen.integers),
             log=chosen.log,
         )
         feed.subscribe(printer)

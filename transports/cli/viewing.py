@@ -1,10 +1,10 @@
-"""What ``--content``, ``--images``, ``--field`` and ``--mask`` say."""
+"""What ``--content``, ``--images``, ``--integers``, ``--field`` and ``--mask`` say."""
 
 import argparse
 from collections.abc import Sequence
 
 from publishers.views.masking import Drop, Hash, Partial, Redact, Rule
-from publishers.views.view import Content, Images, View
+from publishers.views.view import Content, Images, Integers, View
 
 __all__ = ["add_lens", "add_view", "mask_of", "view_of"]
 
@@ -20,6 +20,13 @@ def add_view(parser: argparse.ArgumentParser) -> None:
         choices=[images.value for images in Images],
         default="WRITTEN",
         help="which images of an entity (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--integers",
+        type=str.upper,
+        choices=["NUMBER", "TEXT"],
+        default="NUMBER",
+        help="how whole numbers beyond 2^53 appear (default: %(default)s)",
     )
     add_lens(parser)
 
@@ -49,6 +56,7 @@ def view_of(chosen: argparse.Namespace) -> View:
         Images(getattr(chosen, "images", "WRITTEN")),
         fields=chosen.field or None,
         mask=mask_of(chosen.mask),
+        integers=Integers(getattr(chosen, "integers", "NUMBER")),
     )
 
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.batch import Batch
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.blocks.shelves import Shelf
+from publishers.blocks.slices import Slice
 from publishers.change import Area, Change, Operation, time_of
+from publishers.fanout.batch import Batch
 from publishers.position import Position
-from publishers.shelves import Shelf
-from publishers.slices import Slice
 from publishers.views.images import show_field
 from publishers.views.seen import seen_error, seen_linked
-from publishers.views.view import Content, View
+from publishers.views.view import Content, Integers, View
 
 __all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]
 
@@ -43,8 +43,11 @@ def encode_text(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
-def encode_change(change: Change, cursor: str) -> bytes:
-    """The event of a change that lies in no block, with the cursor after it; the same JSON as ``EventEncoder`` makes."""
+def encode_change(change: Change, cursor: str, integers: Integers = Integers.NUMBER) -> bytes:
+    """The event of a change that lies in no block, with the cursor after it; the same JSON as ``EventEncoder`` makes.
+
+    ``integers`` is that of the view through which the change was seen; it concerns the numbers beside its JSON.
+    """
     plain: dict[str, Any] = {
         "cursor": cursor,
         "version": change.version,
@@ -58,8 +61,10 @@ def encode_change(change: Change, cursor: str) -> bytes:
         "body": _raw(change.body_bytes),
         "before": _raw(change.before_bytes),
         "changed": change.changed,
-        "schema_version": change.schema_version,
-        "entry_version": change.entry_version,
+        "schema_version": _number(change.schema_version, integers),
+        "entry_version": _number(change.entry_version, integers)
+        if change.entry_version != change.version
+        else None,
         "origin": change.origin,
         "meta": _raw(change.meta_bytes),
         "expires_at": None if change.expires_at is None else _stamp(change.expires_at),
@@ -74,6 +79,10 @@ def encode_change(change: Change, cursor: str) -> bytes:
 
 def _raw(value: bytes | None) -> msgspec.Raw | None:
     return None if value is None else msgspec.Raw(value)
+
+
+def _number(number: int | None, integers: Integers) -> msgspec.Raw | None:
+    return None if number is None else msgspec.Raw(View(integers=integers).tell(b"%d" % number))
 
 
 def _stamp(moment: datetime) -> str:
@@ -222,9 +231,9 @@ class EventEncoder:
         attached = block.attached(index)
         parts = []
         if attached.schema_version is not None:
-            parts.append(b',"schema_version":%d' % attached.schema_version)
-        if attached.entry_version is not None:
-            parts.append(b',"entry_version":%d' % attached.entry_version)
+            parts.append(b',"schema_version":' + view.tell(b"%d" % attached.schema_version))
+        if attached.entry_version is not None and attached.entry_version != block.version:
+            parts.append(b',"entry_version":' + view.tell(b"%d" % attached.entry_version))
         if attached.origin is not None:
             parts.append(b',"origin":' + encode_text(attached.origin))
         if meta := block.shown_meta(index, view):

@@ -1,27 +1,29 @@
 """Messages from a client: read, checked and typed before anything acts on them.
 
-What is wrong with the envelope (no JSON, no object, an unknown type, a field of the wrong type) breaks the protocol:
-``Violation`` 4400 closes the connection. What is wrong with the wish of one subscription is told to that subscription
-only, and nothing else breaks. Unknown fields are ignored, unless they are a criterion's.
+What is wrong with the envelope (no JSON, no object, an unknown type, an id that is none) breaks the protocol:
+``Violation`` 4400 closes the connection. What is wrong with the wish of one subscription, or with what it requests, is
+told to that subscription only, and nothing else breaks. Unknown fields are ignored, unless they are a criterion's.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 import msgspec
 
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria
-from publishers.position import Position
-from publishers.views.view import Content, Images, View
+from publishers.position import Position, Start
+from publishers.views.view import Content, Images, Integers, View
 from transports.codec.envelope import Envelope, Init, Ping, Pong
+from transports.codec.starts import VERSION_MAX, start_of
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
-__all__ = ["Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse", "view_json"]
+__all__ = ["Ask", "Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse", "view_json"]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-_VERSION_MAX: Final = 2**53 - 1
 _LINGER_MAX_MS: Final = 1_000
 _HEARTBEAT_MAX_MS: Final = 3_600_000
 
@@ -34,10 +36,10 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``request``: ``n`` more events, of any size until the session has looked at it."""
+    """``request``: ``n`` more events, which may be anything until the session has looked at it."""
 
     id: _Id
-    n: int
+    n: Any
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -46,7 +48,14 @@ class Complete(msgspec.Struct, frozen=True):
     id: _Id
 
 
-Message = Init | Subscribe | Request | Complete | Ping | Pong
+class Ask(msgspec.Struct, frozen=True):
+    """``schema``: what is asked is still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any]
+
+
+Message = Init | Subscribe | Request | Complete | Ask | Ping | Pong
 
 _envelope: Final[Envelope[Message]] = Envelope(
     {
@@ -54,6 +63,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "subscribe": Subscribe,
         "request": Request,
         "complete": Complete,
+        "schema": Ask,
         "ping": Ping,
         "pong": Pong,
     }
@@ -72,6 +82,8 @@ def view_json(view: View) -> dict[str, Any]:
     for lens in view.lenses:
         wish["fields"] = None if lens.fields is None else lens.fields.to_json()
         wish["mask"] = None if lens.mask is None else lens.mask.to_json()
+    if view.integers is not Integers.NUMBER:
+        wish["integers"] = view.integers.value
     return wish
 
 
@@ -92,7 +104,7 @@ class Wish(msgspec.Struct, frozen=True):
         criteria: Which changes.
         view: How much of each.
         since: Cursor to start at, unchecked; else ``start`` holds.
-        start: ``"latest"``, ``"earliest"`` or a version.
+        start: Where to begin without a cursor.
         until: Last version, or None.
         credits: Events that may be sent at once.
         batch_events: Most events in one ``next``.
@@ -109,7 +121,7 @@ class Wish(msgspec.Struct, frozen=True):
     criteria: Criteria
     view: View
     since: str | None
-    start: str | Position
+    start: Start | Position | datetime | UUID
     until: int | None
     credits: int
     batch_events: int
@@ -138,7 +150,7 @@ class Wish(msgspec.Struct, frozen=True):
         since = _text(payload, "since")
         if since is not None and payload.get("start") is not None:
             raise InvalidRequest("start", payload["start"], "left out where since is given")
-        until = None if payload.get("until") is None else _whole(payload, "until", 0, 1, _VERSION_MAX)
+        until = None if payload.get("until") is None else _whole(payload, "until", 0, 1, VERSION_MAX)
         return cls(
             log=_text(payload, "log"),
             criteria=Criteria.from_json(payload["criteria"]),
@@ -148,9 +160,10 @@ class Wish(msgspec.Struct, frozen=True):
                 Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),
                 fields=_listed(payload, "fields"),
                 mask=_object(payload, "mask") or None,
+                integers=Integers(_word(payload, "integers", "NUMBER", [one.value for one in Integers])),
             ),
             since=since,
-            start=_start(payload.get("start")),
+            start=start_of(payload.get("start")),
             until=until,
             credits=_credits(payload),
             batch_events=_whole(batch, "batch.maxEvents", 32, 1, limits.batch_events),
@@ -180,20 +193,6 @@ def _switch(payload: Mapping[str, Any], name: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(name, value, "true or false")
     return bool(value)
-
-
-def _start(value: object) -> str | Position:
-    if value is None or value == "latest":
-        return "latest"
-    if value == "earliest":
-        return "earliest"
-    right = f'"latest", "earliest" or {{"version": 1 to {_VERSION_MAX}}}'
-    if not isinstance(value, dict) or set(value) != {"version"}:
-        raise InvalidRequest("start", value, right)
-    version = value["version"]
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= _VERSION_MAX:
-        raise InvalidRequest("start", value, right)
-    return Position(version, 0)
 
 
 def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:

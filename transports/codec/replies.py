@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from publishers.change import Action, Area, Change, Operation
+from publishers.errors import PositionMalformed
+from publishers.fanout.gap import Gap
+from publishers.position import PositionToken
+from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
 
 __all__ = [
@@ -17,12 +22,15 @@ __all__ = [
     "Event",
     "Failure",
     "Goaway",
+    "Item",
     "Missing",
     "Next",
     "Ping",
     "Pong",
     "RemoteChange",
+    "RemoteGap",
     "Reply",
+    "Schema",
     "Subscribed",
     "read",
 ]
@@ -46,6 +54,19 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
         return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteGap(Gap):
+    """A gap of which a server told.
+
+    Attributes:
+        begin_cursor: The first place that is missing.
+        end_cursor: Where it goes on.
+    """
+
+    begin_cursor: str
+    end_cursor: str
+
+
 class Event(msgspec.Struct):
     """One event; what does not apply is left out."""
 
@@ -61,8 +82,8 @@ class Event(msgspec.Struct):
     body: msgspec.Raw = msgspec.Raw()
     before: msgspec.Raw = msgspec.Raw()
     changed: tuple[str, ...] | None = None
-    schema_version: int | None = None
-    entry_version: int | None = None
+    schema_version: int | str | None = None
+    entry_version: int | str | None = None
     origin: str | None = None
     meta: msgspec.Raw = msgspec.Raw()
     lacking: tuple[str, ...] = ()
@@ -71,6 +92,13 @@ class Event(msgspec.Struct):
     field: str | None = None
     action: Action | None = None
     error: str | None = None
+
+    @property
+    def _entry_version(self) -> int | None:
+        """That of a change of an entity is its version, unless it is told."""
+        if self.entry_version is None and self.area == Area.DATA.name:
+            return self.version
+        return _number(self.entry_version)
 
     def change(self) -> RemoteChange:
         """The change, with bytes of its own."""
@@ -86,8 +114,8 @@ class Event(msgspec.Struct):
             _bytes(self.body),
             _bytes(self.before),
             self.changed,
-            self.schema_version,
-            self.entry_version,
+            _number(self.schema_version),
+            self._entry_version,
             self.origin,
             _bytes(self.meta),
             lacking=self.lacking,
@@ -137,6 +165,20 @@ class Missing(msgspec.Struct, tag_field="type", tag="gap"):
     begin: str
     end: str
 
+    def gap(self) -> RemoteGap:
+        """The gap.
+
+        Raises:
+            Violation: 4400, if its ends are no places.
+        """
+        try:
+            begin, end = PositionToken.parse(self.begin), PositionToken.parse(self.end)
+        except PositionMalformed as error:
+            raise Violation(
+                CloseCode.BAD_REQUEST, f"the server told of a gap that is none: {error}"
+            ) from None
+        return RemoteGap(begin.position, end.position, self.begin, self.end)
+
 
 class Item(msgspec.Struct):
     """How far one subscription is."""
@@ -145,6 +187,7 @@ class Item(msgspec.Struct):
     cursor: str
     head: str
     state: str
+    live: int | None = None
 
 
 class Checkpoint(msgspec.Struct, tag_field="type", tag="checkpoint"):
@@ -169,6 +212,13 @@ class Done(msgspec.Struct, tag_field="type", tag="complete"):
     cursor: str | None = None
 
 
+class Schema(msgspec.Struct, tag_field="type", tag="schema"):
+    """The schema that was asked for; None if it was not told."""
+
+    id: str
+    payload: SchemaAnswer | None
+
+
 class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
     """The server will stop."""
 
@@ -191,7 +241,7 @@ class Pong(msgspec.Struct, tag_field="type", tag="pong"):
     """An answer to a ping."""
 
 
-Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Goaway | Ping | Pong
+Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Schema | Goaway | Ping | Pong
 
 # An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
 _ESCAPE: Final = re.compile(
@@ -242,6 +292,11 @@ def _occurs(high: int, data: bytes) -> bool:
     """Whether a message has characters with that high byte, escaped or not."""
     plain = (chr((high << 8) + low).encode()[:2] for low in (0x80, 0xC0))
     return b"\\u%02x" % high in data.lower() or any(start in data for start in plain)
+
+
+def _number(told: int | str | None) -> int | None:
+    """A whole number, which is text if it is beyond 2^53 and the subscriber wants that."""
+    return int(told) if isinstance(told, str) else told
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:

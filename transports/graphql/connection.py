@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from publishers.batch import Batch
-from publishers.errors import LogDropped
+from publishers.errors import HistoryPruned, LogDropped, PenstockError
+from publishers.fanout.batch import Batch
+from publishers.feed import ChangeFeed
 from transports.errors import describe
 from transports.graphql.errors import RequestRefused, graphql_error, problem_of
 from transports.graphql.execution import Engine, Operation, encode_response
@@ -69,6 +71,11 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         self._queries.clear()
         super().lost()
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for it and that the operating system has not taken yet."""
+        return self._link.unsent
+
     def goaway(self, deadline: float, reason: str) -> None:
         """Nothing: the protocol has no word for it, and ``stop`` will follow."""
 
@@ -111,19 +118,39 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
 
     def _subscribe(self, entry: Call, operation: Operation) -> None:
         source = operation.open()
-        feed = source.log.changes(source.wishes, since=source.since, until=source.until, view=operation.view)
         outlet = self._outlets[entry] = OperationOutlet(self, entry, operation)
-        feed.subscribe(
-            outlet,
-            executor=self._strand.lane(self._limits.batch_bytes, 0),
-            batch_events=min(_BATCH_EVENTS, self._limits.fence_events),
-            batch_bytes=self._limits.batch_bytes,
-        )
+        make = partial(source.feed, operation.view)
+        if source.reads_disk:
+            self._errands.send(entry, make, partial(self._found, outlet))
+            return
+        try:
+            feed = make()
+        except PenstockError as error:
+            self._found(outlet, None, error)
+        else:
+            self._found(outlet, feed, None)
+
+    def _found(self, outlet: OperationOutlet, feed: ChangeFeed | None, error: BaseException | None) -> None:
+        """It is known where a subscription begins, or why it cannot."""
+        try:
+            if error is not None:
+                raise error
+            if feed is not None and not outlet.entry.ended:
+                feed.subscribe(
+                    outlet,
+                    executor=self._strand.lane(self._limits.batch_bytes, 0),
+                    batch_events=min(_BATCH_EVENTS, self._limits.fence_events),
+                    batch_bytes=self._limits.batch_bytes,
+                )
+        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this operation only
+            told = graphql_error(problem_of(failure, outlet.operation.source.log))
+            self._perform(self._session.failed(outlet.entry, [told]))
+        self._link.flush()
 
     def deliver(self, outlet: OperationOutlet, batch: Batch) -> None:
         """Writes a ``next`` for each event."""
         try:
-            payloads = outlet.operation.payloads(batch.slices)
+            payloads = outlet.tell_gap(outlet.operation.payloads(batch.slices))
         except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
             self.ended(outlet, error)
             return
@@ -136,6 +163,8 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         entry, log = outlet.entry, outlet.operation.source.log
         if entry.ended:
             return
+        if error is None and outlet.gap is not None:
+            error = HistoryPruned(outlet.gap.end)  # no event has followed that could have told of it
         if error is None:
             self._perform(self._session.completed(entry))
             return

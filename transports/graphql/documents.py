@@ -28,7 +28,9 @@ _KEPT: Final = 256
 _KEPT_CHARACTERS: Final = 16 * 1024
 _ERRORS: Final = 20
 _ALIASES: Final = 32
-_TRANSPORT_ONLY: Final = frozenset({"since", "until", "images", "fields", "mask"})
+_TRANSPORT_ONLY: Final = frozenset(
+    {"since", "start", "until", "onGap", "whole", "images", "fields", "mask", "integers"}
+)
 
 
 class _AliasLimit(ASTValidationRule):

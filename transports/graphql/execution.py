@@ -21,16 +21,17 @@ from graphql import (
 )
 from graphql.execution import Executor
 
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.blocks.shelves import Shelf
+from publishers.blocks.slices import Slice
 from publishers.change import Change
-from publishers.shelves import Shelf
-from publishers.slices import Slice
 from publishers.views.view import View
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted
 from transports.graphql.probe import Probe
 from transports.graphql.projection import Projection
-from transports.graphql.schema import Context, Source, make_schema
+from transports.graphql.schema import Context, make_schema
+from transports.graphql.sources import Source
 from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:

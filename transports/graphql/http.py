@@ -136,8 +136,14 @@ class HttpEndpoint:
         if kind[0] != _JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send content of type {_JSON}, in UTF-8")
         body = bytearray()
+        until = asyncio.get_running_loop().time() + self._limits.request_timeout
         while True:
-            message = await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                waited = f"the body did not come within {self._limits.request_timeout:g} s"
+                raise _Refused(HTTPStatus.REQUEST_TIMEOUT, waited, (b"connection", b"close")) from None
             body += message.get("body", b"")
             if len(body) > self._limits.message_bytes:
                 raise _Refused(

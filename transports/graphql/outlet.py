@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from publishers.batch import Batch
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap
 from transports.graphql.execution import Operation
 from transports.graphql.session import Call
 from transports.websocket.binding import Outlet
@@ -30,17 +31,36 @@ class OperationOutlet(Outlet[Call]):
 
     Attributes:
         operation: What is executed for each event.
+        gap: History that is missing, until an event has told of it.
     """
 
-    __slots__ = ("_desk", "operation")
+    __slots__ = ("_desk", "gap", "operation")
 
     def __init__(self, desk: Desk, call: Call, operation: Operation) -> None:
         super().__init__(call, call.credits)
         self._desk = desk
         self.operation = operation
+        self.gap: Gap | None = None
+
+    def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
+        """The payloads, of which the first one tells of the gap before it."""
+        gap = self.gap
+        if gap is None or not payloads:
+            return payloads
+        self.gap = None
+        token = self.operation.source.log.token
+        told = b',"extensions":{"gap":{"begin":"%s","end":"%s"}}}'
+        first = payloads[0][:-1] + told % (str(token(gap.begin)).encode(), str(token(gap.end)).encode())
+        return [first, *payloads[1:]]
 
     def _deliver(self, batch: Batch) -> None:
         self._desk.deliver(self, batch)
 
     def _ended(self, error: Exception | None) -> None:
         self._desk.ended(self, error)
+
+    # A signal beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing; if an earlier gap was not told yet, the two are one."""
+        self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)

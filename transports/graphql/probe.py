@@ -91,7 +91,7 @@ class Probe:
         """The view that shows what was asked for: BODY exactly if that takes bodies."""
         asked = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
         content = widest.content if self.asked & asked else Content.HEADER
-        return View(content, widest.images, widest.lenses)
+        return View(content, widest.images, widest.lenses, widest.integers)
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:

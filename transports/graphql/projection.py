@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.change import Action, Area, Operation, time_of
 from publishers.position import Position
 from publishers.views.images import Shown, show_field
@@ -70,7 +70,7 @@ _READS: Final[Mapping[str, Read]] = {
     "entity_type": lambda block, index, _v: _text(block.entity_type(index)),
     "key": lambda block, index, view: _text(block.shown_key(index, view)),
     "schema_version": lambda block, index, _v: _long(block.attached(index).schema_version),
-    "entry_version": lambda block, index, _v: _long(block.attached(index).entry_version),
+    "entry_version": lambda block, index, _v: _long(block.entry_version(index)),
     "origin": lambda block, index, _v: _text(block.attached(index).origin),
     "meta": lambda block, index, view: block.shown_meta(index, view) or _NULL,
     "expires_at": lambda block, index, _v: _time(block.attached(index).expires_at),

@@ -1,6 +1,6 @@
 """The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -8,32 +8,33 @@ import strawberry
 from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
-from flow.bridges.asyncio import aiter as iterate
 from publishers.criteria.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError
+from publishers.places import Since
 from publishers.position import Position
-from publishers.views.view import Content, Images, View
+from publishers.views.view import Content, Images, Integers, View
+from transports.codec.starts import explained
 from transports.errors import InvalidRequest, LogNotFound
 from transports.graphql.errors import told
+from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
 from transports.graphql.probe import Probe
+from transports.graphql.sources import Source
 from transports.graphql.types import (
     SCALARS,
     ChangeEvent,
-    CriterionInput,
     Cursor,
     HistoryPage,
     LogState,
     Long,
-    MaskRuleInput,
+    SchemaState,
+    SchemaVersions,
 )
-from transports.policy import Caller, Policy, narrow
+from transports.policy import Caller, Policy, check_schemas, narrow
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
 
-__all__ = ["Context", "Source", "make_schema"]
-
-_BODY: Final = View(Content.BODY)
+__all__ = ["Context", "make_schema"]
 
 Criterions = Annotated[
     list[CriterionInput] | None,
@@ -44,6 +45,14 @@ LogName = Annotated[
 ]
 ImagesName = Annotated[
     Images, strawberry.argument(description="Which images of an entity `body` and `before` show.")
+]
+IntegersName = Annotated[
+    Integers,
+    strawberry.argument(description="How whole numbers beyond 2^53 appear in `body`, `before` and `meta`."),
+]
+StartAt = Annotated[
+    StartInput | None,
+    strawberry.argument(description="Where to begin without a cursor, in place of `since`."),
 ]
 Paths = Annotated[
     list[str] | None,
@@ -97,6 +106,7 @@ class Context:
         images: Images,
         fields: list[str] | None,
         mask: list[MaskRuleInput] | None,
+        integers: Integers,
     ) -> View:
         """The widest view of an operation, if its selection takes bodies.
 
@@ -104,48 +114,45 @@ class Context:
             Forbidden: If the criteria ask about what the caller may not see.
             InvalidOption: If something is no path or no rule.
         """
-        name = next((name for name, each in self.logs.items() if each is log), log.name)
         rules = None if mask is None else {each.path: each.plain() for each in mask}
-        wanted = View.of(Content.BODY, images, fields=fields, mask=rules)
-        return narrow(self.policy, Caller(name, self.token), wanted, criteria)
+        wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
+        return narrow(self.policy, self._caller(log), wanted, criteria)
 
+    def schemas_of(self, name: str | None) -> "ChangeLog":
+        """The log of a name, whose schemas the caller may see.
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the events of one subscription come from.
+        Raises:
+            Forbidden: If it may not.
+            LogNotFound: As ``find``.
+        """
+        log = self.find(name)
+        check_schemas(self.policy, self._caller(log))
+        return log
 
-    Our connection subscribes to it in its own way, batch by batch and shared. To be what graphql-core takes for a source
-    it can be iterated too, so the schema also works under other servers.
-    """
-
-    log: "ChangeLog"
-    criteria: Criteria
-    since: Position | None
-    until: int | None
-    view: View = _BODY
-    empty: bool = False
-
-    @property
-    def wishes(self) -> "Criteria | tuple[()]":
-        """The criteria; an empty list means nothing on the system log."""
-        return () if self.empty else self.criteria
-
-    async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
-        log = self.log
-        feed = log.changes(self.wishes, since=self.since, until=self.until, view=self.view)
-        async with iterate(feed) as changes:
-            async for change in changes:
-                yield ChangeEvent.of(change, str(log.token(change.after)))
+    def _caller(self, log: "ChangeLog") -> Caller:
+        name = next((name for name, each in self.logs.items() if each is log), log.name)
+        return Caller(name, self.token)
 
 
 def _criteria(wishes: list[CriterionInput] | None) -> Criteria:
     return Criteria.of(wish.criterion(place) for place, wish in enumerate(wishes or ()))
 
 
-def _since(log: "ChangeLog", cursor: str | None) -> Position | None:
-    if cursor is None:
-        return None
-    position = log.position_of(cursor)
+def _place(
+    log: "ChangeLog", since: str | None, start: StartInput | None, on_gap: OnGap = OnGap.FAIL
+) -> Since:
+    """Where an operation begins; None if it did not say.
+
+    Raises:
+        InvalidRequest: If it says it twice, or wrongly.
+        PositionError: If it is no place of this log, or, unless gaps are jumped over, one that is no longer kept.
+    """
+    if start is not None and since is not None:
+        raise InvalidRequest("since", since, "left out where start is given")
+    place = since if start is None else start.plain()
+    if place is None or on_gap is OnGap.JUMP or (start is not None and not isinstance(place, Position)):
+        return place
+    position = place if isinstance(place, Position) else log.position_of(str(place))
     # Asked again by the feed, after registration; here it lets the error be the answer to the operation.
     if position < log.oldest:
         raise HistoryPruned(log.oldest)
@@ -164,6 +171,41 @@ def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
     ]
 
 
+def _schema(
+    info: strawberry.Info[Context, None],
+    entity_type: Annotated[str, strawberry.argument(description="Of which entities.")],
+    version: Annotated[
+        Long | None,
+        strawberry.argument(description="The `schemaVersion` of a change; the newest if left out."),
+    ] = None,
+    log: LogName = None,
+) -> SchemaState | None:
+    """A schema; may read the disk on the calling thread."""
+    found: ChangeLog | None = None
+    try:
+        found = info.context.schemas_of(log)
+        told_schema = None if info.context.probing else found.schema(entity_type, version)
+    except PenstockError as error:
+        raise told(error, found) from None
+    if told_schema is None:
+        return None
+    return SchemaState.of(told_schema, str(found.token(told_schema.position)))
+
+
+def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[SchemaVersions]:
+    """What there is; may read the disk on the calling thread."""
+    found: ChangeLog | None = None
+    try:
+        found = info.context.schemas_of(log)
+        listed = {} if info.context.probing else found.schemas()
+    except PenstockError as error:
+        raise told(error, found) from None
+    return [
+        SchemaVersions(entity_type=name, versions=[Long(version) for version in versions])
+        for name, versions in listed.items()
+    ]
+
+
 def _history(
     info: strawberry.Info[Context, None],
     criteria: Criterions = None,
@@ -171,6 +213,7 @@ def _history(
         Cursor | None,
         strawberry.argument(description="Where to begin; the oldest place, or the newest one, if left out."),
     ] = None,
+    start: StartAt = None,
     limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
     reverse: Annotated[
         bool,
@@ -182,24 +225,26 @@ def _history(
     images: ImagesName = Images.WRITTEN,
     fields: Paths = None,
     mask: MaskRules = None,
+    integers: IntegersName = Integers.NUMBER,
     log: LogName = None,
 ) -> HistoryPage:
     """A page of changes; reads the disk on the calling thread."""
     context = info.context
     found: ChangeLog | None = None
+    place: Since = None
     try:
         found = context.find(log)
         if not 1 <= limit <= context.history_events:
             raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
-        wishes, start = _criteria(criteria), _since(found, since)
-        view = context.view(found, wishes, images, fields, mask)
+        wishes, place = _criteria(criteria), _place(found, since, start)
+        view = context.view(found, wishes, images, fields, mask, integers)
         if context.probe is not None:
             if context.probing:
                 return HistoryPage.of([cast("ChangeEvent", context.probe)])
             view = context.probe.view(view)
-        page = found.history(() if criteria == [] else wishes, start, limit, view=view, reverse=reverse)
+        page = found.history(() if criteria == [] else wishes, place, limit, view=view, reverse=reverse)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise told(explained(error, place), found) from None
     token = found.token
     changes = [ChangeEvent.of(change, str(token(change.after))) for change in page.changes]
     return HistoryPage.of(changes, str(token(page.since)), str(token(page.next)), more=page.more)
@@ -214,21 +259,33 @@ def _on_change(
             description="Where to begin: a cursor that was told; the next version if left out."
         ),
     ] = None,
+    start: StartAt = None,
     until: Annotated[
         Long | None, strawberry.argument(description="The last version, after which the operation completes.")
     ] = None,
     images: ImagesName = Images.WRITTEN,
     fields: Paths = None,
     mask: MaskRules = None,
+    integers: IntegersName = Integers.NUMBER,
+    on_gap: Annotated[
+        OnGap, strawberry.argument(description="What happens where history is no longer kept.")
+    ] = OnGap.FAIL,
+    whole: Annotated[
+        bool,
+        strawberry.argument(
+            description="Whether a start inside a transaction sends it again from its beginning."
+        ),
+    ] = False,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
     """The source of the events; subscribes to nothing yet."""
     found: ChangeLog | None = None
     try:
         found = info.context.find(log)
-        wishes, start = _criteria(criteria), _since(found, since)
-        view = info.context.view(found, wishes, images, fields, mask)
-        source = Source(found, wishes, start, until, view, empty=criteria == [])
+        wishes, place = _criteria(criteria), _place(found, since, start, on_gap)
+        view = info.context.view(found, wishes, images, fields, mask, integers)
+        jump = on_gap is OnGap.JUMP
+        source = Source(found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole)
     except PenstockError as error:
         raise told(error, found) from None
     # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
@@ -240,6 +297,12 @@ class Query:
     """The root of queries."""
 
     logs: list[LogState] = strawberry.field(resolver=_logs, description="The change logs of this server.")
+    schema: SchemaState | None = strawberry.field(
+        resolver=_schema, description="A schema that was told, whatever became of the change that told it."
+    )
+    schemas: list[SchemaVersions] = strawberry.field(
+        resolver=_schemas, description="Which schemas were told, by entity type."
+    )
     history: HistoryPage = strawberry.field(resolver=_history, description="Past changes, a page at a time.")
 
 

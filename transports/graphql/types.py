@@ -1,7 +1,5 @@
 """What the schema speaks of: changes, logs, pages of history, and wishes."""
 
-import enum
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NewType
@@ -11,24 +9,21 @@ import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
 from publishers.change import Action, Area, Change, Operation
-from publishers.criteria.conditions import ABSENT, Comparison, Image, Transition, Where
-from publishers.criteria.criteria import Criterion
-from publishers.errors import InvalidCriteria
 from publishers.lossless import flaw_of
-from publishers.views.view import Images
+from publishers.schemas import SchemaVersion
+from publishers.views.view import Images, Integers
 
 __all__ = [
     "JSON",
     "SCALARS",
     "ChangeEvent",
-    "ConditionInput",
-    "CriterionInput",
     "Cursor",
     "DateTime",
     "HistoryPage",
     "LogState",
     "Long",
-    "MaskRuleInput",
+    "SchemaState",
+    "SchemaVersions",
     "Value",
     "stamp",
 ]
@@ -86,15 +81,12 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
 strawberry.enum(Action, name="Action", description="What is done to a field.")
 strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
 strawberry.enum(Operation, name="Operation", description="What happened.")
-strawberry.enum(Comparison, name="Comparison", description="How a value is compared.")
-strawberry.enum(Image, name="Image", description="Which image of the entity a condition looks at.")
-strawberry.enum(
-    Transition,
-    name="Transition",
-    description="What a change does to the place of an entity in a filter: ENTERED holds after it and not before, "
-    "LEFT before it and not after, STAYED both.",
-)
 strawberry.enum(Images, name="Images", description="Which images of an entity `body` and `before` show.")
+strawberry.enum(
+    Integers,
+    name="Integers",
+    description="How whole numbers beyond 2^53 appear in JSON: as numbers, or as text for readers that would round them.",
+)
 
 
 @strawberry.type(name="Change", description="One event of a change log.")
@@ -214,116 +206,37 @@ class LogState:
     head: Cursor = strawberry.field(description="The place after the newest visible change.")
 
 
-@strawberry.enum(name="MaskRule", description="What is shown in place of a value.")
-class MaskRule(enum.Enum):
-    """The rules of a mask."""
+@strawberry.type(name="SchemaPart", description="A part of a schema.")
+class SchemaPart:
+    """One part."""
 
-    REDACT = "REDACT"
-    HASH = "HASH"
-    PARTIAL = "PARTIAL"
-    DROP = "DROP"
+    name: str = strawberry.field(description="Its name; `entity` describes the entity itself.")
+    body: JSON | None = strawberry.field(description="What it says; null if it cannot be rendered.")
 
 
-@strawberry.input(name="MaskRuleInput", description="What is shown in place of the value at a path.")
-class MaskRuleInput:
-    """One rule of a mask as it is given in a document or in variables."""
+@strawberry.type(name="Schema", description="A schema of entities, as it was told.")
+class SchemaState:
+    """A schema of one version."""
 
-    path: str = strawberry.field(description="Names separated by dots, `$key`, or `$meta` and what is in it.")
-    rule: MaskRule = strawberry.field(default=MaskRule.REDACT, description="What is shown.")
-    text: str | None = strawberry.field(
-        default=None, description="REDACT: the text that is shown, *** if left out."
+    entity_type: str = strawberry.field(description="Of which entities.")
+    version: Long = strawberry.field(description="Its version: `schemaVersion` of changes.")
+    told: Cursor = strawberry.field(
+        description="Subscribe with it as `since` to begin with the change that told it."
     )
-    key: str | None = strawberry.field(
-        default=None, description="HASH: the key of the HMAC, at least 16 bytes."
-    )
-    last: int | None = strawberry.field(
-        default=None, description="PARTIAL: how many characters are shown, 4 if left out."
+    parts: list[SchemaPart] = strawberry.field(
+        description="Those that this version told, and those that it left as they were."
     )
 
-    def plain(self) -> dict[str, str | int]:
-        """The rule as it travels elsewhere."""
-        parts = {"rule": self.rule.value, "text": self.text, "key": self.key, "last": self.last}
-        return {name: value for name, value in parts.items() if value is not None}
+    @classmethod
+    def of(cls, found: SchemaVersion, told: str) -> "SchemaState":
+        """A schema, with the cursor of the change that told it."""
+        parts = [SchemaPart(name=name, body=_image(text)) for name, text in found.parts.items()]
+        return cls(entity_type=found.entity_type, version=Long(found.version), told=Cursor(told), parts=parts)
 
 
-@strawberry.input(name="Condition", description="A condition on the value of a field.")
-class ConditionInput:
-    """A condition as it is given in a document or in variables."""
+@strawberry.type(name="SchemaVersions", description="The schemas of an entity type.")
+class SchemaVersions:
+    """What there is of one entity type."""
 
-    path: str = strawberry.field(description="Names of the fields that lead to the value, separated by dots.")
-    compare: Comparison = strawberry.field(description="How it is compared.")
-    value: Value | None = strawberry.field(
-        default=strawberry.UNSET,
-        description="With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
-    )
-    image: Image = strawberry.field(
-        default=Image.AFTER, description="Which image of the entity is looked at."
-    )
-
-    def condition(self, place: str) -> Where:
-        """The condition, checked.
-
-        Raises:
-            InvalidCriteria: If it is none; ``path`` tells where, in the words of the schema.
-        """
-        value = ABSENT if self.value is strawberry.UNSET else self.value
-        try:
-            return Where(self.path, self.compare, value, image=self.image)
-        except InvalidCriteria as error:
-            raise error.at(place) from None
-
-
-@strawberry.input(
-    name="Criterion",
-    description="One wish. All its fields must hold; a field that is left out holds for every change.",
-)
-class CriterionInput:
-    """A wish as it is given in a document or in variables."""
-
-    areas: list[Area] | None = strawberry.field(default=None, description="Any of these areas.")
-    entity_types: list[str] | None = strawberry.field(default=None, description="Any of these entity types.")
-    keys: list[str] | None = strawberry.field(default=None, description="Any of these keys.")
-    key_globs: list[str] | None = strawberry.field(
-        default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
-    )
-    key_patterns: list[str] | None = strawberry.field(
-        default=None, description="Any of these regular expressions, which the whole key must match."
-    )
-    operations: list[Operation] | None = strawberry.field(
-        default=None, description="Any of these operations."
-    )
-    changed: list[str] | None = strawberry.field(
-        default=None, description="Any of these fields was changed, and the change says so."
-    )
-    where: list[ConditionInput] | None = strawberry.field(
-        default=None, description="All of these conditions on values hold."
-    )
-    transitions: list[Transition] | None = strawberry.field(
-        default=None, description="Any of these happens to the entity in the filter that `where` is."
-    )
-
-    def criterion(self, place: int) -> Criterion:
-        """The wish, checked.
-
-        Raises:
-            InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
-        """
-        conditions = [
-            condition.condition(f"criteria[{place}].where[{number}]")
-            for number, condition in enumerate(self.where or ())
-        ]
-        try:
-            return Criterion(
-                areas=self.areas or (),
-                entity_types=self.entity_types or (),
-                keys=self.keys or (),
-                key_globs=self.key_globs or (),
-                key_patterns=self.key_patterns or (),
-                operations=self.operations or (),
-                changed=self.changed or (),
-                where=conditions,
-                transitions=self.transitions or (),
-            )
-        except InvalidCriteria as error:
-            path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
-            raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None
+    entity_type: str = strawberry.field(description="Of which entities.")
+    versions: list[Long] = strawberry.field(description="Every version that was told, rising.")

@@ -10,7 +10,7 @@ from transports.session.conversation import (
     Entry,
     Send,
 )
-from transports.session.machine import Open, ServerSession, Subscription
+from transports.session.machine import LookUp, Open, Question, ServerSession, Subscription
 from transports.session.states import Phase, Stage
 
 __all__ = [
@@ -21,8 +21,10 @@ __all__ = [
     "Demand",
     "Effect",
     "Entry",
+    "LookUp",
     "Open",
     "Phase",
+    "Question",
     "Send",
     "ServerSession",
     "Stage",

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from publishers.batch import Batch
 from publishers.errors import PenstockError
+from publishers.fanout.batch import Batch
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
-from transports.codec.messages import Complete, Request, Subscribe, Wish, encode, parse
+from transports.codec.messages import Ask, Complete, Request, Subscribe, Wish, encode, parse
+from transports.codec.schemas import SchemaAnswer, SchemaQuestion
 from transports.errors import (
     CloseCode,
     GoingAway,
@@ -28,7 +29,7 @@ from transports.limits import CREDITS_MAX, Limits
 from transports.session.conversation import Authenticate, Conversation, Demand, Effect, Entry, Send
 from transports.session.states import Phase, Stage
 
-__all__ = ["Open", "ServerSession", "Subscription"]
+__all__ = ["LookUp", "Open", "Question", "ServerSession", "Subscription"]
 
 
 class Subscription(Entry):
@@ -73,7 +74,25 @@ class Open(Effect):
     wish: Wish
 
 
-class ServerSession(Conversation[Subscription]):
+class Question(Entry):
+    """A schema that is being looked up."""
+
+    __slots__ = ()
+
+    def due(self, _limits: Limits) -> float:
+        """Never: it has no checkpoints."""
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp(Effect):
+    """Look a schema up, and call ``answered`` or ``failed``."""
+
+    entry: Question
+    question: SchemaQuestion
+
+
+class ServerSession(Conversation[Subscription | Question]):
     """One connection, as the server sees it.
 
     Args:
@@ -82,7 +101,7 @@ class ServerSession(Conversation[Subscription]):
         now: The time; any clock that never goes back, in seconds.
     """
 
-    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete)
+    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete, Ask)
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
@@ -103,36 +122,54 @@ class ServerSession(Conversation[Subscription]):
                 return self._subscribe(message, now)
             case Request():
                 return self._request(message)
+            case Ask():
+                return self._ask(message)
             case Complete():
                 return self._forget(self.entries.get(message.id))
             case _:
                 return []
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
-        if message.id in self.entries:
-            raise Violation(
-                CloseCode.ID_IN_USE, f"id {message.id!r} is in use; choose another or complete it first"
-            )
+        self._check_free(message.id)
         try:
-            if self.phase is Phase.DRAINING:
-                raise GoingAway
-            if len(self.entries) >= self.limits.subscriptions:
-                raise TooManySubscriptions(self.limits.subscriptions)
+            self._check_room()
             wish = Wish.of(message.payload, self.limits)
         except PenstockError as error:
             return [Send(_error(message.id, describe(error)))]
         entry = self.entries[message.id] = Subscription(message.id, wish.heartbeat, now)
         return [Open(entry, wish)]
 
+    def _ask(self, message: Ask) -> list[Effect]:
+        self._check_free(message.id)
+        try:
+            self._check_room()
+            question = SchemaQuestion.of(message.payload)
+        except PenstockError as error:
+            return [Send(_error(message.id, describe(error)))]
+        entry = self.entries[message.id] = Question(message.id, b"")
+        return [LookUp(entry, question)]
+
+    def _check_free(self, name: str) -> None:
+        if name in self.entries:
+            raise Violation(
+                CloseCode.ID_IN_USE, f"id {name!r} is in use; choose another or complete it first"
+            )
+
+    def _check_room(self) -> None:
+        if self.phase is Phase.DRAINING:
+            raise GoingAway
+        if len(self.entries) >= self.limits.subscriptions:
+            raise TooManySubscriptions(self.limits.subscriptions)
+
     def _request(self, message: Request) -> list[Effect]:
         entry = self.entries.get(message.id)
-        if entry is None:
+        if not isinstance(entry, Subscription):
             return []
-        if not 1 <= message.n <= CREDITS_MAX:
+        if type(message.n) is not int or not 1 <= message.n <= CREDITS_MAX:
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
         return [Demand(entry, message.n)]
 
-    def _end(self, entry: Subscription, problem: Problem) -> list[Effect]:
+    def _end(self, entry: Subscription | Question, problem: Problem) -> list[Effect]:
         return [Send(_error(entry.id, problem)), *self._forget(entry)]
 
     # From the server.
@@ -184,8 +221,14 @@ class ServerSession(Conversation[Subscription]):
             entry.resync = resync
             entry.changed = True
 
-    def failed(self, entry: Subscription, problem: Problem) -> list[Effect]:
-        """The subscription ended with an error."""
+    def answered(self, entry: Question, answer: SchemaAnswer | None) -> list[Effect]:
+        """The schema that was asked for, or None if it was not told."""
+        if entry.ended:
+            return []
+        return [Send(encode({"type": "schema", "id": entry.id, "payload": answer})), *self._forget(entry)]
+
+    def failed(self, entry: Subscription | Question, problem: Problem) -> list[Effect]:
+        """The subscription ended with an error, or the question cannot be answered."""
         return [] if entry.ended else self._end(entry, problem)
 
     def completed(self, entry: Subscription, cursor: str) -> list[Effect]:
@@ -202,24 +245,26 @@ class ServerSession(Conversation[Subscription]):
 
     def overdue(self, now: float) -> list[Subscription]:
         """The subscriptions whose cursor is to be told."""
-        return [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
+        found = [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
+        return [entry for entry in found if isinstance(entry, Subscription)]
 
-    def checkpoint(self, items: Iterable[tuple[Subscription, str, str, bool]], now: float) -> list[Effect]:
+    def checkpoint(
+        self, items: Iterable[tuple[Subscription, str, str, int, bool]], now: float
+    ) -> list[Effect]:
         """One ``checkpoint`` message for several subscriptions.
 
         Args:
-            items: Of each subscription the cursor, the head of its log, and whether it is in RESYNC.
+            items: Of each subscription the cursor, the head and the live version of its log, and whether it is in RESYNC.
             now: The time.
         """
         told = []
-        for entry, cursor, head, resync in items:
+        for entry, cursor, head, live, resync in items:
             if entry.stage is Stage.ACTIVE:
                 entry.told = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
-                told.append(
-                    {"id": entry.id, "cursor": cursor, "head": head, "state": "RESYNC" if resync else "LIVE"}
-                )
+                state = "RESYNC" if resync else "LIVE"
+                told.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
         if not told:
             return []
         self._checkpoints += 1

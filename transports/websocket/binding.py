@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from flow.contracts import UNBOUNDED
-from publishers.batch import Batch
 from publishers.change import Change
-from publishers.subscription import ChangeSubscription
+from publishers.fanout.batch import Batch
+from publishers.fanout.subscription import ChangeSubscription
 from transports.errors import CloseCode
 from transports.limits import Limits
 from transports.session import Authenticate, Cancel, Close, Conversation, Demand, Effect, Entry, Phase, Send
+from transports.websocket.errands import Errands
 from transports.websocket.link import Link
 from transports.websocket.strand import Strand
 
@@ -145,6 +146,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
         self._token = token
         self._on_lost = on_lost
         self._strand = Strand(loop, gate or link, limits)
+        self._errands = Errands(loop)
         self._outlets: dict[Entry, _Outlet] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -181,6 +183,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
             self._timer.cancel()
         self._perform(self._session.lost())
         self._strand.close()
+        self._errands.close()
         self._on_lost(self)
 
     @abstractmethod
@@ -211,6 +214,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
                     self._do(effect)
 
     def _cancel(self, entry: Entry) -> None:
+        self._errands.forget(entry)
         outlet = self._outlets.pop(entry, None)
         if outlet is not None:
             outlet.cancel()

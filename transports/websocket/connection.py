@@ -2,23 +2,31 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flow.errors import Lagged
-from publishers.batch import Batch
-from publishers.errors import HistoryPruned
-from publishers.gap import Gap, OnGap
+from publishers.errors import HistoryPruned, PenstockError
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap, OnGap
+from publishers.fanout.subscription import State
+from publishers.feed import ChangeFeed
 from publishers.places import Since
 from publishers.position import Position
-from publishers.subscription import State
+from publishers.schemas import SchemaVersion
+from publishers.views.view import View
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
+from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.codec.starts import explained, reads_disk
 from transports.errors import LogNotFound, Problem, describe
 from transports.limits import Limits
-from transports.policy import Caller, Policy, narrow
+from transports.policy import Caller, Policy, check_schemas, narrow
 from transports.session import (
     Effect,
+    LookUp,
     Open,
+    Question,
     ServerSession,
     Stage,
     Subscription,
@@ -78,6 +86,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
 
     # What the link tells.
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for it and that the operating system has not taken yet."""
+        return self._link.unsent
+
     def goaway(self, deadline: float, reason: str) -> None:
         """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
         self._perform(self._session.goaway(deadline, reason))
@@ -97,6 +110,8 @@ class Connection(Binding[ServerSession, WireOutlet]):
         match effect:
             case Open(entry, wish):
                 self._open(entry, wish)
+            case LookUp(question, asked):
+                self._look_up(question, asked)
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
@@ -107,21 +122,34 @@ class Connection(Binding[ServerSession, WireOutlet]):
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
             view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
-            wishes = () if wish.empty else wish.criteria
-            gaps: OnGap = "jump" if wish.jump else "fail"
-            since = _since(log, wish)
-            feed = log.changes(
-                wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps
-            )
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
             outlet = self._outlets[entry] = WireOutlet(
                 self, entry, wish, name=name, log=log, encoder=encoder, lane=lane
             )
-            feed.subscribe(
-                outlet, executor=lane, batch_events=wish.batch_events, batch_bytes=wish.batch_bytes
-            )
+            make = partial(_feed, log, wish, view)
+            if reads_disk(wish.start):
+                self._errands.send(entry, make, partial(self._found, outlet))
+            else:
+                self._found(outlet, make(), None)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error, cursor)))
+
+    def _found(self, outlet: WireOutlet, feed: ChangeFeed | None, error: BaseException | None) -> None:
+        """It is known where a subscription begins, or why it cannot."""
+        wish, entry = outlet.wish, outlet.entry
+        try:
+            if error is not None:
+                raise error
+            if feed is not None and not entry.ended:
+                feed.subscribe(
+                    outlet,
+                    executor=outlet.lane,
+                    batch_events=wish.batch_events,
+                    batch_bytes=wish.batch_bytes,
+                )
+        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self._perform(self._session.failed(entry, describe(failure, outlet.encoder.cursor)))
+        self._link.flush()
 
     def _find(self, name: str | None) -> "tuple[str, ChangeLog]":
         if name is None and len(self._logs) == 1:
@@ -130,6 +158,25 @@ class Connection(Binding[ServerSession, WireOutlet]):
         if name is None or log is None:
             raise LogNotFound(name, list(self._logs))
         return name, log
+
+    # Schemas.
+
+    def _look_up(self, entry: Question, asked: SchemaQuestion) -> None:
+        try:
+            name, log = self._find(asked.log)
+            check_schemas(self._policy, Caller(name, self._token))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+
+        def told(found: SchemaVersion | None, error: BaseException | None) -> None:
+            if error is None:
+                self._perform(self._session.answered(entry, schema_json(name, found, log.token)))
+            else:
+                self._perform(self._session.failed(entry, describe(error)))
+            self._link.flush()
+
+        self._errands.send(entry, partial(log.schema, asked.entity_type, asked.version), told)
 
     # What subscriptions tell, on the strand.
 
@@ -214,12 +261,26 @@ class Connection(Binding[ServerSession, WireOutlet]):
             if outlet.subscription is not None:
                 at = outlet.subscription.checkpoint()
                 cursor = outlet.encoder.cursor
-                items.append((entry, cursor(at.position), cursor(at.head), at.state is State.RESYNC))
+                live, resync = at.head.version - 1, at.state is State.RESYNC
+                items.append((entry, cursor(at.position), cursor(at.head), live, resync))
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
+def _feed(log: "ChangeLog", wish: Wish, view: View) -> ChangeFeed:
+    """What a client subscribes to; may read the disk, see ``reads_disk``."""
+    wishes = () if wish.empty else wish.criteria
+    gaps: OnGap = "jump" if wish.jump else "fail"
+    since = _since(log, wish)
+    try:
+        return log.changes(wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps)
+    except PenstockError as error:
+        raise explained(error, since) from None
+
+
 def _since(log: "ChangeLog", wish: Wish) -> Since:
-    if wish.jump or (wish.since is None and not isinstance(wish.start, Position)):
+    if wish.since is None and not isinstance(wish.start, Position):
+        return wish.start
+    if wish.jump:
         return wish.start if wish.since is None else wish.since
     since = wish.start if isinstance(wish.start, Position) else log.position_of(wish.since or "")
     # Asked again by the feed, after registration; here it lets the error be the first answer.

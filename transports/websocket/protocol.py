@@ -190,7 +190,11 @@ class LinkProtocol(asyncio.Protocol):
 
     def refuse(self, status: HTTPStatus, why: str) -> None:
         """Answers the upgrade with an HTTP error."""
-        if self._response is not None and self._receiver is None and not self._transport.is_closing():
+        if (
+            self._response is not None
+            and self._conn.state is State.CONNECTING  # and not accepted, and closed since
+            and not self._transport.is_closing()
+        ):
             self._conn.send_response(self._conn.reject(status, why + "\n"))
             self._collect()
             self.flush()

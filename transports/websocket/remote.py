@@ -4,13 +4,15 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change
-from transports.codec.replies import Missing, Next, RemoteChange, Subscribed
+from publishers.fanout.gap import OnGap, require_told
+from transports.codec.replies import Item, Missing, Next, RemoteChange, RemoteGap, Subscribed
 from transports.errors import CloseCode, ConnectionLost, Violation
 
 if TYPE_CHECKING:
@@ -27,10 +29,11 @@ class RemoteFeed:
     buffered here.
     """
 
-    def __init__(self, log: "RemoteLog", payload: dict[str, Any], *, window: int) -> None:
+    def __init__(self, log: "RemoteLog", payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
         self._log = log
         self._payload = payload
         self._window = window
+        self._on_gap = on_gap
 
     def subscribe(
         self,
@@ -48,16 +51,17 @@ class RemoteFeed:
         A connection that was not opened, or whose loop is closed, is told by ``on_error(ConnectionLost)``.
 
         Raises:
-            TypeError: If the subscriber is None (rule 1.9).
+            TypeError: If the subscriber is None (rule 1.9), or cannot be told of a gap that it wants to jump.
         """
         if subscriber is None:
             raise TypeError("the subscriber is None (Reactive Streams rule 1.9)")
+        require_told(self._on_gap, subscriber)
         try:
             loop = self._log.loop
         except ConnectionLost as error:
             Drain(subscriber, _Refused(error), executor=executor).start()
             return
-        subscription = RemoteSubscription(self._log, dict(self._payload), self._window)
+        subscription = RemoteSubscription(self._log, dict(self._payload), self._window, self._on_gap)
         subscription.begin(subscriber, executor or loop)
 
 
@@ -83,22 +87,25 @@ class RemoteSubscription:
         id: What it is called on the wire.
         state: ``"LIVE"`` or ``"RESYNC"``, as the server last told; None before that.
         head: Cursor of the end of the log, as the server last told.
+        live: The newest version that subscribers may be given, as a checkpoint last told; None before that.
     """
 
-    def __init__(self, log: "RemoteLog", payload: dict[str, Any], window: int) -> None:
+    def __init__(self, log: "RemoteLog", payload: dict[str, Any], window: int, on_gap: OnGap) -> None:
         self.id = ""
         self.state: str | None = None
         self.head: str | None = None
+        self.live: int | None = None
         self._log = log
         self._payload = payload
         self._window = window
+        self._on_gap = on_gap
         self._lock = threading.Lock()
-        self._buffer: deque[RemoteChange | Missing] = deque()
+        self._buffer: deque[RemoteChange | RemoteGap] = deque()
         self._outstanding = 0  # wanted from the server and not yet received,
         self._announced = 0  # and how much of that the server was told on this connection
         self._received: str | None = payload.get("since")
         self._delivered: str | None = self._received
-        self._gap: Missing | None = None  # not told yet
+        self._gap: RemoteGap | None = None  # not told yet
         self._outcome: Outcome | None = None
         self._drain: Drain[Change]
 
@@ -158,9 +165,10 @@ class RemoteSubscription:
             case Next():
                 self._next(reply)
             case Missing():
+                gap = reply.gap()
                 with self._lock:
                     self._received = reply.end
-                    self._buffer.append(reply)
+                    self._buffer.append(gap)
                 self._drain.signal()
             case Subscribed():
                 self._subscribed(reply)
@@ -189,13 +197,13 @@ class RemoteSubscription:
             self._buffer.extend(changes)
         self._drain.signal()
 
-    def moved(self, cursor: str, head: str, state: str) -> None:
+    def moved(self, told: Item) -> None:
         """A checkpoint has come."""
-        self.head, self.state = head, state
+        self.head, self.live, self.state = told.head, told.live, told.state
         with self._lock:
-            self._received = cursor
+            self._received = told.cursor
             if not self._buffer:
-                self._delivered = cursor
+                self._delivered = told.cursor
 
     def end(self, error: Exception | None) -> None:
         """The last message has come; what is buffered is delivered first."""
@@ -227,24 +235,24 @@ class RemoteSubscription:
             self._log.demand(self)
         return taken
 
-    def _jump(self, gap: Missing) -> None:
+    def _jump(self, gap: RemoteGap) -> None:
         """Notes a gap for the subscriber, who is told before what follows; under the lock, on the drain."""
         if self._gap is not None:
-            gap = Missing(gap.id, self._gap.begin, gap.end)
+            gap = replace(gap, begin=self._gap.begin, begin_cursor=self._gap.begin_cursor)
         self._gap = gap
-        self._delivered = gap.end
+        self._delivered = gap.end_cursor
         self._drain.tell("gap", self._deliver_gap)
 
     def _deliver_gap(self, subscriber: Any) -> None:
         gap, self._gap = self._gap, None
-        told = getattr(subscriber, "on_gap", None)
-        if gap is not None and told is not None:
-            told(gap.begin, gap.end)
+        if gap is not None:
+            told = self._on_gap if callable(self._on_gap) else subscriber.on_gap
+            told(gap)
 
     def outcome(self) -> Outcome | None:
         """Whether it has ended and everything was delivered."""
         with self._lock:
-            while self._buffer and isinstance(self._buffer[0], Missing):
+            while self._buffer and isinstance(self._buffer[0], RemoteGap):
                 self._jump(self._buffer.popleft())  # type: ignore[arg-type]  # it is the one that was looked at
         return None if self._buffer else self._outcome
 

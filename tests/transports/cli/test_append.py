@@ -88,6 +88,12 @@ def test_what_tail_prints_can_be_appended_to_another_log(tmp_path, append, capsy
         ),
         ({"entity_type": "a", "key": "1", "field": "a..b", "action": "SET", "body": {}}, "path is"),
         ({"entity_type": "a", "key": "1", "field": "a", "body": {}}, "action is None"),
+        (
+            {"entity_type": "a", "key": "1", "field": "a", "action": "SET"},
+            "body is None, but must be given with",
+        ),
+        ({"entity_type": "a", "key": "1", "field": "a", "action": "PUSH", "body": None}, "the action PUSH"),
+        ({"entity_type": "a", "key": "1", "body": {}, "version": -1}, "version"),
         ({"entity_type": "a", "key": "1", "field": "a", "action": "HIDE", "body": {}}, "HIDE"),
         ({"area": "SCHEMA", "entity_type": "a"}, "body is None"),
         ({"entity_type": "a", "key": "1", "body": {}, "changed": "some"}, "some"),

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import types
+import uuid
 
 import pytest
 
 from publishers.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from publishers.views.view import Content
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
@@ -157,6 +159,7 @@ def test_a_second_writer_is_refused_in_one_line(log, capsys, feed_stdin):
     [
         (["--since", "yesterday"], 2, "latest, earliest, a version"),
         (["--since", "9" * 40], 2, "latest, earliest, a version"),
+        (["--since", "2026-01-01"], 2, "a time, the id of a transaction"),
         (["--since", "99"], 1, "beyond the end"),
         (["--since", "0" * 32 + ":1:1:0"], 1, "belongs to log"),
         (["--operation", "UPSRT"], 2, "operations is 'UPSRT'"),
@@ -172,12 +175,35 @@ def test_a_wrong_place_or_wish_is_told_by_directory_and_by_server(
     assert says in one_line(capsys)
 
 
+def test_tail_begins_wherever_it_is_told_by_directory_and_by_server(log, fill, serving, capsys):
+    """F61: latest, earliest, version, position, transaction, timestamp."""
+    fill(3)
+    heads = [change for change in log.history(content=Content.BODY).changes if change.index == 0]
+    second = heads[1]
+    server = serving()
+    for since in ("2", str(log.token(second.position)), log.time_of(2).isoformat(), second.body["id"]):
+        for source in (str(log.path), server.url):
+            assert main(["tail", source, "--since", since, "--limit", "4"]) == 0
+            events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert [(event["version"], event["index"]) for event in events] == [
+                (2, 0),
+                (2, 1),
+                (3, 0),
+                (3, 1),
+            ]
+    for source, code, says in ((str(log.path), 2, "--since is"), (server.url, 1, "start.transaction is")):
+        assert main(["tail", source, "--since", str(uuid.uuid4())]) == code
+        line = one_line(capsys)
+        assert says in line
+        assert "the id of a transaction that is kept" in line
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["bogus"],
         ["tail"],
+        ["tail", "x", "--nonsense\nof two lines"],
         ["tail", "x", "--limit", "0"],
         ["tail", "x", "--limit", "-1"],
         ["tail", "x", "--limit", "1" * 50],
@@ -187,11 +213,21 @@ def test_a_wrong_place_or_wish_is_told_by_directory_and_by_server(
         ["serve", "x", "--port", "http"],
     ],
 )
-def test_wrong_arguments_exit_with_2_and_the_usage(arguments, capsys):
+def test_wrong_arguments_exit_with_2_and_are_told_in_one_line(arguments, capsys):
     assert main(arguments) == 2
     captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("penstock")
+    assert captured.err.endswith(" --help tells more)\n")
+    assert captured.err.count("\n") == 1
+
+
+def test_without_a_command_the_help_is_printed(capsys):
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
     assert "usage: penstock" in captured.err
-    assert "Traceback" not in captured.err
+    assert "commands:" in captured.err
 
 
 def test_help_and_version_exit_with_0(capsys):

@@ -203,3 +203,25 @@ def test_a_served_store_follows_logs_that_come_and_go(shop, capsysbinary):
             store.drop("more")
             assert tail.wait(20) == 1
             assert "LOG_DROPPED: the log 'more' was dropped" in tail.stderr.read()
+
+
+def test_every_command_tells_what_it_did_as_json(tmp_path, capsys):
+    shop = tmp_path / "shop"
+    code, said = run(capsys, "log", "create", shop, "orders", "--type", "journal", "--json")
+    created = json.loads(said)["created"]
+    assert (code, created["name"], created["type"], created["newest"]) == (0, "orders", "journal", 0)
+    code, said = run(capsys, "log", "rename", shop, "orders", "old", "--json")
+    assert (code, json.loads(said)) == (0, {"renamed": {"old": "orders", "new": "old"}})
+    code, said = run(capsys, "log", "list", shop, "--json")
+    assert json.loads(said)["logs"][0]["logId"] == created["logId"]
+    code, said = run(capsys, "log", "drop", shop, "old", "--yes", "--json")
+    assert (code, json.loads(said)) == (0, {"dropped": "old"})
+
+
+@pytest.mark.parametrize("origin", ["garbage", "example.org", "https://example.org/page", ""])
+def test_an_origin_that_no_page_has_is_refused_before_anything_is_opened(tmp_path, capsys, origin):
+    assert main(["serve", str(tmp_path / "log"), "--own", "--origin", origin]) == 2
+    assert one_line(capsys).startswith(
+        f"penstock: origin is {origin!r}, but must be the origin of a web page"
+    )
+    assert not (tmp_path / "log").exists()

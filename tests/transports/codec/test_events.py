@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers.batch import Batch
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.blocks.slices import Slice
+from publishers.fanout.batch import Batch
 from publishers.mutations.mutation import columns_of, remove, upsert
 from publishers.position import Position, PositionToken
-from publishers.slices import Slice
 from publishers.views.view import Content, View
 from transports.codec.events import EventEncoder, encode_change, encode_text, next_head
 from transports.codec.replies import Next, read

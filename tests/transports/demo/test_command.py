@@ -20,9 +20,12 @@ def handlers():
     "arguments",
     [["--rows", "0"], ["--rows", "many"], ["--port", "70000"], ["--port", "-1"], ["--what"], ["more"]],
 )
-def test_wrong_arguments_are_refused_with_two(arguments, capsys):
+def test_wrong_arguments_are_refused_with_two_and_one_line(arguments, capsys):
     assert main(arguments) == 2
-    assert "penstock demo: error:" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("penstock demo: ")
+    assert said.endswith(" (penstock demo --help tells more)\n")
+    assert said.count("\n") == 1
 
 
 def test_help_says_what_is_real_and_where_things_are_kept(capsys):
@@ -36,7 +39,7 @@ def test_a_missing_extra_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(command, "_NEEDED", ("rich", "penstock_lacks_this"))
     assert main(["--headless"]) == 1
     said = capsys.readouterr().err
-    assert said == "penstock demo: penstock_lacks_this is missing: pip install 'penstock[demo]'\n"
+    assert said == "penstock demo: missing: penstock_lacks_this; pip install 'penstock[demo]'\n"
 
 
 def test_a_second_demo_in_one_directory_is_one_line(tmp_path, capsys):

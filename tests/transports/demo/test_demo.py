@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[3]
 ROWS = 20_000
-DEADLINE = 150.0
+DEADLINE = 240.0
 
 
 class Demo:

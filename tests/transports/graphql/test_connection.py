@@ -169,7 +169,7 @@ async def test_an_unknown_operation_name_is_an_error_of_the_operation(serving, g
 async def test_a_source_that_fails_ends_in_an_error_and_no_complete(
     serving, graphql, fill, monkeypatch, caplog
 ):
-    from publishers.block import Block
+    from publishers.blocks.block import Block
 
     async with graphql(serving()) as wire:
         await wire.init()
@@ -229,6 +229,7 @@ async def test_events_arrive_once_and_in_order_from_any_place(serving, graphql, 
         await wire.subscribe(name="b", since=events[4]["cursor"])
         assert await wire.events(7, "b") == events[5:]
         await wire.send(type="complete", id="b")
+        await wire.settled()
         fill(1)
         assert positions(await wire.events(2)) == [(5, 0), (5, 1)]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Content, Position, remove, upsert
-from publishers.batch import Batch
-from publishers.block import Block
+from publishers.blocks.block import Block
+from publishers.fanout.batch import Batch
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import encode_response
 
@@ -104,7 +104,7 @@ def test_every_field_of_a_change_is_told(engine, log):
         "before": {"a": 0},
         "changed": ["a"],
         "schemaVersion": None,
-        "entryVersion": None,
+        "entryVersion": "1",
         "origin": None,
         "meta": {"m": 1},
         "__typename": "Change",
@@ -419,8 +419,20 @@ def test_no_text_breaks_the_engine(text):
 
 async def test_the_schema_works_under_other_servers_too(log, fill):
     from publishers.criteria.criteria import Criteria
-    from transports.graphql.schema import Source
+    from transports.graphql.sources import Source
 
     fill(2)
     source = Source(log, Criteria.of(), log.oldest, log.head.version - 1)
     assert [(event.version, event.index) async for event in source] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+async def test_another_server_that_cannot_tell_of_a_gap_does_not_jump_over_one(log, fill):
+    """E37: never in silence."""
+    from publishers.criteria.criteria import Criteria
+    from transports.errors import InvalidRequest
+    from transports.graphql.sources import Source
+
+    fill(1)
+    source = Source(log, Criteria.of(), log.oldest, 1, jump=True)
+    with pytest.raises(InvalidRequest, match="onGap is 'JUMP'"):
+        [event async for event in source]

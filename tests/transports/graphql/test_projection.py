@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import ChangeLog, Content, push, rekey, remove, upsert
-from publishers.block import Block
+from publishers.blocks.block import Block
 from transports import Limits
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine

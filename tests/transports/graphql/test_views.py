@@ -23,7 +23,7 @@ from publishers import (
     remove,
     upsert,
 )
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.mutations.mutation import columns_of
 from transports import Caller, Forbidden, connect, serve
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers.batch import Batch
 from publishers.errors import LogClosed
+from publishers.fanout.batch import Batch
 from publishers.position import Position
 from publishers.views.view import View
 from transports.codec.events import EventEncoder
@@ -133,9 +133,6 @@ def test_ping_is_answered_with_its_payload_in_every_phase():
         ('{"type":7}', "$.type"),
         ('{"type":"subscribed"}', "must be one of: connection_init"),
         ('{"type":"request","id":"a"}', "`n`"),
-        ('{"type":"request","id":"a","n":"5"}', "$.n"),
-        ('{"type":"request","id":"a","n":1.5}', "$.n"),
-        ('{"type":"request","id":"a","n":true}', "$.n"),
         ('{"type":"request","n":1}', "`id`"),
         ('{"type":"request","id":7,"n":1}', "$.id"),
         ('{"type":"subscribe","id":"","payload":{}}', "$.id"),
@@ -183,8 +180,10 @@ def test_late_requests_and_completes_are_ignored():
     assert made.receive('{"type":"complete","id":"z"}', 0.0) == []
 
 
-@pytest.mark.parametrize("n", [0, -1, 2**31, 2**70, -(2**70), 10**4000])
-def test_credits_out_of_range_end_that_subscription_with_invalid_demand(n):
+@pytest.mark.parametrize(
+    "n", [0, -1, 2**31, 2**70, -(2**70), 10**4000, '"5"', '"many"', 1.5, "true", "null", "[1]", '{"n":1}']
+)
+def test_what_is_no_count_of_credits_ends_that_subscription_with_invalid_demand(n):
     made = acknowledged()
     entry, other = active(made, "a"), active(made, "b")
     effects = made.receive('{"type":"request","id":"a","n":' + str(n) + "}", 0.0)
@@ -236,7 +235,7 @@ def test_subscribed_comes_once_and_nothing_before_it():
     entry = subscribe(made)
     encoder = EventEncoder(str)
     assert made.next(entry, Batch((), Position(2, 0), View()), encoder, 0.0) is None
-    assert made.checkpoint([(entry, "c", "h", False)], 0.0) == []
+    assert made.checkpoint([(entry, "c", "h", 7, False)], 0.0) == []
     assert made.completed(entry, "c") == []
     assert sent(made.subscribed(entry, resync=False, now=0.0, **TOLD)) == [
         {"type": "subscribed", "id": "a", **TOLD}
@@ -266,17 +265,17 @@ def test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state():
     assert made.due == 5.0
     made.state(entry, resync=True)
     assert made.due == -math.inf
-    (told,) = sent(made.checkpoint([(entry, "c", "h", True)], 2.0))
+    (told,) = sent(made.checkpoint([(entry, "c", "h", 7, True)], 2.0))
     assert told == {
         "type": "checkpoint",
-        "items": [{"id": "a", "cursor": "c", "head": "h", "state": "RESYNC"}],
+        "items": [{"id": "a", "cursor": "c", "head": "h", "live": 7, "state": "RESYNC"}],
         "n": 1,
         "nextMs": 1000,
     }
     assert made.due == 3.0
     assert made.overdue(2.9) == []
     assert made.overdue(3.0) == [entry]
-    made.checkpoint([(entry, "c", "h", False)], 3.0)
+    made.checkpoint([(entry, "c", "h", 7, False)], 3.0)
     assert made.due == 8.0
     # A next postpones it, and one that leaves a transaction open is followed up soon.
     made.next(entry, Batch((), Position(2, 0), View()), EventEncoder(str), 4.0)
@@ -289,7 +288,7 @@ def test_a_subscription_that_is_sent_changes_all_the_time_is_told_of_its_resync_
     made = acknowledged(resync_checkpoint=1.0)
     entry = active(made, heartbeatMs=5000)
     made.state(entry, resync=True)
-    made.checkpoint([(entry, "c", "h", True)], 2.0)
+    made.checkpoint([(entry, "c", "h", 7, True)], 2.0)
     for now in (2.5, 2.9, 3.4):
         made.next(entry, Batch((), Position(2, 0), View()), EventEncoder(str), now)
     assert made.due == 3.0
@@ -301,11 +300,36 @@ def test_a_subscription_that_begins_in_the_log_is_told_so_at_once():
     assert made.due == -math.inf
 
 
+@pytest.mark.parametrize(
+    ("limits", "period"),
+    [
+        ({}, 10.0),
+        ({"keepalive": 4.0}, 4.0),
+        ({"stall_timeout": 2.5}, 2.5),
+        ({"keepalive": 0.1}, 1.0),
+        ({"keepalive": 9_999.0, "stall_timeout": 9_999.0}, 300.0),
+        ({"heartbeat": 0.5}, 0.5),
+    ],
+)
+def test_the_period_of_heartbeats_comes_from_the_timeouts(limits, period):
+    """E53: on a virtual clock; each tells its number, the live version and the time to the next."""
+    made = acknowledged(**limits)
+    entry = active(made)
+    now = 0.0
+    for number in range(1, 4):
+        assert made.due == now + period
+        assert made.overdue(now + 0.9 * period) == []
+        now = made.due
+        (told,) = sent(made.checkpoint([(entry, "c", "h", 40 + number, False)], now))
+        assert (told["n"], told["items"][0]["live"]) == (number, 40 + number)
+        assert told["nextMs"] == round(period * 1000)
+
+
 def test_one_checkpoint_message_serves_all_subscriptions_and_counts_up():
     made = acknowledged()
     entries = [active(made, name) for name in "abc"]
-    (first,) = sent(made.checkpoint([(entry, "c", "h", False) for entry in entries], 1.0))
-    (second,) = sent(made.checkpoint([(entries[0], "c", "h", False)], 2.0))
+    (first,) = sent(made.checkpoint([(entry, "c", "h", 7, False) for entry in entries], 1.0))
+    (second,) = sent(made.checkpoint([(entries[0], "c", "h", 7, False)], 2.0))
     assert [item["id"] for item in first["items"]] == ["a", "b", "c"]
     assert (first["n"], second["n"]) == (1, 2)
 

@@ -172,6 +172,7 @@ async def test_a_checkpoint_moves_the_cursor_although_nothing_matches(serving, f
         await until(lambda: probe.subscription.cursor == str(log.token(log.head)))
         assert probe.subscription.head == str(log.token(log.head))
         assert probe.subscription.state == "LIVE"
+        await until(lambda: probe.subscription.live == log.head.version - 1)
 
 
 async def test_a_lost_connection_is_told_unless_it_may_be_made_again(serving, until):
@@ -414,6 +415,41 @@ async def test_a_server_that_breaks_the_protocol_is_left(until):
             assert probe.items == []
 
 
+async def test_a_heartbeat_that_was_lost_is_noticed_and_the_connection_made_again(until):
+    """E53: the index of a checkpoint must follow that of the one before; a subscription goes on from its cursor."""
+    import json
+
+    import websockets
+
+    begun = []
+
+    async def leaky(socket):
+        with contextlib.suppress(websockets.ConnectionClosed):
+            await socket.recv()
+            await socket.send('{"type":"connection_ack"}')
+            begun.append(json.loads(await socket.recv())["payload"])
+            item = {"id": "1", "head": "h", "live": 7, "state": "LIVE"}
+            for n in (1, 2, 4) if len(begun) == 1 else (1, 2, 3):
+                told = {"type": "checkpoint", "items": [item | {"cursor": f"c{n}"}], "n": n, "nextMs": 5}
+                await socket.send(json.dumps(told))
+            await socket.wait_closed()
+
+    async with websockets.serve(leaky, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}/ws", reconnect=QUICK) as remote:
+            probe = Probe(1)
+            remote.changes().subscribe(probe)
+            await until(lambda: len(begun) == 2 and probe.cursor == "c3")
+            assert begun[1]["since"] == "c2"
+            assert probe.subscription.live == 7
+        async with connect(f"ws://127.0.0.1:{port}/ws") as remote:
+            begun.clear()
+            remote.changes().subscribe(probe := Probe(1))
+            await until(lambda: probe.errors)
+            assert "checkpoint 4 came, but 3 was to come" in str(probe.errors[0])
+            assert probe.errors[0].retryable
+
+
 async def test_an_address_that_is_none_is_told_at_once_and_not_waited_for():
     for url in ("ws://[::1", "ws://x:99999/ws", "http://x/ws"):
         with pytest.raises(ConnectionLost) as told:
@@ -429,7 +465,7 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
         probe = Probe(5)
         remote.changes().subscribe(probe)
         await until(lambda: probe.cursor)
-        monkeypatch.setattr(type(remote), "_handle", lambda *_: {}["broken"])
+        monkeypatch.setattr(type(remote), "heard", lambda *_: {}["broken"])
         remote.changes().subscribe(Probe())  # its answer is what breaks
         await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)

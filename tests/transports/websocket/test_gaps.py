@@ -6,9 +6,12 @@ import pytest
 
 import flow
 from publishers.changelog import ChangeLog
+from publishers.fanout.gap import Gap
 from publishers.mutations.mutation import upsert
 from publishers.position import Position
 from transports import RemoteError, connect, serve
+from transports.codec.replies import Missing
+from transports.errors import Violation
 
 RETAIN = {
     "sync": "os",
@@ -34,8 +37,9 @@ class Probe:
     def on_next(self, change):
         self.seen.append((change.version, change.index))
 
-    def on_gap(self, begin, end):
-        self.seen.append((begin, end))
+    def on_gap(self, gap):
+        assert (tuple(gap.begin), tuple(gap.end)) == (place(gap.begin_cursor), place(gap.end_cursor))
+        self.seen.append((gap.begin_cursor, gap.end_cursor))
 
     def on_error(self, error):
         self.errors.append(error)
@@ -45,6 +49,12 @@ class Probe:
     @property
     def changes(self):
         return [place for place in self.seen if isinstance(place[0], int)]
+
+
+class Deaf(Probe):
+    """One who cannot be told of gaps."""
+
+    on_gap = None
 
 
 @pytest.fixture
@@ -106,6 +116,30 @@ async def test_a_remote_subscriber_jumps_over_what_is_missing_and_is_told(served
             else:
                 assert after == following(before)
         assert not probe.errors
+
+
+async def test_a_callable_is_told_of_a_gap_and_nobody_jumps_in_silence(served, until):
+    """E37: as in process: an iterator cannot be told, so the program that has one is."""
+    log, url = served
+    cursor = str(log.token(Position(1, 2)))
+    await prune(log, until)
+    async with connect(url) as remote:
+        with pytest.raises(TypeError, match="never left out in silence"):
+            remote.changes(since=cursor, on_gap="jump").subscribe(Deaf())
+        gaps = []
+        async with flow.aiter(remote.changes(since=cursor, on_gap=gaps.append), prefetch=4) as changes:
+            first = await anext(changes)
+    (gap,) = gaps
+    assert isinstance(gap, Gap)
+    assert (gap.begin, gap.end) == (Position(1, 2), log.oldest)
+    assert first.position == gap.end
+    assert (gap.begin_cursor, gap.end_cursor) == (cursor, str(log.token(log.oldest)))
+
+
+@pytest.mark.parametrize("end", ["", "nonsense", "0" * 32 + ":1:x:0"])
+def test_a_gap_whose_ends_are_no_places_breaks_the_protocol(end):
+    with pytest.raises(Violation, match="a gap that is none"):
+        Missing("a", "0" * 32 + ":1:1:0", end).gap()
 
 
 async def test_a_remote_subscriber_that_did_not_ask_to_jump_ends(served, until):

@@ -216,6 +216,24 @@ async def test_an_application_that_does_not_attach_refuses_the_upgrade():
             assert caught.value.response.status_code == status
 
 
+async def test_an_upgrade_that_was_accepted_and_closed_is_not_refused_any_more():
+    """T15: an application that closes and returns; an HTTP response went behind the close frame."""
+    outcome = asyncio.get_running_loop().create_future()
+
+    async def app(scope, receive, send):
+        link = scope["extensions"][LINK]
+        link.attach(Recorder(), None)
+        link.close(CloseCode.BAD_REQUEST, "no")
+        link.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "late")
+        outcome.set_result(link._conn.eof_sent)
+
+    async with hosting(app) as host, dial(host.url) as socket:
+        with pytest.raises(websockets.ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd.code == CloseCode.BAD_REQUEST
+        assert await outcome is False, "nothing is said behind the close frame"
+
+
 async def test_an_application_that_speaks_plain_asgi_is_told_that_it_cannot():
     failures = []
 

@@ -101,6 +101,7 @@ async def test_zero_credits_bring_nothing_but_life(serving, dial, fill, until):
 
 
 async def test_credits_add_up_and_saturate(serving, dial, fill):
+    """F67: sums near the maximum."""
     async with dial(serving().url) as wire:
         await wire.init()
         await wire.subscribe(credits=2**31 - 1)
@@ -112,7 +113,7 @@ async def test_credits_add_up_and_saturate(serving, dial, fill):
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_delivered_never_exceeds_requested(serving, dial, log, seed):
-    """The property of rules 1.1 and 3.8, on the wire, with several subscriptions and random requests."""
+    """F67: the property of rules 1.1 and 3.8, on the wire, with several subscriptions and random requests."""
     chance = random.Random(seed)
     names = [f"s{number}" for number in range(chance.randint(1, 4))]
     requested, delivered, order = (
@@ -185,7 +186,7 @@ async def test_criteria_choose_and_a_checkpoint_tells_progress_without_events(se
             (item,) = (await wire.expect("checkpoint"))["items"]
             if item["cursor"] == head:
                 break
-        assert item == {"id": "a", "cursor": head, "head": head, "state": "LIVE"}
+        assert item == {"id": "a", "cursor": head, "head": head, "live": 3, "state": "LIVE"}
         fill(1, entity_type="rare")
         (event,) = await wire.events(1)
         assert event["entity_type"] == "rare"
@@ -334,7 +335,7 @@ async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, dial, fill,
         ({"criteria": [{"areas": ["DATUM"]}]}, "INVALID_CRITERIA", "criteria[0].areas"),
         ({"content": "SOME"}, "INVALID_REQUEST", "content"),
         ({"onLag": "conflate"}, "INVALID_REQUEST", "onLag"),
-        ({"start": {"time": "2026-01-01T00:00:00Z"}}, "INVALID_REQUEST", "start"),
+        ({"start": {"time": "yesterday"}}, "INVALID_REQUEST", "start.time"),
         ({"credits": -1}, "INVALID_DEMAND", None),
         ({"credits": 2**70}, "INVALID_DEMAND", None),
         ({"credits": "many"}, "INVALID_REQUEST", "credits"),
@@ -374,7 +375,7 @@ async def test_cursors_beyond_the_end_and_of_the_future_are_refused_with_the_hea
         ("{", 4400),
         ("[1,2]", 4400),
         ('{"type":"bogus"}', 4400),
-        ('{"type":"request","id":"a","n":"text"}', 4400),
+        ('{"type":"request","id":"a"}', 4400),
         ('{"type":"subscribe","id":"a","payload":{}}', 4409),
         ('{"type":"connection_init"}', 4429),
         (b"\xff\x00", 4400),
@@ -408,7 +409,7 @@ async def test_wrong_demand_ends_that_subscription_only(serving, dial, fill):
     async with dial(serving().url) as wire:
         await wire.init()
         await wire.subscribe("good", credits=10)
-        for name, n in (("a", 0), ("b", -1), ("c", 2**70)):
+        for name, n in (("a", 0), ("b", -1), ("c", 2**70), ("d", "text"), ("e", None)):
             await wire.subscribe(name, credits=1)
             await wire.send(type="request", id=name, n=n)
             error = await wire.expect("error")

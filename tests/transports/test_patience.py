@@ -1,0 +1,78 @@
+"""How long a server waits for a request."""
+
+import asyncio
+import json
+
+import pytest
+
+
+async def said(reader):
+    """What comes until the end; an abort is an end."""
+    async with asyncio.timeout(20):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize(
+    "begun", [b"", b"G", b"GET /health HTTP/1.1\r\n", b"POST /graphql HTTP/1.1\r\nHost: localhost\r\nX: "]
+)
+async def test_a_connection_without_a_request_is_aborted(serving, begun, until):
+    server = serving(request_timeout=0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(begun)
+    assert await said(reader) == b""
+    writer.close()
+    await until(lambda: not server._uvicorn.server_state.connections)
+
+
+async def test_neither_is_one_that_says_a_byte_now_and_then(serving):
+    server = serving(request_timeout=0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    ended = asyncio.create_task(said(reader))
+    for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000:
+        writer.write(bytes([byte]))
+        await asyncio.wait([ended], timeout=0.02)
+        if ended.done():
+            break
+    assert await ended == b""
+    writer.close()
+
+
+async def test_a_second_request_is_waited_for_no_longer(serving):
+    server = serving(request_timeout=0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(3):
+        writer.write(request)
+        async with asyncio.timeout(20):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            assert json.loads(await reader.readexactly(length))["status"] == "ok"
+    writer.write(request[:30])
+    assert await said(reader) == b""
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_told(serving):
+    server = serving(request_timeout=0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(
+        b"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
+    )
+    head, _, body = (await said(reader)).partition(b"\r\n\r\n")
+    assert b" 408 " in head.splitlines()[0]
+    assert json.loads(body)["errors"][0]["message"] == "the body did not come within 0.2 s"
+    writer.close()
+
+
+async def test_web_sockets_are_waited_for_by_their_own_rules(serving, dial, fill):
+    async with dial(serving(request_timeout=0.05, init_timeout=20.0).url) as wire:
+        for _ in range(20):  # longer than a request is waited for
+            await wire.nothing_comes()
+            await asyncio.wait([asyncio.Future()], timeout=0.01)
+        await wire.init()
+        await wire.subscribe(credits=2)
+        fill(1)
+        await wire.events(2)

@@ -1,0 +1,57 @@
+"""What a server tells by HTTP."""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+__all__ = ["ask"]
+
+_TIMEOUT: Final = 10.0
+_MOST: Final = 64 << 20
+
+
+def ask(url: str, path: str, what: str, **query: object) -> Mapping[str, Any] | None:
+    """What a server answers; None if it says that there is no such thing.
+
+    Args:
+        url: Of its WebSocket.
+        path: What is asked for, such as ``/statistics``.
+        what: That in words, for errors.
+        query: Parameters; those that are None are left out.
+
+    Raises:
+        ConnectionError: If it does not answer that, with what it said instead.
+    """
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
+    given = urlencode({name: value for name, value in query.items() if value is not None})
+    asked = f"{scheme}://{parts.netloc}{path}" + (f"?{given}" if given else "")
+    try:
+        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - http or https, see above
+            told = msgspec.json.decode(answer.read(_MOST))
+    except urllib.error.HTTPError as error:
+        with error:
+            said = _said(error)
+        if error.code == http.HTTPStatus.NOT_FOUND and said.get("code") is None and "error" in said:
+            return None
+        why = said.get("error") or error.reason
+        raise ConnectionError(f"{asked} does not answer with {what}: {why}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise ConnectionError(f"{asked} does not answer with {what}: {why}") from None
+    if not isinstance(told, dict):
+        raise ConnectionError(f"{asked} does not answer with {what}")
+    return told
+
+
+def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:
+    try:
+        said = msgspec.json.decode(error.read(_MOST))
+    except (OSError, ValueError, http.client.HTTPException):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,79 @@
+"""``penstock schema``: the schemas that a log was told, from a directory or a server."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from transports.cli.asking import ask
+from transports.cli.places import followed, url_of
+from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.errors import InvalidRequest
+
+__all__ = ["add_schema"]
+
+
+def add_schema(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = "Prints a schema as one JSON document, or, without TYPE, the entity types that have one and its versions."
+    parser.add_argument(
+        "source", metavar="URL|DIR", help="http://host:port/ of a server, or the directory of a log or store"
+    )
+    parser.add_argument("entity_type", metavar="TYPE", nargs="?", help="entity type")
+    parser.add_argument(
+        "--version", type=int, metavar="N", help="the schema_version of a change; the newest if left out"
+    )
+    parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    parser.set_defaults(command=_schema)
+
+
+def _schema(chosen: argparse.Namespace) -> int:
+    if chosen.entity_type is None and chosen.version is not None:
+        raise InvalidOption("--version", chosen.version, "left out without TYPE")
+    url = url_of(chosen.source)
+    if chosen.entity_type is None:
+        listed = _listed(url, chosen)
+        for name, versions in listed.items():
+            print(name, *versions)
+        if not listed:
+            print("no schemas yet", file=sys.stderr)
+        return 0
+    found = _found(url, chosen)
+    if found is None:
+        which = "" if chosen.version is None else f" of version {chosen.version}"
+        print(f"penstock: no schema{which} of {chosen.entity_type!r} was told", file=sys.stderr)
+        return 1
+    print(msgspec.json.encode(found).decode())
+    return 0
+
+
+def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
+    if url is not None:
+        told = ask(url, "/schemas", "schemas", log=chosen.log)
+        return told["schemas"] if told is not None else {}
+    with followed(chosen.source, chosen.log) as log:
+        return log.schemas()
+
+
+def _found(url: str | None, chosen: argparse.Namespace) -> Any:
+    try:
+        asked = SchemaQuestion.of(
+            {"log": chosen.log, "entity_type": chosen.entity_type, "version": chosen.version}
+        )
+    except InvalidRequest as error:
+        raise _misused(error, chosen) from None
+    if url is not None:
+        return ask(
+            url, "/schemas", "schemas", log=asked.log, entity_type=asked.entity_type, version=asked.version
+        )
+    with followed(chosen.source, chosen.log) as log:
+        return schema_json(log.name, log.schema(asked.entity_type, asked.version), log.token)
+
+
+def _misused(error: InvalidRequest, chosen: argparse.Namespace) -> InvalidOption:
+    value = chosen.version if error.path == "version" else chosen.entity_type
+    name = "--version" if error.path == "version" else "TYPE"
+    return InvalidOption(name, value, str(error).partition(" must be ")[2])

@@ -1,0 +1,172 @@
+"""Where to begin, as it travels: one vocabulary for every wire, and the same places as in process.
+
+========================  ==================================================  ===================================
+in process                JSON: ``start`` of a subscription                   text: ``penstock tail --since``
+========================  ==================================================  ===================================
+``"latest"``              ``"latest"``                                        ``latest``
+``"earliest"``            ``"earliest"``                                      ``earliest``
+a version                 ``{"version": 5}``                                  ``5``
+``Position(5, 2)``        ``{"version": 5, "index": 2}``
+a time                    ``{"time": "2026-03-01T12:00:00Z"}``                ``2026-03-01T12:00:00Z``
+the id of a transaction   ``{"transaction": "0b8c6f3e-..."}``                 ``0b8c6f3e-...``
+the text of a position    no ``start``, but ``since``                         the text
+========================  ==================================================  ===================================
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from publishers.commits.committer import Commit
+from publishers.errors import InvalidOption, PenstockError, PositionMalformed
+from publishers.places import Since
+from publishers.position import Position, PositionToken, Start
+from transports.errors import InvalidRequest
+
+__all__ = [
+    "VERSION_MAX",
+    "moment_of",
+    "reads_disk",
+    "start_json",
+    "start_of",
+    "start_of_text",
+]
+
+VERSION_MAX: Final = 2**53 - 1
+"""The greatest version that a number of JSON tells exactly to everybody."""
+
+_INDEX_MAX: Final = 2**31 - 1
+_VERSION: Final = f"a whole number from 1 to {VERSION_MAX}"
+_INDEX: Final = f"a whole number from 0 to {_INDEX_MAX}"
+_TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
+_TRANSACTION: Final = "the id of a transaction: a UUID, such as the TRANSACTION event tells it"
+_FORMS: Final = 'one of: "latest", "earliest", {"version": 1}, {"time": "..."}, {"transaction": "..."}'
+_WORDS: Final = (
+    "latest, earliest, a version, a time, the id of a transaction, or a cursor such as events carry"
+)
+
+
+def start_of(value: object) -> Start | Position | datetime | UUID:
+    """Reads the ``start`` of a subscription; None is the latest place.
+
+    Raises:
+        InvalidRequest: If it is none; its path names what is wrong: ``start``, or ``start.time`` for example.
+    """
+    if value is None:
+        return Start.LATEST
+    if isinstance(value, str) and value in ("latest", "earliest"):
+        return Start(value)
+    if not isinstance(value, Mapping):
+        raise InvalidRequest("start", value, _FORMS)
+    match sorted(value):
+        case ["version"] | ["index", "version"]:
+            version = _whole("start.version", value["version"], 1, VERSION_MAX, _VERSION)
+            return Position(version, _whole("start.index", value.get("index", 0), 0, _INDEX_MAX, _INDEX))
+        case ["time"]:
+            moment = moment_of(value["time"])
+            if moment is None:
+                raise InvalidRequest("start.time", value["time"], _TIME)
+            return moment
+        case ["transaction"]:
+            name = _name_of(value["transaction"])
+            if name is None:
+                raise InvalidRequest("start.transaction", value["transaction"], _TRANSACTION)
+            return name
+        case _:
+            raise InvalidRequest("start", value, _FORMS)
+
+
+def start_json(since: Since) -> dict[str, Any]:
+    """The fields ``since`` or ``start`` of a subscription that begins at a place as it is named in process.
+
+    Raises:
+        InvalidOption: If it is no place.
+    """
+    match since:
+        case None:
+            return {}
+        case PositionToken():
+            return {"since": str(since)}
+        case "latest" | "earliest":
+            return {"start": str(since)}
+        case str():
+            return {"since": since}
+        case Position():
+            return {"start": {"version": since.version, "index": since.index}}
+        case Commit():
+            return {"start": {"version": since.version}}
+        case UUID():
+            return {"start": {"transaction": str(since)}}
+        case datetime() if since.utcoffset() is not None:
+            return {"start": {"time": since.isoformat()}}
+        case datetime():
+            raise InvalidOption("since", since, "a time with a time zone, such as datetime.now(UTC)")
+        case bool():
+            pass
+        case int():
+            return {"start": {"version": since}}
+    raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
+
+
+def start_of_text(name: str, text: str) -> Since:
+    """Reads a place that a person has typed.
+
+    Args:
+        name: What it was given as, for the error.
+        text: The place.
+
+    Raises:
+        InvalidOption: If it is none.
+    """
+    if text in ("latest", "earliest"):
+        return Start(text)
+    if text.isascii() and text.isdigit() and 1 <= len(text) <= 15:
+        return int(text)
+    moment = moment_of(text)
+    if moment is not None:
+        return moment
+    transaction = _name_of(text)
+    if transaction is not None:
+        return transaction
+    try:
+        return PositionToken.parse(text)
+    except PositionMalformed:
+        raise InvalidOption(name, text, _WORDS) from None
+
+
+def reads_disk(since: Since) -> bool:
+    """Whether it takes reading to find the place, which is not for an event loop."""
+    return isinstance(since, (datetime, UUID))
+
+
+def explained(error: PenstockError, since: Since) -> PenstockError:
+    """What a client is told of an error that came of where it begins: by the name that it gave."""
+    if isinstance(error, InvalidOption) and error.parameter == "since" and isinstance(since, UUID):
+        return InvalidRequest("start.transaction", str(since), "the id of a transaction that is kept")
+    return error
+
+
+def moment_of(text: object) -> datetime | None:
+    """The time of a text of RFC 3339, or None if it is none, or has no offset."""
+    try:
+        moment = msgspec.convert(text, datetime) if isinstance(text, str) else None
+    except msgspec.ValidationError:
+        return None
+    return moment if moment is not None and moment.utcoffset() is not None else None
+
+
+def _name_of(text: object) -> UUID | None:
+    try:
+        name = UUID(text) if isinstance(text, str) and len(text) == 36 else None
+    except ValueError:
+        return None
+    return name if name is not None and str(name) == str(text).lower() else None
+
+
+def _whole(path: str, value: object, low: int, high: int, right: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequest(path, value, right)
+    return value

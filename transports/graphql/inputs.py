@@ -1,0 +1,198 @@
+"""What clients say: wishes, masks, and where to begin."""
+
+import enum
+import re
+from datetime import datetime
+from uuid import UUID
+
+import strawberry
+
+from publishers.change import Area, Operation
+from publishers.criteria.conditions import ABSENT, Comparison, Image, Transition, Where
+from publishers.criteria.criteria import Criterion
+from publishers.errors import InvalidCriteria
+from publishers.position import Position
+from publishers.position import Start as Word
+from transports.codec.starts import start_of
+from transports.errors import InvalidRequest
+from transports.graphql.types import DateTime, Long, Value
+
+__all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "StartInput"]
+
+strawberry.enum(Comparison, name="Comparison", description="How a value is compared.")
+strawberry.enum(Image, name="Image", description="Which image of the entity a condition looks at.")
+strawberry.enum(
+    Transition,
+    name="Transition",
+    description="What a change does to the place of an entity in a filter: ENTERED holds after it and not before, "
+    "LEFT before it and not after, STAYED both.",
+)
+
+
+@strawberry.enum(name="MaskRule", description="What is shown in place of a value.")
+class MaskRule(enum.Enum):
+    """The rules of a mask."""
+
+    REDACT = "REDACT"
+    HASH = "HASH"
+    PARTIAL = "PARTIAL"
+    DROP = "DROP"
+
+
+@strawberry.input(name="MaskRuleInput", description="What is shown in place of the value at a path.")
+class MaskRuleInput:
+    """One rule of a mask as it is given in a document or in variables."""
+
+    path: str = strawberry.field(description="Names separated by dots, `$key`, or `$meta` and what is in it.")
+    rule: MaskRule = strawberry.field(default=MaskRule.REDACT, description="What is shown.")
+    text: str | None = strawberry.field(
+        default=None, description="REDACT: the text that is shown, *** if left out."
+    )
+    key: str | None = strawberry.field(
+        default=None, description="HASH: the key of the HMAC, at least 16 bytes."
+    )
+    last: int | None = strawberry.field(
+        default=None, description="PARTIAL: how many characters are shown, 4 if left out."
+    )
+
+    def plain(self) -> dict[str, str | int]:
+        """The rule as it travels elsewhere."""
+        parts = {"rule": self.rule.value, "text": self.text, "key": self.key, "last": self.last}
+        return {name: value for name, value in parts.items() if value is not None}
+
+
+@strawberry.input(name="Condition", description="A condition on the value of a field.")
+class ConditionInput:
+    """A condition as it is given in a document or in variables."""
+
+    path: str = strawberry.field(description="Names of the fields that lead to the value, separated by dots.")
+    compare: Comparison = strawberry.field(description="How it is compared.")
+    value: Value | None = strawberry.field(
+        default=strawberry.UNSET,
+        description="With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
+    )
+    image: Image = strawberry.field(
+        default=Image.AFTER, description="Which image of the entity is looked at."
+    )
+
+    def condition(self, place: str) -> Where:
+        """The condition, checked.
+
+        Raises:
+            InvalidCriteria: If it is none; ``path`` tells where, in the words of the schema.
+        """
+        value = ABSENT if self.value is strawberry.UNSET else self.value
+        try:
+            return Where(self.path, self.compare, value, image=self.image)
+        except InvalidCriteria as error:
+            raise error.at(place) from None
+
+
+@strawberry.input(
+    name="Criterion",
+    description="One wish. All its fields must hold; a field that is left out holds for every change.",
+)
+class CriterionInput:
+    """A wish as it is given in a document or in variables."""
+
+    areas: list[Area] | None = strawberry.field(default=None, description="Any of these areas.")
+    entity_types: list[str] | None = strawberry.field(default=None, description="Any of these entity types.")
+    keys: list[str] | None = strawberry.field(default=None, description="Any of these keys.")
+    key_globs: list[str] | None = strawberry.field(
+        default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
+    )
+    key_patterns: list[str] | None = strawberry.field(
+        default=None, description="Any of these regular expressions, which the whole key must match."
+    )
+    operations: list[Operation] | None = strawberry.field(
+        default=None, description="Any of these operations."
+    )
+    changed: list[str] | None = strawberry.field(
+        default=None, description="Any of these fields was changed, and the change says so."
+    )
+    where: list[ConditionInput] | None = strawberry.field(
+        default=None, description="All of these conditions on values hold."
+    )
+    transitions: list[Transition] | None = strawberry.field(
+        default=None, description="Any of these happens to the entity in the filter that `where` is."
+    )
+
+    def criterion(self, place: int) -> Criterion:
+        """The wish, checked.
+
+        Raises:
+            InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
+        """
+        conditions = [
+            condition.condition(f"criteria[{place}].where[{number}]")
+            for number, condition in enumerate(self.where or ())
+        ]
+        try:
+            return Criterion(
+                areas=self.areas or (),
+                entity_types=self.entity_types or (),
+                keys=self.keys or (),
+                key_globs=self.key_globs or (),
+                key_patterns=self.key_patterns or (),
+                operations=self.operations or (),
+                changed=self.changed or (),
+                where=conditions,
+                transitions=self.transitions or (),
+            )
+        except InvalidCriteria as error:
+            path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
+            raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None
+
+
+@strawberry.enum(name="Place", description="A place that moves: found out when the operation begins.")
+class Place(enum.Enum):
+    """The words of a start."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@strawberry.enum(name="OnGap", description="What happens where history is no longer kept.")
+class OnGap(enum.Enum):
+    """The ways to take it."""
+
+    FAIL = strawberry.enum_value("fail", description="The operation ends in HISTORY_PRUNED.")
+    JUMP = strawberry.enum_value(
+        "jump",
+        description="It goes on at the oldest place that is kept; the event that follows says so in `extensions.gap`.",
+    )
+
+
+@strawberry.input(name="Start", description="Where to begin, in one way only; `index` goes with `version`.")
+class StartInput:
+    """A start as it is given in a document or in variables."""
+
+    place: Place | None = strawberry.field(default=None, description="The oldest place, or the next version.")
+    version: Long | None = strawberry.field(default=None, description="The beginning of this version.")
+    index: int | None = strawberry.field(default=None, description="The change of this index in the version.")
+    time: DateTime | None = strawberry.field(
+        default=None,
+        description="The first version that was committed then or later; RFC 3339 with an offset.",
+    )
+    transaction: strawberry.ID | None = strawberry.field(
+        default=None, description="The transaction whose TRANSACTION event tells this id."
+    )
+
+    def plain(self) -> Word | Position | datetime | UUID:
+        """The start, checked.
+
+        Raises:
+            InvalidRequest: If it is none; its path names what is wrong.
+        """
+        parts = {
+            "version": self.version,
+            "index": self.index,
+            "time": self.time,
+            "transaction": None if self.transaction is None else str(self.transaction),
+        }
+        given = {name: value for name, value in parts.items() if value is not None}
+        if self.place is not None:
+            if given:
+                raise InvalidRequest("start.place", self.place.name, f"left out where {min(given)} is given")
+            return start_of(self.place.value)
+        return start_of(given)

@@ -1,0 +1,81 @@
+"""Where the events of a subscription come from."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from flow.bridges.asyncio import aiter as iterate
+from publishers.criteria.criteria import Criteria
+from publishers.errors import PenstockError
+from publishers.feed import ChangeFeed
+from publishers.places import Since
+from publishers.views.view import Content, View
+from transports.codec.starts import explained, reads_disk
+from transports.errors import InvalidRequest
+from transports.graphql.types import ChangeEvent
+
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Source"]
+
+_BODY: Final = View(Content.BODY)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the events of one subscription come from.
+
+    Our connection subscribes to its feed in its own way, batch by batch and shared. To be what graphql-core takes for a
+    source it can be iterated too, so the schema also works under other servers.
+
+    Attributes:
+        log: The log.
+        criteria: Which changes.
+        since: Where to begin.
+        until: The last version, or None.
+        view: How changes are seen.
+        empty: Whether the list of criteria was empty: on the system log that means nothing.
+        jump: Whether to go on behind a gap, and tell of it.
+        whole: Whether to send a transaction inside which it begins from its beginning.
+    """
+
+    log: "ChangeLog"
+    criteria: Criteria
+    since: Since
+    until: int | None
+    view: View = _BODY
+    empty: bool = False
+    jump: bool = False
+    whole: bool = False
+
+    @property
+    def reads_disk(self) -> bool:
+        """Whether ``feed`` reads the disk, which is not for an event loop."""
+        return reads_disk(self.since)
+
+    def feed(self, view: View) -> ChangeFeed:
+        """What is subscribed to.
+
+        Raises:
+            PenstockError: If that cannot be.
+        """
+        try:
+            return self.log.changes(
+                () if self.empty else self.criteria,
+                since=self.since,
+                until=self.until,
+                view=view,
+                whole=self.whole,
+                on_gap="jump" if self.jump else "fail",
+            )
+        except PenstockError as error:
+            raise explained(error, self.since) from None
+
+    async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
+        if self.jump:
+            raise InvalidRequest("onGap", "JUMP", "FAIL on a server that cannot tell of a gap")
+        log = self.log
+        async with iterate(self.feed(self.view)) as changes:
+            async for change in changes:
+                yield ChangeEvent.of(change, str(log.token(change.after)))

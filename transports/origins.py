@@ -1,0 +1,44 @@
+"""Origins of web pages (RFC 6454): who may connect from a browser."""
+
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from publishers.errors import InvalidOption
+
+__all__ = ["checked_origins"]
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_RIGHT: Final = "the origin of a web page, such as https://example.org or http://intranet:8080, or * for all"
+
+
+def checked_origins(origins: Collection[str]) -> frozenset[str]:
+    """Origins as browsers tell them: a scheme, a host and perhaps a port, without a slash at the end.
+
+    A port that is the scheme's own is left out, as browsers do (RFC 6454 §6.2).
+
+    Raises:
+        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+    """
+    if isinstance(origins, (str, bytes)) or not isinstance(origins, Collection):
+        raise InvalidOption("origins", origins, "a list of them, each " + _RIGHT)
+    return frozenset(_checked(origin) for origin in origins)
+
+
+def _checked(origin: object) -> str:
+    if origin in ("*", "null"):
+        return str(origin)
+    try:
+        parts = urlsplit(origin.rstrip("/") if isinstance(origin, str) else "")
+        whole = bool(parts.scheme and parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        raise InvalidOption("origin", origin, _RIGHT) from None
+    if not whole or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise InvalidOption("origin", origin, _RIGHT)
+    host = parts.netloc.lower()
+    if not host.isascii() or any(character.isspace() for character in host):
+        raise InvalidOption("origin", origin, _RIGHT)
+    if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)):
+        before, bracket, after = host.rpartition("]")  # colons before it are those of an IPv6 address
+        host = before + bracket + after.partition(":")[0]
+    return f"{parts.scheme}://{host}"
