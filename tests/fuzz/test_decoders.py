@@ -24,7 +24,9 @@ from tests.publishers.wal.logs import commit
 from tests.publishers.wal.logs import opened as opened_wal
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
-from transports.codec.messages import Wish, parse
+from transports.codec.messages import Ask, Wish, parse
+from transports.codec.schemas import SchemaQuestion
+from transports.codec.starts import start_json, start_of, start_of_text
 from transports.errors import Violation
 from transports.limits import Limits
 
@@ -100,7 +102,24 @@ def wish(text: bytes) -> None:
     message = parse(text)
     payload = getattr(message, "payload", None)
     if isinstance(payload, dict):
-        Wish.of(payload, Limits())
+        if isinstance(message, Ask):
+            SchemaQuestion.of(payload)
+        else:
+            Wish.of(payload, Limits())
+
+
+def start(text: bytes) -> None:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    found = start_of(value)
+    assert start_of(start_json(found).get("start")) == found
+
+
+def typed(text: bytes) -> None:
+    found = start_of_text("--since", text.decode("latin-1"))
+    assert start_json(found) == start_json(found)
 
 
 def criteria(text: bytes) -> None:
@@ -112,6 +131,7 @@ def criteria(text: bytes) -> None:
     assert Criteria.from_json(found.to_json()) == found
 
 
+QUESTION = b'{"type":"schema","id":"a","payload":{"log":"shop","entity_type":"order","version":3}}'
 SUBSCRIBE = json.dumps(
     {
         "type": "subscribe",
@@ -160,6 +180,9 @@ DECODERS = {
     "epoch": (lambda: encode_epoch(Epoch(2, 9)), lambda data: decode_control(data, Tables()), ValueError),
     "token": (lambda: TOKEN, lambda data: PositionToken.parse(data.decode("latin-1")), PenstockError),
     "criteria": (lambda: CRITERIA, criteria, PenstockError),
+    "starts": (lambda: b'{"time":"2026-03-01T12:00:00.000001+02:00"}', start, PenstockError),
+    "typed starts": (lambda: b"2026-03-01T12:00:00.000001+02:00", typed, PenstockError),
+    "questions": (lambda: QUESTION, wish, (Violation, PenstockError)),
     "messages": (lambda: SUBSCRIBE, wish, (Violation, PenstockError)),
 }
 

@@ -5,7 +5,7 @@ import io
 import logging
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import FrameType
 
@@ -13,17 +13,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from publishers.errors import LogFull, WalCorrupted
+from publishers.options import LogOptions
+from publishers.wal import Wal
 from publishers.wal.segment import segment_name
+from tests.mutants.listing import MUTANTS
 from tests.mutants.patching import Mutant, Stale
 from tests.publishers import test_interleaving
 from tests.publishers.test_deferral_machine import Owner
-from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
+from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.publishers.world import live
+from tests.simulation import forks
 from tests.simulation.deferral import DeferralTrial
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Trial
 
-__all__ = ["KILLERS", "Survived", "hunt"]
+__all__ = ["KILLERS", "Survived", "hunt", "rate", "run", "total"]
 
 PATIENCE = 20.0
 """Seconds after which a life counts as one that never ends."""
@@ -76,12 +80,16 @@ def _damageable() -> tuple[dict[str, bytes], list[tuple[int, list[bytes | None]]
     fill_segments(log, 2)
     for number in range(8):
         commit(log, b"body %d" % number)
-    number, start = log._head.state.segment, log._head.state.offset
+    number, start = log._evidence.state.segment, log._evidence.state.offset
     assert number == log._writer.live.number
     whole = contents(log)
     files = system.snapshot(LOG)
     log.abandon()
     return files, whole, start
+
+
+def _forks(seed: int) -> None:
+    forks.run(seed)
 
 
 def _damage(seed: int) -> None:
@@ -141,25 +149,40 @@ def _truncation(seed: int) -> None:
 
 
 def _full(seed: int) -> None:
-    """A disk without room at some place, then with room: what was refused left nothing, and work goes on."""
+    """A disk without room at some place, then with room: what was refused left nothing, and work goes on.
+
+    The power may be cut right after a refusal: what has been taken back must not come again.
+    """
     rng = random.Random(seed)
+    settings = options(retain_bytes=None, retain_age=None, fill_step=rng.choice([0, 300, 4096]))
     system = SimulatedFileSystem(seed, capacity=rng.randrange(90_000, 160_000))
-    log = opened(system, options(retain_bytes=None, retain_age=None, fill_step=rng.choice([0, 300, 4096])))
+    log = opened(system, settings)
+    kept: list[tuple[int, list[bytes | None]]] = []
     for number in range(40):
-        before = log.appended
+        bodies = [b"%04d" % number * rng.choice([10, 700]) for _ in range(rng.choice([1, 1, 4]))]
         try:
-            commit(log, b"%04d" % number * rng.choice([10, 700]))
+            done = log.append([sealed(body) for body in bodies])  # of a group, as many as had room
+            log.sync()
+            log.publish_tail(log.visible)
+            kept += [(one.version, [body]) for one, body in zip(done, bodies, strict=False)]
         except LogFull:
-            assert log.appended == before
+            assert log.appended == len(kept)
             assert log.failed is None
             system.capacity += 20_000
+            if rng.random() < 0.3:
+                log = _after_power_cut(log, system, settings)
+                assert log.appended == len(kept)
         log.maintain()
-    found = contents(log)
+    assert contents(log) == kept
+    log = _after_power_cut(log, system, settings)
+    assert contents(log) == kept
+    log.abandon()
+
+
+def _after_power_cut(log: Wal, system: SimulatedFileSystem, settings: LogOptions) -> Wal:
     log.abandon()
     system.power_cut()
-    log = opened(system)
-    assert contents(log) == found
-    log.abandon()
+    return opened(system, settings)
 
 
 def _machine(seed: int) -> None:
@@ -181,6 +204,7 @@ KILLERS: dict[str, Callable[[int], None]] = {
     "T1": _lives,
     "T1-deferral": _deferrals,
     "T3": _damage,
+    "T3-forks": _forks,
     "T4": _truncation,
     "T5": _full,
     "world": _world,
@@ -212,17 +236,45 @@ def hunt(mutant: Mutant, most: int | None = None) -> tuple[str, int]:
     Raises:
         Survived: If none does within so many seeds of each.
     """
-    _damageable()  # made by sound code, whoever is hunted first
     count = mutant.most if most is None else most
-    logging.disable(logging.CRITICAL)
-    try:
+    with _prepared():
         for killer in mutant.killers:
             for seed in range(count):
                 if _noticed(mutant, killer, seed):
                     return killer, seed
-    finally:
-        logging.disable(logging.NOTSET)
     raise Survived(f"{mutant.name} survived {count} seeds of each of {', '.join(mutant.killers)}")
+
+
+def rate(mutant: Mutant, killer: str, count: int) -> float:
+    """Which share of so many seeds of one simulation notices a mutant."""
+    with _prepared():
+        return sum(_noticed(mutant, killer, seed) for seed in range(count)) / count
+
+
+def run(seed: int, trace: list[str] | None = None) -> Mapping[str, int]:
+    """T6 as a row: the seed is the number of a mutant."""
+    mutant = list(MUTANTS.values())[seed]
+    killer, survived = hunt(mutant)
+    if trace is not None:
+        trace.append(f"{mutant.name}: noticed by {killer} after {survived} seeds")
+    return {f"by {killer}": 1}
+
+
+def total() -> int:
+    """How many mutants there are."""
+    return len(MUTANTS)
+
+
+@contextlib.contextmanager
+def _prepared() -> Iterator[None]:
+    _damageable()  # made by sound code, whoever is hunted first
+    _behind_head()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _noticed(mutant: Mutant, killer: str, seed: int) -> bool:

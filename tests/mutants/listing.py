@@ -72,11 +72,18 @@ _WRITING = [
         _WAL + "live:LiveSegment.undo",
         "self.file.truncate(self.filled)\n        write_zeros(self.file, start, min(end, self.filled, size))",
         "pass",
-        ("T1", "T5"),
+        ("T5", "T1"),
+    ),
+    Mutant(
+        "what was taken back is not synced",
+        _WAL + "live:LiveSegment.undo",
+        "sync_file(self.file)",
+        "pass",
+        ("T5",),
     ),
     Mutant(
         "time goes back",
-        _WAL + "writer:Writer._write_one",
+        _WAL + "appender:Appender._write_one",
         "max(self._clock(), self._committed_at + 1)",
         "self._clock()",
         _LIVES,
@@ -91,7 +98,7 @@ _HEAD = [
         "self.state = state._replace(counter=0)",
         _LIVES,
     ),
-    Mutant("HEAD in one slot", _WAL + "head:Head.write", "_SLOTS[state.counter % 2]", "0", _LIVES),
+    Mutant("HEAD in one slot", _WAL + "head:Head._put", "_SLOTS[state.counter % 2]", "0", _LIVES),
     Mutant(
         "HEAD not written after recovery",
         _WAL + "recovery:_Recovery.run",
@@ -99,10 +106,10 @@ _HEAD = [
         "pass",
         _LIVES,
     ),
-    Mutant("HEAD not synced", _WAL + "head:Head.write", "    sync_file(self._file)", "    pass", _LIVES),
+    Mutant("HEAD not synced", _WAL + "head:Head._put", "    sync_file(self._file)", "    pass", _LIVES),
     Mutant(
         "DEFERRED not written",
-        _WAL + "withholding:Withholding.show",
+        _WAL + "evidence:Evidence.write",
         "visible=visible)",
         "visible=None)",
         ("T1-deferral",),
@@ -165,7 +172,30 @@ _RECOVERY = [
         ("T1-deferral",),
     ),
     Mutant(
-        "cut ends at its segment", _WAL + "cut:carry_out", "file.truncate(offset)", "pass", ("T1-deferral",)
+        "cut ends at its segment",
+        _WAL + "cut:carry_out",
+        "file.truncate(min(offset, file.size()))",
+        "pass",
+        ("T1-deferral",),
+    ),
+]
+
+_FRAMES_UNCHAINED = Mutant(
+    "frames not chained",
+    _WAL + "reader:Reader._frame",
+    "if links.get((segment, offset), header.previous) != header.previous:",
+    "if False:",
+    ("T3-forks",),
+)
+
+_CHAIN = [
+    Mutant(
+        "neither frames nor segments chained",
+        _WAL + "recovery:_fits",
+        "following.previous,",
+        "trailer.last_crc,",
+        ("T3-forks",),
+        besides=(_FRAMES_UNCHAINED,),
     ),
 ]
 
@@ -204,7 +234,7 @@ _RETENTION = [
     ),
 ]
 
-_RING = "publishers.ring:Ring."
+_RING = "publishers.fanout.ring:Ring."
 _WORLD = ("world",)
 _BOTH = ("world", "threads")
 
@@ -221,28 +251,28 @@ _READING = [
     ),
     Mutant(
         "replayed index off by one",
-        "publishers.cursor:Cursor.take",
+        "publishers.fanout.cursor:Cursor.take",
         "piece.indices[-1] + 1",
         "piece.indices[-1] + 2",
         _WORLD,
     ),
     Mutant(
         "until off by one",
-        "publishers.cursor:Cursor.upto",
+        "publishers.fanout.cursor:Cursor.upto",
         "min(visible, self.until)",
         "min(visible, self.until + 1)",
         _WORLD,
     ),
     Mutant(
         "end one too early",
-        "publishers.cursor:Cursor.finished",
+        "publishers.fanout.cursor:Cursor.finished",
         "self.next.version > self.until",
         "self.next.version >= self.until",
         _WORLD,
     ),
     Mutant(
         "beyond the watermark",
-        "publishers.cursor:Cursor.poll",
+        "publishers.fanout.cursor:Cursor.poll",
         "self.upto, max_events",
         "self.upto + 1, max_events",
         _BOTH,
@@ -285,7 +315,7 @@ _READING = [
     ),
     Mutant(
         "checkpoint ahead of what was delivered",
-        "publishers.subscription:ChangeSubscription.checkpoint",
+        "publishers.fanout.subscription:ChangeSubscription.checkpoint",
         "not self._replaying and self._filled is None",
         "True",
         _WORLD,
@@ -302,15 +332,15 @@ _READING = [
 _TELLING = [
     Mutant(
         "wake read before the advance",
-        "publishers.publication:Publication.publish",
-        "    service.watermark.advance(newest)\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
-        "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
+        "publishers.commits.publication:Publication.publish",
+        "    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
+        "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
         ("threads", "world"),
         12_000,
     ),
     Mutant(
         "watermark advanced before the rings",
-        "publishers.publication:Publication.publish",
+        "publishers.commits.publication:Publication.publish",
         "visible = service.watermark.visible",
         "visible = service.watermark.visible\n    service.watermark.advance(newest)",
         ("threads", "world"),
@@ -318,40 +348,45 @@ _TELLING = [
     ),
     Mutant(
         "rings not restarted behind a large transaction",
-        "publishers.publication:Publication.publish",
+        "publishers.commits.publication:Publication.publish",
         "overtaken += shared.ring.restart(transaction.version, visible)",
         "pass",
         _WORLD,
     ),
-    Mutant("those who are parked not told", "publishers.service:Service.due", "*parked, ", "", _BOTH),
+    Mutant("those who are parked not told", "publishers.fanout.service:Service.due", "*parked, ", "", _BOTH),
     Mutant(
-        "publisher not matched", "publishers.registry:Registry.snapshot", "self._refresh()", "pass", _BOTH
+        "publisher not matched",
+        "publishers.fanout.registry:Registry.snapshot",
+        "self._refresh()",
+        "pass",
+        _BOTH,
     ),
     Mutant(
         "publisher leaves with the first",
-        "publishers.registry:Registry.remove",
+        "publishers.fanout.registry:Registry.remove",
         "if not shared.subscriptions:",
         "if True:",
         _WORLD,
     ),
     Mutant(
         "withheld ones shown with the others",
-        "publishers.visibility:Withheld.reach",
+        "publishers.commits.visibility:Withheld.reach",
         "return max(version, first - 1)",
         "return newest",
         ("machine",),
     ),
     Mutant(
         "withheld ones that were not kept are skipped",
-        "publishers.visibility:Withheld.take",
-        "taken.append(Published(self._unkept, self._unkept_changes, None))",
+        "publishers.commits.visibility:Withheld.take",
+        "taken.append(Published(self._unkept, self._unkept_changes or 0, None))",
         "pass",
         ("machine",),
     ),
 ]
 
 MUTANTS = {
-    mutant.name: mutant for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_RETENTION, *_READING, *_TELLING)
+    mutant.name: mutant
+    for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_CHAIN, *_RETENTION, *_READING, *_TELLING)
 }
 
 SELECTION = [
@@ -366,6 +401,8 @@ SELECTION = [
     "LAST not required",
     "torn rule ignores what was durable",
     "tail frames not written again",
+    "failed write not taken back",
+    "neither frames nor segments chained",
     "unlink before HEAD.oldest",
     "until off by one",
     "ring start not moved",

@@ -29,6 +29,7 @@ class Mutant:
         new: What the mutant has instead.
         killers: The simulations that must notice, the one that does so soonest first.
         most: How many of their seeds it may survive.
+        besides: Others that live with it: what two defences keep out, one of them alone does not let in.
     """
 
     name: str
@@ -37,17 +38,21 @@ class Mutant:
     new: str
     killers: tuple[str, ...]
     most: int = 2000
+    besides: "tuple[Mutant, ...]" = ()
 
     @contextlib.contextmanager
     def living(self) -> Iterator[None]:
         """The mutant is in place meanwhile, for everybody who has imported the function."""
         function = self._function()
         original = function.__code__
-        function.__code__ = self._changed(function)
-        try:
-            yield
-        finally:
-            function.__code__ = original
+        with contextlib.ExitStack() as others:
+            for other in self.besides:
+                others.enter_context(other.living())
+            function.__code__ = self._changed(function)
+            try:
+                yield
+            finally:
+                function.__code__ = original
 
     def _function(self) -> FunctionType:
         module, _, path = self.where.partition(":")

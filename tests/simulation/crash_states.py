@@ -66,7 +66,7 @@ class State:
 
     ledger: Ledger
     files: list[bytes]
-    names: dict[PurePath, dict[str, int]]
+    names: dict[str, dict[str, int]]
     unsynced: dict[int, bytes]
     units: list[list[Unit]]
 
@@ -75,7 +75,7 @@ class State:
         system = SimulatedFileSystem(mask)
         inodes = [Inode(bytearray(), bytearray(data)) for data in self.files]
         for directory, names in self.names.items():
-            system.make_directory(Path(directory))
+            system.make_directory(Path(directory or "/"))
             system._durable[directory] = {name: inodes[at] for name, at in names.items()}
         for number, group in enumerate(self.units):
             if not mask >> number & 1:

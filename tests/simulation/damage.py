@@ -17,6 +17,7 @@ from publishers.errors import WalCorrupted
 from publishers.wal import Follower, Wal
 from publishers.wal.directory import LOCK_NAME
 from publishers.wal.head import HEAD_NAME
+from publishers.wal.reserve import RESERVE_NAME
 from publishers.wal.tail import TAIL_NAME
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Life, contents, schemas_of
@@ -25,6 +26,9 @@ from tests.simulation.workload import LOG, PRODUCERS, Clock
 __all__ = ["flip", "flips", "truncate", "truncations"]
 
 Files = dict[str, bytes]
+
+_NEVER_READ = (LOCK_NAME, TAIL_NAME, RESERVE_NAME)
+"""Files whose content is believed by nobody after a start of the machine, or never."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Material:
 
     @property
     def names(self) -> list[str]:
-        return [name for name in sorted(self.files) if name not in (LOCK_NAME, TAIL_NAME)]
+        return [name for name in sorted(self.files) if name not in _NEVER_READ]
 
 
 def _live(*, clean: bool) -> Life:
@@ -123,7 +127,7 @@ def _place(byte: int, found: Places) -> tuple[Material, str, int]:
 
 
 def flips() -> int:
-    """Bits of all files, but for LOCK and TAIL, whose content is believed by nobody after a start of the machine."""
+    """Bits of all files that are ever believed."""
     return 8 * _places(twice=True)[1][-1]
 
 

@@ -27,6 +27,17 @@ class PowerCut(BaseException):
     """The machine, or the process, is gone; nobody can handle that."""
 
 
+def _key(path: PurePath) -> str:
+    """A directory as the disk knows it; text is hashed and compared far sooner than a path is."""
+    text = str(path)
+    return "" if text == "/" else text
+
+
+def _split(path: PurePath) -> tuple[str, str]:
+    directory, _, name = str(path).rpartition("/")
+    return directory, name
+
+
 class SimulatedFile:
     def __init__(
         self, system: "SimulatedFileSystem", inode: Inode, path: PurePath, *, writable: bool
@@ -118,7 +129,8 @@ class SimulatedFile:
 
     def is_at(self, path: Path, /) -> bool:
         self._check()
-        return self._system.names(path.parent).get(path.name) is self._inode
+        directory, name = _split(path)
+        return self._system._names.get(directory, {}).get(name) is self._inode
 
     def map(self, size: int, /) -> memoryview:
         self._check()
@@ -139,9 +151,15 @@ class SimulatedFileSystem:
         read_faults: Numbers of reads that fail with EIO.
         capacity: Bytes that all files may have together.
         trace: What was done, if tracing.
+
+    Args:
+        directories: Whether to make and to remove a directory are operations as well, which a power cut may undo.
+            Without, they are durable at once, and not counted: for a single log, which makes few and removes none.
     """
 
-    def __init__(self, seed: int = 0, *, capacity: int = 1 << 40, trace: bool = False) -> None:
+    def __init__(
+        self, seed: int = 0, *, capacity: int = 1 << 40, trace: bool = False, directories: bool = False
+    ) -> None:
         self.random = random.Random(seed)
         self.capacity = capacity
         self.operations = 0
@@ -152,9 +170,10 @@ class SimulatedFileSystem:
         self.dead = False
         self.trace: list[str] | None = [] if trace else None
         self._boot = 1
-        self._names: dict[PurePath, dict[str, Inode]] = {PurePath("/"): {}}
-        self._durable: dict[PurePath, dict[str, Inode]] = {PurePath("/"): {}}
-        self._pending: dict[PurePath, list[tuple[str, str, Inode | None]]] = {PurePath("/"): []}
+        self._directories = directories
+        self._names: dict[str, dict[str, Inode]] = {"": {}}
+        self._durable: dict[str, dict[str, Inode]] = {"": {}}
+        self._pending: dict[str, list[tuple[str, str, Inode | None]]] = {"": []}
 
     # --- faults ----------------------------------------------------------------------------------------------------
 
@@ -202,10 +221,13 @@ class SimulatedFileSystem:
         if self.trace is not None:
             self.trace.append(f"      power cut, {survive} pending survives")
         inodes = {id(inode): inode for names in self._names.values() for inode in names.values()}
+        gone: list[str] = []
         for directory, pending in self._pending.items():
             for inode in self._durable[directory].values():
                 inodes[id(inode)] = inode
-            self._cut_names(directory, pending, survive)
+            gone += self._cut_names(directory, pending, survive)
+        for directory in gone:
+            self._forget_directory(directory)
         for inode in inodes.values():
             self._cut_inode(inode, survive)
         self._names = {directory: dict(names) for directory, names in self._durable.items()}
@@ -213,8 +235,9 @@ class SimulatedFileSystem:
         self.kill()
 
     def _cut_names(
-        self, directory: PurePath, pending: list[tuple[str, str, Inode | None]], survive: str
-    ) -> None:
+        self, directory: str, pending: list[tuple[str, str, Inode | None]], survive: str
+    ) -> list[str]:
+        """Decides about what is pending in a directory; answers which directories in it are not there afterwards."""
         rng = self.random
         if survive == "nothing":
             kept = []
@@ -226,7 +249,18 @@ class SimulatedFileSystem:
             kept = [change for change in pending if rng.random() < 0.5]
         for change in kept:
             rename(self._durable[directory], *change)
+        gone = [
+            f"{directory}/{change[1]}"
+            for change in pending
+            if (change[0] == "rmdir" and change in kept) or (change[0] == "mkdir" and change not in kept)
+        ]
         pending.clear()
+        return gone
+
+    def _forget_directory(self, directory: str) -> None:
+        for names in (self._names, self._durable, self._pending):
+            for known in [known for known in names if f"{known}/".startswith(f"{directory}/")]:
+                del names[known]
 
     def _cut_inode(self, inode: Inode, survive: str) -> None:
         rng = self.random
@@ -249,93 +283,142 @@ class SimulatedFileSystem:
 
     # --- FileSystem --------------------------------------------------------------------------------------------------
 
-    def _directory(self, path: PurePath) -> dict[str, Inode]:
-        self.check()
-        names = self._names.get(path)
+    def _directory(self, directory: str) -> dict[str, Inode]:
+        if self.dead:
+            raise PowerCut
+        names = self._names.get(directory)
         if names is None:
-            parent = self._names.get(path.parent, {})
-            if path.name in parent or path.parent not in self._names:
-                raise NotADirectoryError(errno.ENOTDIR, str(path))
-            raise FileNotFoundError(errno.ENOENT, str(path))
+            place = directory
+            while place:
+                parent, _, name = place.rpartition("/")
+                if name in self._names.get(parent, {}):
+                    raise NotADirectoryError(errno.ENOTDIR, directory)
+                place = parent
+            raise FileNotFoundError(errno.ENOENT, directory)
         return names
 
     def open(self, path: Path, mode: Mode, /) -> SimulatedFile:
-        names = self._directory(path.parent)
-        if path in self._names:
-            raise IsADirectoryError(errno.EISDIR, str(path))
-        inode = names.get(path.name)
+        directory, name = _split(path)
+        names = self._directory(directory)
+        inode = names.get(name)
         if inode is None:
+            if str(path) in self._names:
+                raise IsADirectoryError(errno.EISDIR, str(path))
             if mode != "create":
                 raise FileNotFoundError(errno.ENOENT, str(path))
             inode = Inode()
-            self._change("create", path, ("set", path.name, inode))
+            self._change("create", path, ("set", name, inode))
         return SimulatedFile(self, inode, path, writable=mode != "read")
 
     def _change(self, what: str, path: PurePath, *changes: tuple[str, str, Inode | None]) -> None:
         kind = self.operation(what, path)
         if kind is None or kind == "short" or (kind == "crash" and self.random.random() < 0.5):
+            directory, _ = _split(path)
             for change in changes:
-                rename(self._names[path.parent], *change)
-                self._pending[path.parent].append(change)
+                rename(self._names[directory], *change)
+                self._pending[directory].append(change)
         if kind not in (None, "short"):
             self.strike(kind)
 
     def make_directory(self, path: Path, /) -> None:
         self.check()
-        for directory in (*reversed(path.parents), path):
-            if directory.name in self._names.get(directory.parent, {}):
-                raise FileExistsError(errno.EEXIST, str(directory))
+        if self._directories:
+            self._make_directories(path)
+            return
+        if _key(path) in self._names:
+            return
+        for place in (*reversed(path.parents), path):
+            parent, name = _split(place)
+            if name in self._names.get(parent, {}):
+                raise FileExistsError(errno.EEXIST, str(place))
+            directory = _key(place)
             for names in (self._names, self._durable):
                 names.setdefault(directory, {})
             self._pending.setdefault(directory, [])
 
+    def _make_directories(self, path: Path) -> None:
+        """As `RealFileSystem.make_directory` does it."""
+        missing = [place for place in (path, *path.parents) if _key(place) not in self._names]
+        there = missing[-1].parent if missing else path
+        self.sync_directory(there.parent)
+        for place in reversed(missing):
+            parent, name = _split(place)
+            if name in self._directory(parent):
+                raise FileExistsError(errno.EEXIST, str(place))
+            directory = _key(place)
+            kind = self.operation("make_directory", place)
+            if kind is None or kind == "short" or (kind == "crash" and self.random.random() < 0.5):
+                self._forget_directory(directory)  # whose removal is pending
+                self._pending[parent] = [one for one in self._pending[parent] if one != ("rmdir", name, None)]
+                self._pending[parent].append(("mkdir", name, None))
+                self._names[directory], self._durable[directory], self._pending[directory] = {}, {}, []
+            if kind not in (None, "short"):
+                self.strike(kind)
+            self.sync_directory(place.parent)
+
     def sync_directory(self, path: Path, /) -> None:
-        self._directory(path)
+        directory = _key(path)
+        self._directory(directory)
         kind = self.operation("sync_directory", path)
-        pending = self._pending[path]
+        pending = self._pending[directory]
         if kind == "crash":
             self.strike(kind)
         if kind in (None, "short"):
             for change in pending:
-                rename(self._durable[path], *change)
+                rename(self._durable[directory], *change)
+                if change[0] == "rmdir":
+                    self._forget_directory(f"{directory}/{change[1]}")
             pending.clear()
         else:
             # Unlike file data, names stay dirty: a journal that cannot be written stops the file system.
             self.strike(kind)
 
     def rename(self, source: Path, target: Path, /) -> None:
-        inode = self._directory(source.parent).get(source.name)
+        directory, name = _split(source)
+        inode = self._directory(directory).get(name)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, str(source))
-        self._change("rename", target, (f"move {source.name}", target.name, inode))
+        self._change("rename", target, (f"move {name}", target.name, inode))
 
     def unlink(self, path: Path, /) -> None:
-        if path.name not in self._directory(path.parent):
+        directory, name = _split(path)
+        if name not in self._directory(directory):
             raise FileNotFoundError(errno.ENOENT, str(path))
-        self._change("unlink", path, ("remove", path.name, None))
+        self._change("unlink", path, ("remove", name, None))
 
     def remove_directory(self, path: Path, /) -> None:
         if self.listing(path):
             raise OSError(errno.ENOTEMPTY, str(path))
         kind = self.operation("remove_directory", path)
         if kind is None or kind == "short" or (kind == "crash" and self.random.random() < 0.5):
-            for names in (self._names, self._durable, self._pending):
-                del names[path]
+            parent, name = _split(path)
+            if self._directories:
+                del self._names[_key(path)]
+                self._pending[parent].append(("rmdir", name, None))
+            else:
+                self._forget_directory(_key(path))
         if kind not in (None, "short"):
             self.strike(kind)
 
     def link(self, source: Path, target: Path, /) -> None:
-        inode = self._directory(source.parent).get(source.name)
+        directory, name = _split(source)
+        inode = self._directory(directory).get(name)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, str(source))
-        if target.name in self._directory(target.parent):
+        directory, name = _split(target)
+        if name in self._directory(directory):
             raise FileExistsError(errno.EEXIST, str(target))
-        self._change("link", target, ("set", target.name, inode))
+        self._change("link", target, ("set", name, inode))
 
     def listing(self, path: Path, /) -> list[str]:
-        names = self._directory(path)
-        folders = [other.name for other in self._names if other.parent == path and other != path]
-        return sorted([*names, *folders])
+        directory = _key(path)
+        names = [*self._directory(directory)]
+        if len(self._names) > 2 or not directory:
+            above = f"{directory}/"
+            below = [other[len(above) :] for other in self._names if other.startswith(above)]
+            names += [name for name in below if "/" not in name]
+        names.sort()
+        return names
 
     def free_bytes(self, path: Path, /) -> int:
         self.check()
@@ -357,28 +440,28 @@ class SimulatedFileSystem:
 
     def names(self, path: PurePath) -> dict[str, Inode]:
         """What the kernel shows of a directory; nothing if it is none."""
-        return self._names.get(path, {})
+        return self._names.get(_key(path), {})
 
     def content(self, path: Path) -> bytearray:
         """What a file holds, to be looked at or damaged (the medium and the cache alike)."""
-        return self._directory(path.parent)[path.name].current
+        return self._directory(_key(path.parent))[path.name].current
 
     def replace(self, path: Path, data: bytes) -> None:
         """Gives a file other bytes, durably."""
-        names = self._directory(path.parent)
+        names = self._directory(_key(path.parent))
         inode = Inode(bytearray(data), bytearray(data))
         names[path.name] = inode
-        self._durable[path.parent][path.name] = inode
+        self._durable[_key(path.parent)][path.name] = inode
 
     def snapshot(self, path: Path) -> dict[str, bytes]:
         """All files of a directory."""
-        return {name: bytes(inode.current) for name, inode in self._directory(path).items()}
+        return {name: bytes(inode.current) for name, inode in self._directory(_key(path)).items()}
 
     @classmethod
     def of(cls, path: Path, files: dict[str, bytes], seed: int = 0) -> "SimulatedFileSystem":
         """A file system with one directory of files."""
         system = cls(seed)
         system.make_directory(path)
-        for name, data in files.items():
-            system.replace(path / name, data)
+        names = {name: Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
+        system._names[_key(path)], system._durable[_key(path)] = names, names.copy()
         return system

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from publishers.wal import Follower, Wal, recovery
 from publishers.wal.frame import FrameHeader, seal
-from publishers.wal.head import HeadState
+from publishers.wal.head import HEAD_NAME, HeadState
 from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer
 from publishers.wal.tail import Tail
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -151,7 +151,14 @@ def _bytes(name: str) -> None:
     made = _made(MAKERS[name])
     for file, data in made.items():
         kept = (GOLDEN / PRESENT / name / file).read_bytes()
-        assert data == kept, f"{name}/{file} is written with other bytes than {PRESENT} has"
+        same = _head(data) == _head(kept) if file == HEAD_NAME else data == kept
+        assert same, f"{name}/{file} is written with other bytes than {PRESENT} has"
+
+
+def _head(data: bytes) -> HeadState:
+    """The slot that counts; how often HEAD has been written is no matter of the format."""
+    slots = [slot for at in (0, 4096) if (slot := HeadState.unpack(data[at:])) is not None]
+    return max(slots, key=lambda slot: slot.counter)._replace(counter=0)
 
 
 def _structure(name: str) -> None:

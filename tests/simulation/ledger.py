@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -52,9 +53,8 @@ def contents(reader: Reader, start: int | None = None) -> dict[int, Version]:
             found[header.version] = ([], b"", producer, header.producer_sequence)
         changes, annotations, producer, sequence = found[header.version]
         assert header.first_index == len(changes) + 1
-        for index in range(header.count):
-            body = columns.body[index] if columns.body is not None else None
-            changes.append((columns.kinds[index], columns.key[index], body))
+        bodies = columns.body or repeat(None, header.count)
+        changes += zip(columns.kinds.tolist(), columns.key, bodies, strict=True)
         found[header.version] = (changes, annotations + frame.annotations, producer, sequence)
         location = frame.next
     return found

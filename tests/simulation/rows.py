@@ -5,17 +5,19 @@ cases from 0 on, so that "all" has a meaning. Seeds that have found something st
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation import crash_states, damage, disk_errors, extremes, golden
-from tests.simulation.deferral import DeferralTrial
-from tests.simulation.workload import Trial
+from tests.mutants import hunting
+from tests.simulation import crash_states, damage, disk_errors, extremes, forks, golden, repairs, stores
+from tests.simulation.deferral import DeferralTrial, SmallDeferralTrial
+from tests.simulation.workload import SmallTrial, Trial
 
 __all__ = ["ROWS", "Row", "corpus"]
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+PART = 2500
 
 Run = Callable[[int, list[str] | None], Mapping[str, int]]
 
@@ -29,8 +31,9 @@ class Row:
         what: Is tried, in a few words.
         run: Runs one seed, and says how often what it is after has happened.
         total: How many cases there are; None if every seed is another one.
-        sample: How many seeds a commit has to pass; None for all cases. 0 if another test runs them.
+        sample: How many seeds a commit has to pass; None for all cases. 0 if tests of their own run them.
         endless: Whether seeds beyond the total are worth a run too: they draw other power cuts.
+        chunk: How many seeds a process of a long run takes at once.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Row:
     total: Callable[[], int] | None = None
     sample: int | None = None
     endless: bool = False
+    chunk: int = 100
 
     def per_commit(self) -> int:
         """How many seeds that is."""
@@ -47,9 +51,15 @@ class Row:
         assert self.total is not None
         return self.total()
 
-    def seeds(self, chance: random.Random) -> Iterable[int]:
-        """Those of one commit, after the corpus."""
+    @property
+    def parts(self) -> int:
+        """In how many tests a commit runs them, none of which takes long."""
+        return 1 if self.sample is None else -(-self.sample // PART)
+
+    def seeds(self, chance: random.Random, part: int = 0) -> Sequence[int]:
+        """Those of one part of a commit, after the corpus; they are fresh each time."""
         count = self.per_commit()
+        count = len(range(part, count, self.parts))
         if self.total is None:
             first = chance.randrange(1 << 40)
             return range(first, first + count)
@@ -84,8 +94,15 @@ def corpus(name: str) -> list[int]:
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
-        Row("T1", "random lives on the simulated disk", _trial(Trial), sample=0),
-        Row("T1-deferral", "the same, withholding and forgetting", _trial(DeferralTrial), sample=0),
+        Row("T1", "random lives on the simulated disk", _trial(Trial), sample=3000),
+        Row("T1-small", "short lives, in segments of a few KiB", _trial(SmallTrial), sample=20_000),
+        Row("T1-deferral", "as T1, withholding and forgetting", _trial(DeferralTrial), sample=2000),
+        Row(
+            "T1-small-deferral",
+            "as T1-small, withholding and forgetting",
+            _trial(SmallDeferralTrial),
+            sample=7500,
+        ),
         Row(
             "T2",
             "every crash state of one workload, 10 pending units",
@@ -93,6 +110,7 @@ ROWS: dict[str, Row] = {
             crash_states.total,
         ),
         Row("T3", "one bit flipped", damage.flip, damage.flips, sample=5000),
+        Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=400),
         Row("T4", "a file cut at every byte", damage.truncate, damage.truncations),
         Row(
             "T5",
@@ -101,6 +119,23 @@ ROWS: dict[str, Row] = {
             disk_errors.total,
             endless=True,
         ),
+        Row(
+            "T6",
+            "mistakes planted in our own code, each to be noticed",
+            hunting.run,
+            hunting.total,
+            sample=0,
+            chunk=4,
+        ),
+        Row(
+            "store",
+            "each operation of the steps of a store x power cuts, death, EIO, ENOSPC",
+            stores.run,
+            stores.total,
+            sample=700,
+            endless=True,
+        ),
+        Row("repair", "repairs of damaged logs, struck at any operation", repairs.run, sample=600),
         Row("T16", "logs and bytes of each format", golden.run, golden.total),
         Row("T17", "clocks that jump, numbers near 2**53 and 2**63", extremes.run, extremes.total),
     )

@@ -13,6 +13,7 @@ One seed draws everything: the options, the transactions, the faults, and where 
 import contextlib
 import random
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from uuid import UUID
 
@@ -20,8 +21,11 @@ from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
+from publishers.wal.reader import Frame
 from publishers.wal.segment import segment_number
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
+
+Change = tuple[int, bytes | None, bytes | None]
 
 LOG = Path("/log")
 PRODUCERS = tuple(UUID(int=number + 1) for number in range(3))
@@ -94,38 +98,40 @@ def columns_of(changes: list[tuple[int, bytes, bytes | None]]) -> Columns:
     return Columns(kinds, ("Product",), None, keys, Column.of([body for _, _, body in changes]))
 
 
-def draw_options(rng: random.Random) -> LogOptions:
-    return LogOptions(
-        segment_bytes=65536,
-        segment_age=rng.choice([None, None, 5.0]),
-        frame_bytes=rng.choice([1024, 2048, 4096]),
-        spool_bytes=rng.choice([3000, 1 << 20]),
-        fill_step=rng.choice([0, 700, 4096, 20000]),
-        head_sync=rng.choice([0.0, 1.0]),
-        compress=rng.random() < 0.2,
-        retain_bytes=rng.choice([None, 0, 70_000]),
-        retain_age=rng.choice([None, 10.0]),
-    )
-
-
 class Trial:
-    """One seed."""
+    """One seed.
+
+    Attributes:
+        lives: How many there are at least and at most, before the last one, which has no faults.
+        steps: How many each of them has.
+        sizes: Bytes of a transaction, in small and in heavy trials.
+        counts: Changes of one.
+        keeping: What a hold that has a bound may keep.
+    """
+
+    lives = (1, 4)
+    steps = (1, 14)
+    sizes: tuple[tuple[int, ...], tuple[int, ...]] = (_SMALL, _LARGE)
+    counts: tuple[int, ...] = (0, 1, 1, 1, 3, 20)
+    keeping = 100_000
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.system = SimulatedFileSystem(seed ^ 0x5EED, trace=trace)
         self.clock = Clock()
         self.model = Model()
-        self.options = draw_options(self.rng)
+        self.options = self.draw_options()
         self.heavy = self.rng.random() < 0.4
         self.waiting: dict[UUID, int] = {}
         self.unanswered: Given | None = None
         self.readers = [Reader() for _ in range(self.rng.choice([0, 0, 1, 2]))]
+        self._taken_apart: dict[tuple[bytes, int, int, int], tuple[list[Change], bytes]] = {}
         self.rolls = self.retentions = self.recoveries_cut = self.retries = self.held = self.losses = 0
 
     def run(self) -> None:
         rng = self.rng
-        for _ in range(rng.randint(1, 4)):
+        for _ in range(rng.randint(*self.lives)):
             self.life()
         # The last word: a life without faults, in which everything is compared.
         self.system.faults.clear()
@@ -135,6 +141,21 @@ class Trial:
         wal = self.reopen()
         self.compare(wal)
         wal.abandon()
+
+    def draw_options(self) -> LogOptions:
+        rng = self.rng
+        return LogOptions(
+            segment_bytes=65536,
+            segment_age=rng.choice([None, None, 5.0]),
+            frame_bytes=rng.choice([1024, 2048, 4096]),
+            spool_bytes=rng.choice([3000, 1 << 20]),
+            fill_step=rng.choice([0, 700, 4096, 20000]),
+            head_sync=rng.choice([0.0, 1.0]),
+            compress=rng.random() < 0.2,
+            retain_bytes=rng.choice([None, 0, 70_000]),
+            retain_age=rng.choice([None, 10.0]),
+            reserve_bytes=4096 * (self.seed % 2),
+        )
 
     # --- a life ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +173,7 @@ class Trial:
             wal = self.reopen()
             self.compare(wal, fully=rng.random() < 0.3)
             self.register(wal)
-            for _ in range(rng.randint(1, 14)):
+            for _ in range(rng.randint(*self.steps)):
                 self.step(wal)
                 if wal.failed:
                     break
@@ -174,6 +195,8 @@ class Trial:
     def register(self, wal: Wal) -> None:
         """Each reader goes on from where he has stored that he was; it must still be there."""
         for number, reader in enumerate(self.readers):
+            if reader.hold is not None and reader.hold.state is HoldState.LOST:
+                reader.stored = 0  # a crash may have come before he was told
             start = min(reader.stored or wal.reader.oldest, wal.appended + 1)
             assert start >= wal.reader.oldest, (
                 f"reader {number} stored {start}, but {wal.reader.oldest} is the oldest"
@@ -181,7 +204,7 @@ class Trial:
             reader.hold = wal.retention.holds.add(
                 str(number),
                 Position(start),
-                keep_bytes=self.rng.choice([None, None, 100_000]),
+                keep_bytes=self.rng.choice([None, None, self.keeping]),
                 sync=reader.sync,
                 on_lost=reader.lose,
             )
@@ -294,8 +317,8 @@ class Trial:
 
     def draw(self) -> Given:
         rng = self.rng
-        size = rng.choice(_LARGE if self.heavy else _SMALL)
-        count = rng.choice([0, 1, 1, 1, 3, 20])
+        size = rng.choice(self.sizes[self.heavy])
+        count = rng.choice(self.counts)
         share = size // max(count, 1)
         fill = rng.choice([b"\0", b"x", bytes([rng.randrange(256)]), b"abc"])
         changes: list[tuple[int, bytes, bytes | None]] = [
@@ -388,18 +411,16 @@ class Trial:
         location = reader.locate(oldest)
         at = 0
         version = oldest
-        changes: list[tuple[int, bytes | None, bytes | None]] = []
+        changes: list[Change] = []
         annotations = b""
         while (frame := reader.read(location)) is not None:
             header = frame.header
-            columns = frame.columns
             assert header.version == version
             assert header.committed_at > at or header.first_index > 1
             at = header.committed_at
-            annotations += frame.annotations
-            for index in range(header.count):
-                body = columns.body[index] if columns.body is not None else None
-                changes.append((columns.kinds[index], columns.key[index], body))
+            found, noted = self.taken_apart(frame)
+            annotations += noted
+            changes += found
             location = frame.next
             if header.flags & 2:
                 given = self.model.given[version]
@@ -411,9 +432,55 @@ class Trial:
         assert (version, changes) == (newest + 1, []), f"read up to {version - 1} of {newest}"
         if newest >= oldest:
             middle = self.rng.randint(oldest, newest)
-            found = reader.read(reader.locate(middle))
-            assert found is not None
-            assert (found.header.version, found.header.first_index) == (middle, 1)
+            frame = reader.read(reader.locate(middle))
+            assert frame is not None
+            assert (frame.header.version, frame.header.first_index) == (middle, 1)
+
+    def taken_apart(self, frame: Frame) -> tuple[list[Change], bytes]:
+        """The changes and annotations of a frame. Of the same bytes, verified anew each time, they are the same."""
+        header = frame.header
+        key = bytes(frame._payload), header.count, header.flags, header.transaction_bytes
+        known = self._taken_apart.get(key)
+        if known is None:
+            columns = frame.columns
+            bodies = columns.body or repeat(None, header.count)
+            found = list(zip(columns.kinds.tolist(), columns.key, bodies, strict=True))
+            assert len(found) == header.count
+            known = self._taken_apart[key] = found, frame.annotations
+        return known
+
+
+class Small(Trial):
+    """Short lives with segments of a few KiB, in which more happens in less time.
+
+    The log takes any size of a segment; only its users may not ask for less than 64 KiB.
+    """
+
+    lives = (1, 3)
+    steps = (1, 7)
+    sizes = ((0, 1, 30, 423, 424, 425, 512 - 80, 900), (30, 512 - 80, 900, 1500, 2500))
+    counts = (0, 1, 1, 1, 3, 6)
+    keeping = 3000
+
+    def draw_options(self) -> LogOptions:
+        rng = self.rng
+        options = LogOptions(
+            segment_age=rng.choice([None, None, 5.0]),
+            frame_bytes=rng.choice([1024, 1024, 2048]),
+            spool_bytes=rng.choice([1200, 1 << 20]),
+            fill_step=rng.choice([0, 700, 4096]),
+            head_sync=rng.choice([0.0, 1.0]),
+            compress=rng.random() < 0.1,
+            retain_bytes=rng.choice([0, 0, 0, 3000, None]),
+            retain_age=rng.choice([None, None, 10.0]),
+            reserve_bytes=4096 * (self.seed % 2),
+        )
+        object.__setattr__(options, "segment_bytes", rng.choice([2048, 4096]))
+        return options
+
+
+class SmallTrial(Small):
+    """One seed of short lives."""
 
 
 def _near(rng: random.Random) -> int:

@@ -1,0 +1,353 @@
+"""A history under faults: real processes over one log, killed and stopped at random, and then judged."""
+
+# ruff: noqa: T201 - what a run has done is there to be read
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from publishers import ChangeLog, Content, Position
+from tests.history.checker import Report, check
+from tests.history.record import History, Recorder
+from tests.history.resources import Resources
+from tests.history.subscribers import items_of
+
+__all__ = ["Plan", "Run", "play"]
+
+CHILDREN = Path(__file__).with_name("children.py")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs.
+
+    Attributes:
+        seconds: How long the faults last.
+        producers: Threads that commit, beside one that withholds.
+        pace: Mean pause of a producer between two commits, in seconds.
+        witnesses: Subscribers in the tailing process; half as many in the writing one.
+        parties: Connections of clients, each with ``guests`` subscribers.
+        guests: As said.
+        steady: Whether a second tailing process, which serves too, and its clients are left alive, so that their memory
+            and their open files can be watched.
+        fault: Mean time between two faults, in seconds.
+    """
+
+    seconds: float = 20.0
+    producers: int = 3
+    pace: float = 0.02
+    witnesses: int = 10
+    parties: int = 4
+    guests: int = 3
+    steady: bool = False
+    fault: float = 0.8
+
+
+class Life:
+    """One process, from its start to its end."""
+
+    def __init__(self, what: str, arguments: dict[str, Any], errors: Path) -> None:
+        self.errors = errors
+        self.arguments = arguments
+        self.lines: list[list[str]] = []
+        self.ended = False
+        self._told = threading.Condition()
+        with errors.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", str(CHILDREN), what, json.dumps(arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env={**os.environ, "PYTHONPATH": str(CHILDREN.parents[2])},
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._told:
+                self.lines.append(line.decode().split())
+                self._told.notify_all()
+        with self._told:
+            self.ended = True
+            self._told.notify_all()
+
+    def wait_for(self, word: str, timeout: float = 60.0) -> list[str]:
+        """Until it says a word, with which a line begins; what follows that."""
+
+        def said() -> list[str] | None:
+            return next((line for line in self.lines if line[0] == word), None)
+
+        with self._told:
+            self._told.wait_for(lambda: self.ended or said(), timeout)
+            found = said()
+        if found is None:
+            raise AssertionError(f"no {word} from {self.arguments['history']}: {self.why()}")
+        return found[1:]
+
+    def tell(self, order: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{order}\n".encode())
+        self.process.stdin.flush()
+
+    def signal(self, sign: int) -> None:
+        self.process.send_signal(sign)
+
+    def why(self) -> str:
+        """Its state, and the end of what it wrote to standard error."""
+        return f"{self.process.poll()} {self.lines[-3:]} {self.errors.read_text(errors='replace')[-3000:]}"
+
+    def reap(self, expected: int, timeout: float = 60.0) -> None:
+        """Waits for its end; anything written to standard error is a fault."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # its threads say where they are
+            self.process.wait()
+            raise AssertionError(f"{self.arguments['history']} does not end: {self.why()}") from None
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        assert code == expected, f"{self.arguments['history']} ended with {code}: {self.why()}"
+        assert not self.errors.read_bytes(), f"{self.arguments['history']} complained: {self.why()}"
+
+
+@dataclass
+class Role:
+    """A process that is started again whenever it was killed."""
+
+    name: str
+    what: str
+    arguments: Callable[[int, str | None], dict[str, Any]]
+    mortal: bool = True
+    lives: list[Life] = field(default_factory=list)
+
+    @property
+    def life(self) -> Life:
+        return self.lives[-1]
+
+
+class Run:
+    """One log, its processes and their histories, in a directory of its own."""
+
+    def __init__(self, seed: int, plan: Plan, place: Path) -> None:
+        self.seed = seed
+        self.plan = plan
+        self.place = place
+        self.chance = random.Random(seed)
+        self.log = place / "log"
+        self.faults: dict[str, int] = {}
+        self.resources = Resources()
+        draw = self.chance
+        self.options = {
+            "sync": draw.choice(["always", "always", "interval", "os"]),
+            "segment_bytes": 65_536,
+            "fill_step": 65_536,
+            "retain_bytes": draw.choice([300_000, 2_000_000]),
+            "ring_events": draw.choice([4, 64, 1024]),
+            "ring_bytes": draw.choice([4_000, 10**6]),
+            "spool_bytes": draw.choice([20_000, 10**6]),
+            "batch_events": draw.choice([3, 100, 1024]),
+            "replay_bytes": draw.choice([20_000, 2_000_000]),
+            "head_sync": draw.choice([0.01, 1.0]),
+        }
+        self.rings = {
+            name: self.options[name]
+            for name in ("ring_events", "ring_bytes", "spool_bytes", "batch_events", "replay_bytes")
+        }
+        ports = [_free_port() for _ in range(2)]
+        self.roles = [
+            Role("writer", "write", self._writer),
+            Role("tailer", "follow", self._follower(plan.witnesses, None)),
+            Role("server", "follow", self._follower(0, ports[0])),
+            Role("clients", "attend", self._clients(ports[:1])),
+        ]
+        if plan.steady:
+            self.roles.append(
+                Role("steady", "follow", self._follower(plan.witnesses, ports[1]), mortal=False)
+            )
+            self.roles.append(Role("regulars", "attend", self._clients(ports[1:]), mortal=False))
+
+    def _writer(self, life: int, _last: str | None) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "path": str(self.log),
+            "life": life,
+            "options": self.options,
+            "producers": plan.producers,
+            "pace": plan.pace,
+            "witnesses": max(plan.witnesses // 2, 1),
+        }
+
+    def _follower(self, witnesses: int, port: int | None) -> Callable[[int, str | None], dict[str, Any]]:
+        def arguments(life: int, last: str | None) -> dict[str, Any]:
+            name = f"{'t' if port is None else 's'}{life}"
+            return {
+                "path": str(self.log),
+                "life": name,
+                "witnesses": witnesses,
+                "port": port,
+                "options": self.rings,
+                "last": last,
+            }
+
+        return arguments
+
+    def _clients(self, ports: list[int]) -> Callable[[int, str | None], dict[str, Any]]:
+        def arguments(life: int, last: str | None) -> dict[str, Any]:
+            return {
+                "urls": [f"ws://127.0.0.1:{port}/ws" for port in ports],
+                "life": f"c{ports[0]}.{life}",
+                "parties": self.plan.parties,
+                "guests": self.plan.guests,
+                "last": last,
+            }
+
+        return arguments
+
+    # Its life.
+
+    def start(self, role: Role) -> None:
+        number = len(role.lives)
+        last = role.life.arguments["history"] if role.lives else None
+        history = str(self.place / f"{role.name}.{number}.jsonl")
+        seed = self.chance.randrange(1 << 40)
+        arguments = {**role.arguments(number, last), "history": history, "seed": seed}
+        role.lives.append(Life(role.what, arguments, self.place / f"{role.name}.{number}.err"))
+
+    def faulty(self) -> None:
+        """Kills or stops somebody."""
+        chance = self.chance
+        role = chance.choice(self.roles)
+        what = chance.choice(["kill", "kill", "kill", "stop"]) if role.mortal else "stop"
+        if what == "kill" and role.name == "clients" and chance.random() < 0.5:
+            return
+        self.faults[f"{what} {role.name}"] = self.faults.get(f"{what} {role.name}", 0) + 1
+        if what == "kill":
+            role.life.signal(signal.SIGKILL)
+            role.life.reap(-signal.SIGKILL)
+            _pause(chance.choice([0.0, 0.0, chance.uniform(0, 1.0)]))
+            self.start(role)
+            if chance.random() < 0.8:  # else it may be killed while it opens
+                role.life.wait_for("open")
+        else:
+            role.life.signal(signal.SIGSTOP)
+            _pause(chance.uniform(0, 1.5))
+            role.life.signal(signal.SIGCONT)
+
+    def live(self) -> None:
+        for role in self.roles:
+            self.start(role)
+            role.life.wait_for("open")
+        deadline = time.monotonic() + self.plan.seconds
+        while (left := deadline - time.monotonic()) > 0:
+            _pause(min(left, self.chance.expovariate(1 / self.plan.fault)))
+            for role in self.roles:
+                assert role.life.process.poll() is None, f"{role.name} died: {role.life.why()}"
+                if not role.mortal:
+                    self.resources.sample(role.name, role.life.process.pid)
+            self.faulty()
+
+    def settle(self) -> int:
+        """Lets everybody come to rest; answers what is visible then."""
+        for role in self.roles:
+            role.life.wait_for("open")
+        writer, *others = [role.life for role in self.roles]
+        writer.tell("stop")
+        visible = int(writer.wait_for("stopped")[0])
+        for life in (writer, *others):
+            life.tell(visible)
+        for life in others:
+            life.wait_for("rested", 600)
+        for life in reversed(others):  # clients before their servers
+            life.tell("close")
+            life.wait_for("closed")
+            life.reap(0)
+        writer.wait_for("closed", 120)
+        writer.reap(0)
+        return visible
+
+    def dump(self, visible: int) -> Path:
+        """The log itself, read by somebody who was not there."""
+        path = self.place / "truth.jsonl"
+        record = Recorder(path)
+        with ChangeLog.open(self.log, read_only=True) as log:
+            record("truth", oldest=log.oldest, visible=log.visible)
+            if log.visible != visible:
+                raise AssertionError(f"{visible} was visible, {log.visible} is")
+            since = log.oldest
+            while since < Position(visible + 1):
+                page = log.history(since=since, limit=1000, content=Content.BODY)
+                record("log", items=items_of(page.changes))
+                since = page.next
+        record.close()
+        return path
+
+    def histories(self) -> list[History]:
+        """Of all lives, in the order in which they began."""
+        return [History(Path(life.arguments["history"])) for role in self.roles for life in role.lives]
+
+    def play(self) -> Report:
+        """Everything; raises if a process fails, the report tells of broken promises."""
+        try:
+            self.live()
+            truth = self.dump(self.settle())
+        finally:
+            for role in self.roles:
+                if role.lives and role.life.process.poll() is None:
+                    role.life.process.kill()
+                    role.life.process.wait()
+        report = check([*self.histories(), History(truth)])
+        report.counts["kills"] = sum(n for what, n in self.faults.items() if what.startswith("kill"))
+        for text in self.resources.judge():
+            report.broken("GROWTH", text)
+        return report
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def play(seed: int, plan: Plan, *, keep: bool = False) -> Report:
+    """One run in a directory in memory, which is removed unless something is wrong or it is to be kept."""
+    shared = "/dev/shm"
+    place = Path(mkdtemp(prefix="penstock-history-", dir=shared if os.path.isdir(shared) else None))
+    run = Run(seed, plan, place)
+    started = time.monotonic()
+    try:
+        report = run.play()
+    except BaseException as error:
+        error.add_note(f"seed {seed}, histories in {place}")
+        raise
+    counts = ", ".join(f"{count:,} {what}" for what, count in sorted(report.counts.items()))
+    print(f"T12: seed {seed}, {time.monotonic() - started:.0f} s, {run.options['sync']}: {counts}")
+    print(f"T12: {', '.join(f'{count} x {what}' for what, count in sorted(run.faults.items()))}")
+    for line in run.resources.lines():
+        print(f"T12: {line}")
+    if report.violations:
+        for violation in report.violations:
+            print(violation)
+        print(f"the histories are in {place}")
+    elif not keep:
+        shutil.rmtree(place)
+    return report
