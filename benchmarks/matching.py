@@ -7,7 +7,7 @@ from time import process_time
 from benchmarks.harness import Table, Variant, compare
 from benchmarks.harness import cpu as timed
 from publishers import Criteria, Criterion, Where
-from publishers.block import Block
+from publishers.blocks.block import Block
 from publishers.criteria.index import MatchingIndex
 from publishers.criteria.matching import Predicate
 from publishers.mutations.mutation import columns_of, upsert
