@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping
 
 from publishers.errors import HistoryPruned, WalCorrupted
+from publishers.options import LogOptions
 from publishers.wal import Wal
 from tests.publishers.wal.logs import commit, contents, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -63,10 +64,10 @@ def _fill(log: Wal, segments: int, letter: bytes) -> None:
 
 
 def _fork(
-    common: dict[str, bytes], sizes: object, bodies: list[int], letter: bytes
+    common: dict[str, bytes], sizes: LogOptions, bodies: list[int], letter: bytes
 ) -> tuple[dict[str, bytes], Contents]:
     system = SimulatedFileSystem.of(LOG, common)
-    log = opened(system, sizes, clock=Clock(10**15))  # type: ignore[arg-type]  # options, as they were made
+    log = opened(system, sizes, clock=Clock(10**15))
     for size in bodies:
         commit(log, letter * size)
     told = contents(log)
