@@ -2,6 +2,8 @@
 
 import errno
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 from uuid import UUID
@@ -376,27 +378,32 @@ def test_the_owner_reads_what_he_withholds_and_a_follower_learns_what_is_shown()
 # --- a damaged HEAD ------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def owner(**settings: object) -> Iterator[tuple[SimulatedFileSystem, Wal]]:
+    """Somebody with a new log, who dies in the end."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(**settings))
+    yield system, log
+    log.abandon()
+
+
 def just_withheld() -> SimulatedFileSystem:
     """The owner dies as soon as something is withheld: HEAD tells nothing beyond what ``show`` has written."""
-    system = SimulatedFileSystem()
-    log = opened(system, options(head_sync=1000.0))
-    commit(log, b"one")
-    log.show(1)
-    commit(log, b"two")
-    log.abandon()
+    with owner(head_sync=1000.0) as (system, log):
+        commit(log, b"one")
+        log.show(1)
+        commit(log, b"two")
     return system
 
 
 def withheld_again() -> SimulatedFileSystem:
     """Shown, and something else withheld at once."""
-    system = SimulatedFileSystem()
-    log = opened(system, options(head_sync=1000.0))
-    log.show(0)
-    commit(log, b"one")
-    log.show(None)
-    log.show(1)
-    commit(log, b"two")
-    log.abandon()
+    with owner(head_sync=1000.0) as (system, log):
+        log.show(0)
+        commit(log, b"one")
+        log.show(None)
+        log.show(1)
+        commit(log, b"two")
     return system
 
 
@@ -410,27 +417,23 @@ def opened_again() -> SimulatedFileSystem:
 
 def just_forgotten() -> SimulatedFileSystem:
     """The owner dies behind the first commit after a cut."""
-    system = SimulatedFileSystem()
-    log = opened(system, options(head_sync=1000.0))
-    commit(log, b"one")
-    log.show(1)
-    commit(log, b"forgotten")
-    log.forget_after(1)
-    commit(log, b"acknowledged")
-    log.abandon()
+    with owner(head_sync=1000.0) as (system, log):
+        commit(log, b"one")
+        log.show(1)
+        commit(log, b"forgotten")
+        log.forget_after(1)
+        commit(log, b"acknowledged")
     return system
 
 
 def shown_for_a_while() -> SimulatedFileSystem:
     """What was withheld is shown, and the housekeeping has looked since."""
-    system = SimulatedFileSystem()
-    log = opened(system)
-    log.show(0)
-    commit(log, b"one")
-    log.maintain()
-    log.show(None)
-    log.maintain()
-    log.abandon()
+    with owner() as (system, log):
+        log.show(0)
+        commit(log, b"one")
+        log.maintain()
+        log.show(None)
+        log.maintain()
     return system
 
 
