@@ -18,7 +18,7 @@ KINDS = ("flip", "truncate", "zero", "swap", "duplicate", "delete", "slot")
 
 def make_log(path: Path, *, crash: bool = False, segments: int = 3, settings: LogOptions = SMALL) -> list:
     """A log of several segments with small, large and empty transactions; answers what was acknowledged."""
-    wal = Wal.open(path, settings, filesystem=RealFileSystem())
+    wal = opened_really(path, settings)
     random = Random(segments)
     while len(wal.reader._catalog.entries) < segments:
         bodies = [random.randbytes(random.randrange(1200)) for _ in range(random.randrange(1, 12))]
@@ -35,9 +35,14 @@ def make_log(path: Path, *, crash: bool = False, segments: int = 3, settings: Lo
     return found
 
 
+def opened_really(path: Path, settings: LogOptions = SMALL) -> Wal:
+    """Opens a log on the real disk for writing."""
+    return Wal.open(path, settings, filesystem=RealFileSystem())
+
+
 def append_unsynced(path: Path, *bodies: bytes) -> None:
     """What a process leaves that dies between the write and the sync."""
-    wal = Wal.open(path, SMALL, filesystem=RealFileSystem())
+    wal = opened_really(path)
     for body in bodies:
         wal.append([sealed(body)])
     wal.abandon()

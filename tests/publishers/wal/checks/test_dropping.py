@@ -7,21 +7,22 @@ from unittest import mock
 import pytest
 
 from publishers.errors import HistoryPruned
-from publishers.wal import RealFileSystem, Wal
+from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, dump, repair, segments, verify
 from publishers.wal.checks.verify import examine
 from publishers.wal.head import CUT, Head, read_head
 from publishers.wal.twin import Twin
 from tests.publishers.wal.checks.damage import (
-    SMALL,
     change,
     copy_log,
     damage,
     flip,
     frames_of,
     make_log,
+    opened_really,
     snapshot,
 )
+from tests.publishers.wal.checks.dying import finished
 from tests.publishers.wal.logs import commit, contents
 from transports.cli.command import main
 
@@ -32,15 +33,6 @@ FIRST, SECOND, THIRD, LAST = (f"wal-{number:012d}.log" for number in range(1, 5)
 def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("logs") / "whole"
     return path, make_log(path, segments=4)
-
-
-@pytest.fixture
-def log(made, tmp_path):
-    return copy_log(made[0], tmp_path / "log")
-
-
-def opened(path):
-    return Wal.open(path, SMALL, filesystem=RealFileSystem())
 
 
 def begins(path, number):
@@ -84,7 +76,7 @@ def test_the_damaged_oldest_segment_goes_and_everything_behind_it_stays(log, mad
         assert after[f"{FIRST}.broken"] == before[FIRST]
     assert after["HEAD.broken"].rstrip(b"\0") == before["HEAD"].rstrip(b"\0")
     assert set(done.kept) == {name for name in after if name.endswith(".broken")}
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == [one for one in made[1] if one[0] >= first]
     with pytest.raises(HistoryPruned):
         wal.reader.locate(first - 1)
@@ -101,7 +93,7 @@ def test_what_is_damaged_in_the_middle_takes_all_before_it(log, made):
     done = repair(log, drop_oldest=True, write=True)
     assert done.after.verdict is Verdict.SOUND
     assert done.lost == (1, first - 1)
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == [one for one in made[1] if one[0] >= first]
     wal.close()
     salvaged = {one.header.version for one in dump(verify(log), salvage=True) if hasattr(one, "header")}
@@ -165,7 +157,7 @@ def test_what_was_withheld_from_before_stays_withheld(tmp_path):
     """F28, F49: from the new beginning on."""
     path = tmp_path / "log"
     make_log(path, segments=1)
-    wal = opened(path)
+    wal = opened_really(path)
     visible = wal.visible
     wal.show(visible)
     while len(wal.reader._catalog.entries) < 3:
@@ -174,7 +166,7 @@ def test_what_was_withheld_from_before_stays_withheld(tmp_path):
     header(path)
     first = begins(path, 2)
     repair(path, drop_oldest=True, write=True)
-    wal = opened(path)
+    wal = opened_really(path)
     assert wal.withholding
     assert wal.visible == first - 1
     assert contents(wal) == []
@@ -187,7 +179,7 @@ def test_what_was_withheld_from_before_stays_withheld(tmp_path):
 def tell_of_a_cut(path, number):
     """A writer has died after HEAD told of a cut; answers the newest version that it keeps."""
     at = frames_of(path / f"wal-{number:012d}.log")[3][0]
-    wal = opened(path)
+    wal = opened_really(path)
     version = begins(path, number)
     while tuple(wal.reader.locate(version + 1)) < (number, at):
         version += 1
@@ -212,7 +204,7 @@ def test_where_all_before_a_cut_is_damaged_it_is_refused_and_nothing_is_lost(log
     first = begins(log, 2)
     done = repair(log, write=True)
     assert done.after.verdict is Verdict.SOUND
-    wal = opened(log)
+    wal = opened_really(log)
     found = contents(wal)
     wal.close()
     assert found == made[1][: len(found)]
@@ -227,64 +219,25 @@ def test_a_beginning_goes_before_a_cut_is_finished(log, made):
     done = repair(log, drop_oldest=True, write=True)
     assert done.after.verdict is Verdict.SOUND
     assert (done.after.oldest, done.after.version) == (first, kept)
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == [one for one in made[1] if first <= one[0] <= kept]
     wal.close()
 
 
-class Died(BaseException):
-    pass
-
-
-class Dying(RealFileSystem):
-    def __init__(self, steps):
-        self.steps = steps
-
-    def spend(self):
-        self.steps -= 1
-        if self.steps < 0:
-            raise Died
-
-    def open(self, path, mode, /):
-        if mode != "read":
-            self.spend()
-        return super().open(path, mode)
-
-    def rename(self, source, target, /):
-        self.spend()
-        super().rename(source, target)
-
-    def unlink(self, path, /):
-        self.spend()
-        super().unlink(path)
-
-    def link(self, source, target, /):
-        self.spend()
-        super().link(source, target)
-
-
 def test_a_drop_that_dies_at_any_step_is_finished_by_the_next_one(made, tmp_path):
     """F49."""
-    steps = 0
-    while True:
-        path = copy_log(made[0], tmp_path / "log")
+
+    def hurt(path):
         header(path)
         flip(path / SECOND, frames_of(path / SECOND)[1][0] + 85)
-        first = begins(path, 3)
-        try:
-            repair(path, drop_oldest=True, write=True, filesystem=Dying(steps))
-        except Died:
-            pass
-        else:
-            break
-        done = repair(path, drop_oldest=True, write=True)
-        assert done.refused is None, steps
-        assert verify(path).verdict is Verdict.SOUND, steps
-        wal = opened(path)
-        assert contents(wal) == [one for one in made[1] if one[0] >= first], steps
-        wal.close()
-        steps += 1
-    assert steps > 8
+
+    first = begins(made[0], 3)
+    kept = [one for one in made[1] if one[0] >= first]
+    deaths = 0
+    for found in finished(made[0], tmp_path / "log", hurt, drop_oldest=True):
+        assert found == kept, deaths
+        deaths += 1
+    assert deaths > 8
 
 
 def test_whatever_the_damage_what_stays_is_what_was_written(made, tmp_path):
@@ -297,7 +250,7 @@ def test_whatever_the_damage_what_stays_is_what_was_written(made, tmp_path):
         if done.refused is not None:
             continue
         assert verify(path).verdict is Verdict.SOUND, (seed, what)
-        wal = opened(path)
+        wal = opened_really(path)
         found = contents(wal)
         wal.close()
         assert all(whole[version] == bodies for version, bodies in found), (seed, what)
@@ -354,7 +307,7 @@ def test_two_damaged_copies_are_corrupt_and_nobody_makes_them_up(log):
 def test_an_examination_that_retention_overtakes_is_begun_anew_and_tells_the_newest_version(log, made):
     """F49: the version that is told is never too low for what has gone meanwhile."""
     system = RealFileSystem()
-    wal = Wal.open(log, SMALL, filesystem=system)
+    wal = opened_really(log)
     guarded = segments.Segments._guarded
     takes = [2]
 

@@ -2,28 +2,15 @@
 
 from zlib import crc32
 
-import pytest
-
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
 from publishers.wal.checks.dump import Gap
 from publishers.wal.frame import FrameHeader, seal
 from publishers.wal.segment import segment_name
-from tests.publishers.wal.checks.damage import Moody, change, copy_log, flip, frames_of, make_log
+from tests.publishers.wal.checks.damage import Moody, change, flip, frames_of
 from tests.publishers.wal.logs import opened, options, sealed
 from tests.simulation.workload import LOG
 
 SECOND = segment_name(2)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    path = tmp_path_factory.mktemp("logs") / "whole"
-    return path, make_log(path)
-
-
-@pytest.fixture
-def log(made, tmp_path):
-    return copy_log(made[0], tmp_path / "log")
 
 
 def bodies(dumped):

@@ -7,12 +7,10 @@ from random import Random
 import pytest
 
 from publishers.errors import LogBusy
-from publishers.wal import RealFileSystem, Wal
+from publishers.wal import RealFileSystem
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
-from publishers.wal.filesystem import RealFile
 from tests.publishers.support import SCALE
 from tests.publishers.wal.checks.damage import (
-    SMALL,
     append_unsynced,
     change,
     copy_log,
@@ -20,26 +18,13 @@ from tests.publishers.wal.checks.damage import (
     flip,
     frames_of,
     make_log,
+    opened_really,
     snapshot,
 )
+from tests.publishers.wal.checks.dying import finished
 from tests.publishers.wal.logs import commit, contents
 
 SECOND = "wal-000000000002.log"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    path = tmp_path_factory.mktemp("logs") / "whole"
-    return path, make_log(path)
-
-
-@pytest.fixture
-def log(made, tmp_path):
-    return copy_log(made[0], tmp_path / "log")
-
-
-def opened(path):
-    return Wal.open(path, SMALL, filesystem=RealFileSystem())
 
 
 def test_a_cut_keeps_all_before_and_a_copy_of_all_behind(log, made):
@@ -57,7 +42,7 @@ def test_a_cut_keeps_all_before_and_a_copy_of_all_behind(log, made):
     assert done.after.epoch > epoch
     first, last = done.lost
     assert last == made[1][-1][0]
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == [one for one in made[1] if one[0] < first]
     assert commit(wal, b"again") == first
     wal.close()
@@ -84,7 +69,7 @@ def test_a_log_without_head_gets_one_and_keeps_everything(log, made):
     (log / "HEAD").unlink()
     done = repair(log, write=True, head=True)
     assert done.after.verdict is Verdict.SOUND
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == made[1]
     assert wal.log_id.hex == done.before.log_id
     wal.close()
@@ -110,7 +95,7 @@ def test_what_is_torn_is_settled(tmp_path):
     done = repair(tmp_path / "log", write=True)
     assert [step.action for step in done.steps] == ["reopen"]
     assert done.after.verdict is Verdict.SOUND
-    wal = opened(tmp_path / "log")
+    wal = opened_really(tmp_path / "log")
     assert contents(wal) == acknowledged
     wal.close()
 
@@ -161,7 +146,7 @@ def test_of_what_is_cut_off_nothing_is_kept_where_it_is_only_zeros(log, made):
     assert [(step.action, step.offset) for step in done.steps] == [("cut", at)]
     assert [name for name in done.kept if not name.startswith("HEAD")] == []
     assert done.lost == (made[1][-1][0],) * 2
-    wal = opened(log)
+    wal = opened_really(log)
     assert contents(wal) == made[1][:-1]
     wal.close()
 
@@ -230,81 +215,26 @@ def test_a_repair_after_any_damage_keeps_every_version_before_it(tmp_path, crash
         after = snapshot(path)
         assert not repair(path, write=True).done, (seed, what)
         assert snapshot(path) == after, (seed, what)
-        wal = opened(path)
+        wal = opened_really(path)
         found = contents(wal)
         wal.close()
         assert found == acknowledged[: len(found)], (seed, what)
         assert len(found) >= done.before.version, (seed, what)
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
-class DyingFile(RealFile):
-    system: "DyingFileSystem"
-
-    def pwrite(self, data, offset, /):
-        self.system.spend()
-        return super().pwrite(data, offset)
-
-    def truncate(self, size, /):
-        self.system.spend()
-        super().truncate(size)
-
-
-class DyingFileSystem(RealFileSystem):
-    """The real one, until so many changes were made."""
-
-    def __init__(self, changes):
-        self.left = changes
-
-    def spend(self):
-        if self.left == 0:
-            raise Died
-        self.left -= 1
-
-    def open(self, path, mode, /):
-        made = super().open(path, mode)
-        file = DyingFile(os.dup(made._fd), writable=mode != "read")
-        made.close()
-        file.system = self
-        return file
-
-    def rename(self, source, target, /):
-        self.spend()
-        super().rename(source, target)
-
-    def unlink(self, path, /):
-        self.spend()
-        super().unlink(path)
-
-    def link(self, source, target, /):
-        self.spend()
-        super().link(source, target)
-
-
 def test_a_repair_that_dies_at_any_step_is_finished_by_the_next_one(made, tmp_path):
     """F49."""
-    steps = 0
-    while True:
-        path = copy_log(made[0], tmp_path / "log")
-        at = frames_of(path / SECOND)[4][0]
-        flip(path / SECOND, at + 85)
+
+    def hurt(path):
+        flip(path / SECOND, frames_of(path / SECOND)[4][0] + 85)
         flip(path / "HEAD", 4000)
-        first = verify(path).lost[0]
-        system = DyingFileSystem(steps)
-        try:
-            repair(path, write=True, filesystem=system)
-        except Died:
-            pass
-        else:
-            break
-        done = repair(path, write=True)
-        assert done.refused is None, steps
-        assert verify(path).verdict is Verdict.SOUND, steps
-        wal = opened(path)
-        assert contents(wal) == [one for one in made[1] if one[0] < first], steps
-        wal.close()
-        steps += 1
-    assert steps > 10
+
+    path = copy_log(made[0], tmp_path / "log")
+    hurt(path)
+    first = verify(path).lost[0]
+    kept = [one for one in made[1] if one[0] < first]
+    deaths = 0
+    for found in finished(made[0], path, hurt):
+        assert found == kept, deaths
+        deaths += 1
+    assert deaths > 10

@@ -23,24 +23,13 @@ from tests.publishers.wal.checks.damage import (
     flip,
     frames_of,
     make_log,
+    opened_really,
     snapshot,
 )
 from tests.publishers.wal.logs import commit, contents, opened
 from tests.simulation.workload import LOG
 
 SECOND = "wal-000000000002.log"
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("logs") / "whole"
-    make_log(path)
-    return path
-
-
-@pytest.fixture
-def log(source, tmp_path):
-    return copy_log(source, tmp_path / "log")
 
 
 def kinds(path):
@@ -218,7 +207,7 @@ def test_a_damaged_log_is_reported_or_reads_exactly_what_was_acknowledged(tmp_pa
 
 def _read(path):
     try:
-        wal = Wal.open(path, SMALL, filesystem=RealFileSystem())
+        wal = opened_really(path)
     except PenstockError as error:
         return error
     try:
