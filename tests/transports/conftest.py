@@ -71,9 +71,9 @@ class Wire:
         return found
 
     async def nothing_comes(self) -> None:
-        """The answer to a ping is the next thing to come: what was on its way before it would have come first."""
+        """Nothing but checkpoints, whose time may come at any time: what was on its way before the answer to a ping comes first."""
         await self.send(type="ping", payload={"n": 1})
-        assert await self.receive() == {"type": "pong", "payload": {"n": 1}}
+        assert await self.expect("pong") == {"type": "pong", "payload": {"n": 1}}
 
     async def closed(self) -> tuple[int, str]:
         """Reads until the end, and returns code and reason."""
