@@ -86,7 +86,7 @@ async def drain_until_pong(wire):
 
 
 async def test_zero_credits_bring_nothing_but_life(serving, dial, fill, until):
-    async with dial(serving(keepalive=0.05).url, ping_interval=None) as wire:
+    async with dial(serving(keepalive=1.0).url, ping_interval=None) as wire:
         await wire.init()
         await wire.subscribe(credits=0, heartbeatMs=0)
         pings, send = [], wire.socket.protocol.send_frame
@@ -94,7 +94,7 @@ async def test_zero_credits_bring_nothing_but_life(serving, dial, fill, until):
         fill(5)
         # Longer than the ping interval: the client answers, and stays.
         reader = asyncio.create_task(wire.receive())
-        await until(lambda: len(pings) >= 4)
+        await until(lambda: len(pings) >= 2)
         assert not reader.done()
         await wire.send(type="request", id="a", n=1)
         assert (await reader)["events"][0]["version"] == 1
@@ -289,15 +289,17 @@ async def test_a_vanished_client_leaves_nothing_behind(serving, dial, fill, log,
 
 async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(serving, dial, fill, log, until):
     """E59: in bounded time, although its write buffer is full."""
-    server = serving(stall_timeout=0.5, keepalive=60.0)
+    server = serving(stall_timeout=1.0, keepalive=60.0)
     open_files = len(os.listdir("/proc/self/fd"))
     async with dial(server.url) as good, dial(server.url) as stuck:
         await good.init(), await stuck.init()
         await good.subscribe(credits=10**6)
         await stuck.subscribe(credits=10**6, content="BODY")
         stuck.socket.transport.pause_reading()
-        fill(40, changes=50, body="z" * 2000)
+        # On a thread: one that writes where the good client reads would make it stand still as well.
+        filling = asyncio.create_task(asyncio.to_thread(fill, 40, changes=50, body="z" * 2000))
         await good.events(40 * 51)
+        await filling
         await until(lambda: server.application.connections == 1)
         # Two sockets here and two there, and nothing kept open for the one that stood still.
         assert len(os.listdir("/proc/self/fd")) <= open_files + 4 + 2
@@ -397,11 +399,10 @@ async def test_a_broken_message_closes_that_connection_and_no_other(serving, dia
 
 
 async def test_subscribe_before_init_4401_and_no_init_4408(serving, dial):
-    server = serving(init_timeout=0.05)
-    async with dial(server.url) as wire:
+    async with dial(serving().url) as wire:
         await wire.send(type="subscribe", id="a", payload={})
         assert (await wire.closed())[0] == 4401
-    async with dial(server.url) as wire:
+    async with dial(serving(init_timeout=0.05).url) as wire:
         assert (await wire.closed())[0] == 4408
 
 
@@ -488,16 +489,26 @@ async def test_a_stopping_server_tells_every_subscription_and_closes_with_1012(
             pass
 
 
-async def test_goaway_lets_subscriptions_go_on_until_the_deadline(serving, dial, fill):
+async def test_goaway_lets_subscriptions_go_on(serving, dial, fill):
     server = serving()
     async with dial(server.url) as wire:
         await wire.init()
         await wire.subscribe("a", credits=10)
-        stopping = asyncio.create_task(asyncio.to_thread(server.stop, 0.6))
-        assert (await wire.expect("goaway"))["deadlineMs"] == 600
+        stopping = asyncio.create_task(asyncio.to_thread(server.stop, 60.0))
+        assert (await wire.expect("goaway"))["deadlineMs"] == 60_000
         assert (await wire.fail("b"))["code"] == "GOING_AWAY"
         fill(1)
         await wire.events(2)
+    await stopping  # which waits no longer than for the last connection
+
+
+async def test_goaway_lets_subscriptions_go_on_no_longer_than_until_the_deadline(serving, dial):
+    server = serving()
+    async with dial(server.url) as wire:
+        await wire.init()
+        await wire.subscribe("a", credits=10)
+        stopping = asyncio.create_task(asyncio.to_thread(server.stop, 0.05))
+        assert (await wire.expect("goaway"))["deadlineMs"] == 50
         assert (await wire.expect("error"))["payload"]["code"] == "GOING_AWAY"
         assert (await wire.closed())[0] == 1012
         await stopping
@@ -524,7 +535,10 @@ async def test_a_closing_log_completes_who_has_everything(serving, dial, fill, l
         await wire.subscribe("done", credits=10)
         await wire.subscribe("behind", credits=1, heartbeatMs=0)
         fill(2)
-        await wire.expect("next")
+        got = {"done": 0, "behind": 0}
+        while got != {"done": 4, "behind": 1}:
+            message = await wire.expect("next")
+            got[message["id"]] += len(message["events"])
         messages = {}
         closing = asyncio.create_task(asyncio.to_thread(log.close))
         while len(messages) < 2:
@@ -548,6 +562,9 @@ async def test_on_lag_fail_ends_with_lagged_and_the_cursor(tmp_path, dial):
             await wire.init()
             await wire.subscribe("a", credits=1, onLag="fail", heartbeatMs=0)
             await wire.subscribe("b", credits=1, onLag="resync", heartbeatMs=0)
+            log.commit([upsert("order", "first", {})])
+            # Each has what it asked for; else it would lag already at the first event.
+            assert {(await wire.expect("next"))["id"] for _ in "ab"} == {"a", "b"}
             for number in range(30):
                 log.commit([upsert("order", str(number), {})])
             problem = None
@@ -568,9 +585,11 @@ async def test_on_lag_fail_ends_with_lagged_and_the_cursor(tmp_path, dial):
 async def test_linger_puts_more_events_into_one_message(serving, dial, log):
     async with dial(serving().url) as wire:
         await wire.init()
-        await wire.subscribe(credits=100, batch={"lingerMs": 300})
-        log.commit([upsert("order", "0", {})])
-        for number in range(5):
+        await wire.subscribe(credits=1000, batch={"lingerMs": 1000})
+        for number in range(100):
             log.commit([upsert("order", str(number), {})])
-        message = await wire.expect("next")
-        assert len(message["events"]) == 12
+        sizes = []
+        while sum(sizes) < 200:
+            sizes.append(len((await wire.expect("next"))["events"]))
+        # How many commits fit into the time is the disk's affair.
+        assert len(sizes) < 20
