@@ -252,14 +252,19 @@ async def test_an_application_that_speaks_plain_asgi_is_told_that_it_cannot():
 
 async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_cut_off(until):
     recorder = Recorder()
-    async with hosting(taking(recorder), keepalive=0.05) as host:
+    async with hosting(taking(recorder), keepalive=60.0) as host:
         async with dial(host.url, ping_interval=None) as client:
-            pings, pong = [], client.protocol.send_frame
-            client.protocol.send_frame = lambda frame: pings.append(frame) or pong(frame)
-            await until(lambda: len(pings) >= 3)
+            link = host.protocols[0]
+            await until(lambda: link._receiver)
+            for _ in range(3):
+                link._ping()  # as the timer does
+                await until(lambda: not link._pinged)
             assert recorder.losses == 0
             # Now it is deaf.
             client.protocol.send_frame = lambda frame: None
+            link._ping()
+            assert recorder.losses == 0
+            link._ping()
             assert await closes(client) == 1006
         assert recorder.losses == 1
 
