@@ -85,8 +85,8 @@ async def test_a_client_that_comes_while_the_server_stops_is_told_to_come_again(
     with serve(log) as server:
         async with dial(server.url) as early:
             await early.init()
-            stopping = asyncio.create_task(asyncio.to_thread(server.stop, 1.0))
-            assert (await early.expect("goaway"))["deadlineMs"] == 1000
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop, 60.0))
+            assert (await early.expect("goaway"))["deadlineMs"] == 60_000
             async with dial(server.url) as late:
                 assert (await late.closed())[0] == 1012
         await stopping
