@@ -162,6 +162,7 @@ async def test_the_python_client_follows_the_system_log(store, served, until):
             for heard in (plain, hosted, dropped):
                 await heard.ready.wait()
             await until(lambda: len(store.system.statistics().subscriptions) == 2)
+            await until(lambda: store["users"].statistics().subscriptions)
             await asyncio.to_thread(store.create, "more")
             await asyncio.to_thread(store.drop, "users")
             await dropped.ended.wait()
