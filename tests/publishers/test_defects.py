@@ -13,6 +13,7 @@ import flow
 from publishers import Criterion, HistoryPruned, Position, upsert
 from publishers.fanout.ring import BEHIND
 from tests.publishers.fanout.test_ring import chunk, entered, poll, ring
+from tests.publishers.movement import RETAIN
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -163,9 +164,6 @@ def test_d4_a_backlog_read_with_request_inside_on_next(backlog, executor):
         assert probe.gaps == 0
         assert probe.deepest < 120
         assert probe.terminals == 0
-
-
-RETAIN = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}
 
 
 def prune(log):

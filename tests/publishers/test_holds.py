@@ -15,9 +15,8 @@ from publishers import (
     Position,
     PositionAhead,
 )
+from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, everything, fill, opened, order, wait_until
-
-RETAIN = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}
 
 
 def write(log, segments=3):

@@ -20,7 +20,7 @@ from publishers import (
     State,
 )
 from publishers.change import Area
-from tests.publishers.fanout.test_moving import Jumper, Seeker, prune, settled
+from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     QUICK,
     BatchProbe,
@@ -43,10 +43,6 @@ def told(log, probe):
     """What the statistics say of a subscription."""
     (found,) = [one for one in log.statistics().subscriptions if one.id == probe.subscription.id]
     return found
-
-
-def caught_up(probe, log):
-    wait_until(lambda: probe.subscription.checkpoint().position == log.head or probe.terminals, probe.state)
 
 
 class HeldWorld(World):
@@ -289,9 +285,8 @@ def test_a_paused_subscription_ends_with_its_log(left):
 @pytest.mark.parametrize("jumps", [False, True])
 def test_retention_passes_a_paused_subscription_and_tells_it(jumps):
     """F63, invariant 7: at once, as one without demand; or it jumps, and goes on there when it is resumed."""
-    retain = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}
-    with opened(ring_events=10, **retain) as log:
-        probe = Jumper(first=10**6)
+    with opened(ring_events=10, **RETAIN) as log:
+        probe = Mover(first=10**6)
         log.changes(on_gap="jump" if jumps else "fail").subscribe(probe, executor=flow.INLINE)
         log.pause(probe.subscription.id)
         prune(log)
@@ -377,7 +372,7 @@ def test_a_reset_starts_where_told(ring, paused):
             Position(3, 2): Position(3, 2),
             str(log.token(Position(9, 1))): Position(9, 1),
         }
-        probe = Seeker(first=10**6)
+        probe = Mover(first=10**6)
         log.changes().subscribe(probe, executor=flow.INLINE)
         one = probe.subscription
         for since, place in places.items():

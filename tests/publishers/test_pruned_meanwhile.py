@@ -4,19 +4,8 @@ import pytest
 
 import flow
 from publishers import HistoryPruned, Position, upsert
-from tests.publishers.support import Probe, everything, fill, opened, wait_until
-
-
-class Jumper(Probe):
-    """Knows how much it had when a gap was told."""
-
-    def __init__(self, first=0):
-        super().__init__(first)
-        self.gaps = []
-
-    def on_gap(self, gap):
-        with self._signal():
-            self.gaps.append((gap, len(self.positions)))
+from tests.publishers.movement import Mover
+from tests.publishers.support import everything, fill, opened, wait_until
 
 
 def raising(original, times, oldest):
@@ -37,7 +26,7 @@ def test_who_finds_gone_what_he_had_looked_up_goes_on_where_he_is_if_that_is_kep
         truth = [place for place in everything(log) if place >= Position(1, 20)]
         frames = log._service.frames
         monkeypatch.setattr(frames, "locate", raising(frames.locate, [True], Position(1)))
-        probe = Jumper(first=10**6)
+        probe = Mover(first=10**6)
         log.changes(since=Position(1, 20), on_gap=on_gap).subscribe(probe)
         wait_until(lambda: probe.positions == truth or probe.terminals, probe.state)
         assert probe.positions == truth
@@ -54,7 +43,7 @@ def test_a_gap_is_told_before_what_follows_it_whoever_is_faster(monkeypatch):
         monkeypatch.setattr(frames, "locate", raising(frames.locate, [True], Position(5)))
         aside = []
         monkeypatch.setattr(type(service), "run_aside", lambda self, run: aside.append(run))
-        probe = Jumper()
+        probe = Mover()
         log.changes(since=Position(1), on_gap="jump").subscribe(probe, executor=flow.INLINE)
         probe.request(10**6)
         wait_until(lambda: len(aside) >= 2)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import Criterion, Gap, HistoryPruned, InvalidOption, Position, PositionAhead
 from publishers.fanout.moving import Moving
+from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -23,46 +24,6 @@ from tests.publishers.support import (
     wait_until,
 )
 
-RETAIN = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}
-
-
-class Seeker(Probe):
-    """A probe that is told of seeks, and keeps what came since the last one."""
-
-    def __init__(self, first=0, each=0):
-        super().__init__(first, each)
-        self.sought = []
-        self.since = []
-
-    def take(self, change):
-        super().take(change)
-        self.since.append(change.position)
-
-    def on_seek(self, position):
-        with self._signal():
-            self.sought.append(position)
-            self.since = []
-
-
-class BatchSeeker(Seeker, BatchProbe):
-    pass
-
-
-class Jumper(Probe):
-    """A probe that may be told of gaps."""
-
-    def __init__(self, first=0, each=0):
-        super().__init__(first, each)
-        self.gaps = []
-
-    def on_gap(self, gap):
-        with self._signal():
-            self.gaps.append((gap, len(self.positions)))
-
-
-def caught_up(probe, log):
-    wait_until(lambda: probe.subscription.checkpoint().position == log.head or probe.terminals, probe.state)
-
 
 @given(st.data())
 @settings(max_examples=40)
@@ -71,7 +32,7 @@ def test_after_any_seek_the_stream_is_that_of_a_fresh_subscription(data):
     draw = data.draw
     ring = draw(st.sampled_from([1, 2, 5, 1000]))
     wishes = draw(st.sampled_from([[], [Criterion(keys={"1"})]]))
-    kind = draw(st.sampled_from([Seeker, BatchSeeker]))
+    kind = draw(st.sampled_from([Mover, BatchMover]))
     executor = draw(st.sampled_from([flow.INLINE, None]))
     with opened(ring_events=ring, frame_bytes=1024, batch_events=draw(st.sampled_from([1, 3, 100]))) as log:
         probe = kind(first=3)
@@ -125,7 +86,7 @@ def test_a_seek_without_demand_moves_and_delivers_nothing():
     """F62."""
     with opened() as log:
         fill(log, 5)
-        probe = Seeker()
+        probe = Mover()
         log.changes().subscribe(probe, executor=flow.INLINE)
         probe.subscription.seek(Position(3, 1))
         assert probe.subscription.position == Position(3, 1)
@@ -140,7 +101,7 @@ def test_what_is_queued_is_dropped_and_the_last_seek_counts():
     """F62: while nothing of it has been served yet."""
     with opened() as log:
         executor = ManualExecutor()
-        probe = Seeker(first=4)
+        probe = Mover(first=4)
         log.changes().subscribe(probe, executor=executor)
         executor.run_all()
         fill(log, 6)
@@ -197,7 +158,7 @@ def test_seeks_from_another_thread_race_with_commits_and_delivery(seed):
     draw = chance(seed)
     with opened(ring_events=draw.choice([1, 4, 1000]), batch_events=draw.choice([1, 7, 100])) as log:
         fill(log, 5, 3)
-        probe = draw.choice([Seeker, BatchSeeker])(first=10**9)
+        probe = draw.choice([Mover, BatchMover])(first=10**9)
         log.changes().subscribe(probe)
         wait_until(lambda: probe.subscription)
         places = []
@@ -218,21 +179,6 @@ def test_seeks_from_another_thread_race_with_commits_and_delivery(seed):
 # Gaps.
 
 
-def prune(log):
-    """Commits until retention has taken the beginning."""
-    begin = log.oldest
-    for _ in range(50):
-        fill(log, 30, 20)
-        log._housekeeping.poke()
-    wait_until(lambda: log.oldest > begin, lambda: log.oldest)
-
-
-def settled(log):
-    """Retention has done what it can."""
-    log._housekeeping.close()
-    return log.oldest
-
-
 def test_a_start_below_the_oldest_position_jumps_if_that_is_wanted():
     """E37: a late start; the gap is told before the first change."""
     with opened(**RETAIN) as log:
@@ -241,7 +187,7 @@ def test_a_start_below_the_oldest_position_jumps_if_that_is_wanted():
         oldest = settled(log)
         for since in (Position(1), text, 1):
             told = []
-            for wanted, probe in (("jump", Jumper(first=5)), (told.append, Probe(first=5))):
+            for wanted, probe in (("jump", Mover(first=5)), (told.append, Probe(first=5))):
                 log.changes(since=since, on_gap=wanted).subscribe(probe, executor=flow.INLINE)
                 probe.wait_for(5)
                 assert probe.positions[0] == oldest
@@ -256,7 +202,7 @@ def test_a_start_below_the_oldest_position_jumps_if_that_is_wanted():
 def test_a_subscriber_that_retention_overtakes_jumps_if_that_is_wanted(first, executor):
     """E37: in mid-stream, with demand or without; what follows the gap is complete."""
     with opened(ring_events=10, **RETAIN) as log:
-        probe = Jumper(first=first)
+        probe = Mover(first=first)
         log.changes(on_gap="jump").subscribe(probe, executor=executor)
         wait_until(lambda: probe.subscription)
         fill(log, 2)
@@ -337,7 +283,7 @@ def test_what_goes_between_naming_the_beginning_and_coming_is_no_gap():
             return subscription
 
         registry.add = late
-        probe = Jumper(first=10**6)
+        probe = Mover(first=10**6)
         log.changes(since="earliest", on_gap="jump").subscribe(probe, executor=flow.INLINE)
         caught_up(probe, log)
         assert probe.error is None
@@ -355,7 +301,7 @@ def test_what_retention_has_taken_and_a_ring_still_covers_is_no_gap_for_who_want
         prune(log)
         oldest = settled(log)
         assert oldest > Position(2)
-        probe = Jumper(first=10**6)
+        probe = Mover(first=10**6)
         log.changes(since=Position(2), on_gap="jump").subscribe(probe, executor=flow.INLINE)
         caught_up(probe, log)
         assert (probe.gaps, probe.error) == ([], None)
