@@ -105,6 +105,7 @@ class _Attempt:
         self._headless: bool = chosen.headless
         self._interrupted = 0
         self._leaving = False
+        self._looking = False  # at whether it was interrupted, every moment
         self._display: Display | None = None
         self._pipeline: Pipeline | None = None
         self._run: Run | None = None
@@ -165,8 +166,7 @@ class _Attempt:
         self._pipeline = Pipeline(self._chosen.dir / "spark.log")
         self._pipeline.start()
         self._run = run = self._prepared(self._display, self._pipeline)
-        run.open(self._chosen.port)
-        findings = run.follow()
+        findings = self._followed(run)
         self._display.close()
         self._report(console, run, self._pipeline, findings)
         if not all(finding.holds for finding in findings):
@@ -195,6 +195,26 @@ class _Attempt:
         if self._chosen.fresh:
             _forget(plan.directory)
         return Run(plan, events, pipeline, display)
+
+    def _followed(self, run: "Run") -> "Sequence[Finding]":
+        """Opens the run and follows it to its end.
+
+        Meanwhile an interrupt waits for the next look. Raised wherever the main thread happens to be, it could leave
+        something half open, or be lost in a finalizer, which Python would tell as an exception that it ignored.
+        """
+        self._looking = True
+        try:
+            self._look()
+            run.open(self._chosen.port)
+            findings = run.follow(self._look)
+        finally:
+            self._looking = False
+        self._look()
+        return findings
+
+    def _look(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     def _report(
         self, console: "Console", run: "Run", pipeline: "Pipeline", findings: "Sequence[Finding]"
@@ -241,7 +261,7 @@ class _Attempt:
         if self._interrupted:
             os._exit(128 + number)
         self._interrupted = number
-        if not self._leaving:
+        if not self._leaving and not self._looking:
             raise KeyboardInterrupt
 
 

@@ -15,7 +15,7 @@ from transports.demo.reception import Place
 __all__ = ["Remote"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_LEAVING: Final = 5.0  # seconds
+_LEAVING: Final = 30.0  # seconds; on a machine that is busy with other things it takes some
 
 
 class Remote:

@@ -128,12 +128,16 @@ class Reception:
             self.save()
 
     def observe(self, state: str) -> None:
-        """Counts turns between LIVE and RESYNC, as the log or the server tells them."""
+        """Counts turns between LIVE and RESYNC, as the log or the server tells them.
+
+        A program that was stopped in RESYNC may be LIVE before anybody has looked when it is started again; that is a
+        return as well.
+        """
         if state == self._state:
             return
         if state == "RESYNC":
             self.place.resyncs += 1
-        elif self._state == "RESYNC":
+        elif self.place.resyncs > self.place.returns:
             self.place.returns += 1
         self._state = state
 

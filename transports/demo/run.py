@@ -1,6 +1,6 @@
 """One run of the demo, from the prepared files to the verdict."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
@@ -29,7 +29,7 @@ __all__ = ["DemoFailed", "Run"]
 _TICK: Final = 0.125
 _HURRY_AT: Final = 0.6  # of all changes
 _HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
-_STATE_PATIENCE: Final = 5.0  # seconds after everything came for the server to say LIVE
+_STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE
 _STALLED: Final = 120.0
 _PORT: Final = 8090
 
@@ -132,14 +132,18 @@ class Run:
             stack.callback(remote.leave)
             remote.start(self._server.url)
 
-    def follow(self) -> tuple[Finding, ...]:
+    def follow(self, look: Callable[[], None]) -> tuple[Finding, ...]:
         """Streams, waits until everybody has everything, and compares it with what Spark computes.
+
+        Args:
+            look: Called several times a second, and raises if the run is to be ended.
 
         Raises:
             DemoFailed: If something ends before that.
         """
         self._pipeline.stream(self._log, self._events, self.plan, SUBSCRIBERS)
         while not self._step():
+            look()
             self._waiting.wait(_TICK)
         self._dismiss()
         for remote in self._remotes:

@@ -36,6 +36,8 @@ _TICK: Final = 0.1  # seconds between two reports
 _DAWDLE: Final = (
     8  # ticks between two requests of one who dawdles: long enough for the server to tell its state
 )
+# It goes on once the log has three times as many versions as it has come to. So it falls behind a slow Spark, too.
+_LAG: Final = 3
 _HEARTBEAT_MS: Final = 500
 # A lost connection to a server that lives is made again within a second or two; a dead one is given up.
 _PATIENCE: Final = Backoff(first=0.1, limit=1.0, attempts=6)
@@ -93,7 +95,7 @@ class Watcher:
             self.reception.observe(subscription.state)
         if subscription.cursor is not None:
             self.reception.reach(subscription.cursor)
-        if self._slow and not self._demand and self._ticks % _DAWDLE == 0:
+        if self._slow and not self._demand and self._ticks % _DAWDLE == 0 and self._lags(subscription):
             self._request(self._step)
         self._ticks += 1
 
@@ -101,6 +103,11 @@ class Watcher:
         """One line for the demo."""
         told = self.reception.place.to_json() | {"state": self.reception.state, "demand": self._demand}
         return json.dumps(told | more)
+
+    def _lags(self, subscription: RemoteSubscription) -> bool:
+        """Whether it may take a step without keeping up: however slow the machine is, the ring is to overtake it."""
+        live = subscription.live
+        return live is None or self.reception.place.last.version * _LAG <= live
 
     def _ask(self) -> None:
         """Keeps the demand between half a window and a whole one."""

@@ -1,4 +1,6 @@
 import signal
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -71,6 +73,55 @@ def test_an_interrupt_says_how_to_go_on(tmp_path, capsys, monkeypatch, number, c
     directory = tmp_path / "with blanks"
     assert main(["--headless", "--rows", "5", "--dir", str(directory)]) == code
     assert f"To go on: penstock demo --rows 5 --dir '{directory}'" in capsys.readouterr().out
+
+
+class InterruptedRun:
+    """A run that is interrupted while Python calls a finalizer, whose exceptions it tells and ignores."""
+
+    def __init__(self, moment):
+        self.moment, self.steps = moment, []
+
+    def open(self, _port):
+        self._at("open")
+
+    def follow(self, look):
+        self._at("follow")
+        look()
+        self._at("end")
+        return ()
+
+    def _at(self, moment):
+        self.steps.append(moment)
+        if moment == self.moment:
+            weakref.finalize(set(), signal.raise_signal, signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("moment", "steps"),
+    [("open", ["open", "follow"]), ("follow", ["open", "follow"]), ("end", ["open", "follow", "end"])],
+)
+def test_an_interrupt_is_never_lost_whatever_it_meets(tmp_path, capsys, monkeypatch, moment, steps):
+    run = InterruptedRun(moment)
+    monkeypatch.setattr(command._Attempt, "_perform", lambda attempt: attempt._followed(run) and 0)
+    assert main(["--headless", "--dir", str(tmp_path)]) == 130
+    said = capsys.readouterr()
+    assert "To go on: penstock demo" in said.out
+    assert said.err == ""
+    assert run.steps == steps
+
+
+def test_an_interrupt_that_was_lost_before_the_run_ends_it_before_it_is_opened(tmp_path, monkeypatch, capsys):
+    run = InterruptedRun(None)
+
+    def lost(attempt):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return attempt._followed(run)
+
+    monkeypatch.setattr(command._Attempt, "_perform", lost)
+    assert main(["--headless", "--dir", str(tmp_path)]) == 130
+    assert "To go on: penstock demo" in capsys.readouterr().out
+    assert run.steps == []
 
 
 def test_a_run_is_forgotten_as_a_whole(tmp_path):

@@ -128,6 +128,18 @@ def test_turns_between_live_and_resync_are_counted_once_each(tmp_path):
     assert reception.state == "RESYNC"
 
 
+def test_who_was_stopped_in_resync_and_is_live_when_started_again_has_returned(tmp_path):
+    path = tmp_path / "place.json"
+    first = Reception(path)
+    first.observe("RESYNC")
+    first.save()
+    for _ in range(2):
+        again = Reception(path)
+        again.observe("LIVE")
+        again.save()
+    assert (again.place.resyncs, again.place.returns) == (1, 1)
+
+
 def test_seconds_run_from_the_first_change_and_go_on_after_a_restart(tmp_path):
     clock = Clock()
     reception = Reception(tmp_path / "place.json", clock=clock)

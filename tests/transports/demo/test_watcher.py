@@ -58,6 +58,26 @@ async def test_one_who_dawdles_gets_no_more_than_it_requested(log, server, path)
     assert watcher.reception.place.misplaced == 0
 
 
+async def test_one_who_dawdles_goes_by_the_versions_of_a_log_that_grows_slowly(log, server, path):
+    commit(log, 5)
+    watcher = Watcher(SLOW, Reception(path), step=5)
+    async with connect(server.url) as remote:
+        watcher.subscribe(remote)
+        await until(lambda: watcher._subscription is not None)
+        watcher.tick()
+        await until(lambda: watcher.reception.place.count == 5)
+        for version in (1, 2):
+            await until(lambda: watcher._subscription.live == version)  # noqa: B023 - used at once
+            for _ in range(20):  # however much time goes by
+                watcher.tick()
+            assert (watcher._demand, watcher.reception.place.count) == (0, 5)
+            commit(log, 5)
+        await until(lambda: watcher._subscription.live == 3)
+        for _ in range(20):
+            watcher.tick()
+        await until(lambda: watcher.reception.place.count == 10)
+
+
 async def test_a_report_is_a_line_that_reads_as_a_place(log, server, path):
     commit(log, 20)
     watcher = Watcher(WEBSOCKET, Reception(path), step=1)
