@@ -7,11 +7,10 @@ from typing import Final, TypeVar
 
 from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.demand import Tide, refusal
-from flow.drain import Outcome
 from flow.drain.feed import GONE
 from flow.operators.inlet import Inlet
 from flow.operators.link import Link, Operator, at_least, lift, present
-from flow.operators.stage import Stage, staged
+from flow.operators.stage import InletStage, staged
 from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
 
 __all__ = ["buffer"]
@@ -75,27 +74,14 @@ class _Counting(Link[T, list[T]]):
         self._upstream.request(min(UNBOUNDED, n * self._count) if refusal(n) is None else n)
 
 
-class _Windowing(Stage[list[T]]):
+class _Windowing(InletStage[T, list[T]]):
     """One list at a time; its alarm is set when its first element comes."""
 
-    __slots__ = (
-        "_alarm",
-        "_count",
-        "_due",
-        "_inlet",
-        "_lent",
-        "_lock",
-        "_seconds",
-        "_source",
-        "_timers",
-        "_window",
-    )
+    __slots__ = ("_alarm", "_count", "_due", "_lock", "_seconds", "_timers", "_window")
 
     def __init__(self, source: Publisher[T], count: int, seconds: float, timers: Timers) -> None:
-        super().__init__()
-        self._source: Publisher[T] | None = source
         # Refilled by exactly what was delivered: else the last places of a list could never be filled.
-        self._inlet = Inlet[T](Tide(count, 1), self._arrived, self._abort)
+        super().__init__(source, Inlet(Tide(count, 1), self._arrived, self._abort))
         self._count = count
         self._seconds = seconds
         self._timers = timers
@@ -103,12 +89,6 @@ class _Windowing(Stage[list[T]]):
         self._alarm: Alarm | None = None
         self._due = False
         self._window = 0
-        self._lent = 0
-
-    def open(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.subscribe(self._inlet)
 
     def pull(self, limit: int, /) -> Sequence[list[T]]:
         self._settle()
@@ -123,19 +103,9 @@ class _Windowing(Stage[list[T]]):
         self._lent = len(items)
         return (items,)
 
-    def outcome(self) -> Outcome | None:
-        self._settle()
-        return self._inlet.outcome()
-
     def release(self) -> None:
         super().release()
-        self._source = None
-        self._inlet.close()
         self._next_window()
-
-    def _settle(self) -> None:
-        lent, self._lent = self._lent, 0
-        self._inlet.settle(lent)
 
     def _arrived(self) -> None:
         """Wake the drain if a list is ready; called by upstream."""

@@ -11,7 +11,7 @@ from flow.executors import Executor
 from flow.operators.inlet import Inlet
 from flow.operators.link import Operator
 
-__all__ = ["Stage", "queued", "staged"]
+__all__ = ["InletStage", "Stage", "queued", "staged"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -98,31 +98,30 @@ def queued(
     return staged(lambda source: _Queued(source, Tide(prefetch, low_tide), delay_error=delay_error), executor)
 
 
-class _Queued(Stage[T]):
+class InletStage(Stage[B], Generic[A, B]):
+    """A stage with one inlet. ``_lent`` is how many elements of it the last pull took."""
+
     __slots__ = ("_inlet", "_lent", "_source")
 
-    def __init__(self, source: Publisher[T], tide: Tide, *, delay_error: bool) -> None:
+    def __init__(self, source: Publisher[A], inlet: Inlet[A]) -> None:
         super().__init__()
-        self._source: Publisher[T] | None = source
-        self._inlet = Inlet[T](tide, self._wake, None if delay_error else self._abort)
+        self._source: Publisher[A] | None = source
+        self._inlet = inlet
         self._lent = 0
 
     def open(self) -> None:
+        """Subscribe to the source."""
         source, self._source = self._source, None
         if source is not None:
             source.subscribe(self._inlet)
 
-    def pull(self, limit: int, /) -> Sequence[T]:
-        self._settle()
-        items = self._inlet.take(limit)
-        self._lent = len(items)
-        return items
-
     def outcome(self) -> Outcome | None:
+        """Ended as the inlet has."""
         self._settle()
         return self._inlet.outcome()
 
     def release(self) -> None:
+        """Cancel upstream, and forget what waits."""
         super().release()
         self._source = None
         self._inlet.close()
@@ -131,3 +130,16 @@ class _Queued(Stage[T]):
         """What was pulled last has been delivered by now."""
         lent, self._lent = self._lent, 0
         self._inlet.settle(lent)
+
+
+class _Queued(InletStage[T, T]):
+    __slots__ = ()
+
+    def __init__(self, source: Publisher[T], tide: Tide, *, delay_error: bool) -> None:
+        super().__init__(source, Inlet(tide, self._wake, None if delay_error else self._abort))
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        self._settle()
+        items = self._inlet.take(limit)
+        self._lent = len(items)
+        return items
