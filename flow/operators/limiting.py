@@ -11,7 +11,7 @@ from flow.executors import INLINE
 from flow.misuse import require_functions
 from flow.operators.link import Batchwise, Link, Operator, at_least, lift, present, present_all
 from flow.operators.stage import queued
-from flow.operators.transforming import sieve
+from flow.operators.transforming import Sieve, sieve
 
 __all__ = ["limit_rate", "skip", "take", "take_while"]
 
@@ -126,24 +126,13 @@ class _BatchTaking(Batchwise[T, T], _Taking[T]):
             self._end().on_complete()
 
 
-class _TakingWhile(Link[T, T]):
-    __slots__ = ("_keep",)
+class _TakingWhile(Sieve[T]):
+    """Ends at the first element that ``keep`` does not accept."""
 
-    def __init__(self, below: Subscriber[T], keep: Callable[[T], object]) -> None:
-        super().__init__(below)
-        self._keep = keep
+    __slots__ = ()
 
-    def on_next(self, item: T, /) -> None:
-        present(item, "the element")
-        try:
-            kept = bool(self._keep(item))
-        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
-            self._fail(error)
-            return
-        if kept:
-            self._pass(item)
-        else:
-            self._finish()
+    def _leave_out(self) -> None:
+        self._finish()
 
 
 class _BatchTakingWhile(Batchwise[T, T], _TakingWhile[T]):

@@ -18,7 +18,7 @@ from flow.operators.link import (
 from flow.operators.merging import Merging
 from flow.operators.stage import staged
 
-__all__ = ["distinct_until_changed", "filter", "flat_map", "map", "scan", "sieve"]
+__all__ = ["Sieve", "distinct_until_changed", "filter", "flat_map", "map", "scan", "sieve"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -144,10 +144,10 @@ class _BatchMapping(Batchwise[A, B], _Mapping[A, B]):
 
 def sieve(make: Callable[[], Callable[[T], object]]) -> Operator[T, T]:
     """Make an operator that leaves out elements, of what makes a predicate for each subscriber."""
-    return lift(lambda below: _Sieve(below, make()), lambda below: _BatchSieve(below, make()))
+    return lift(lambda below: Sieve(below, make()), lambda below: _BatchSieve(below, make()))
 
 
-class _Sieve(Link[T, T]):
+class Sieve(Link[T, T]):
     """Passes on what ``keep`` accepts, and requests one more for each element that it does not."""
 
     __slots__ = ("_keep",)
@@ -157,7 +157,7 @@ class _Sieve(Link[T, T]):
         self._keep = keep
 
     def on_next(self, item: T, /) -> None:
-        """Pass the element on, or ask for another; upstream is inside a signal, so that only records (rule 3.3)."""
+        """Pass the element on, or do without it."""
         present(item, "the element")
         try:
             kept = bool(self._keep(item))
@@ -167,10 +167,14 @@ class _Sieve(Link[T, T]):
         if kept:
             self._pass(item)
         else:
-            self._upstream.request(1)
+            self._leave_out()
+
+    def _leave_out(self) -> None:
+        """Ask for another; upstream is inside a signal, so that only records (rule 3.3)."""
+        self._upstream.request(1)
 
 
-class _BatchSieve(Batchwise[T, T], _Sieve[T]):
+class _BatchSieve(Batchwise[T, T], Sieve[T]):
     __slots__ = ()
 
     def on_next_batch(self, items: Sequence[T], /) -> None:
