@@ -50,7 +50,16 @@ def subscribe(
 class CallbackSubscription(Generic[T]):
     """The subscriber behind `subscribe`; its user only calls `cancel`."""
 
-    __slots__ = ("_cancelled", "_lock", "_on_complete", "_on_error", "_on_next", "_subscription", "_tide")
+    __slots__ = (
+        "_cancelled",
+        "_lock",
+        "_on_complete",
+        "_on_error",
+        "_on_next",
+        "_open",
+        "_subscription",
+        "_tide",
+    )
 
     def __init__(
         self,
@@ -58,6 +67,8 @@ class CallbackSubscription(Generic[T]):
         on_error: Callable[[Exception], object] | None,
         on_complete: Callable[[], object] | None,
         tide: Tide,
+        *,
+        opened: bool = True,
     ) -> None:
         self._on_next: Callable[[T], object] | None = on_next
         self._on_error = on_error
@@ -66,6 +77,7 @@ class CallbackSubscription(Generic[T]):
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
         self._cancelled = False
+        self._open = opened  # whether it may request
 
     @property
     def active(self) -> bool:
@@ -79,16 +91,17 @@ class CallbackSubscription(Generic[T]):
             subscription.cancel()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Accept the first subscription (rule 2.5) and request."""
+        """Accept the first subscription (rule 2.5), and request if it may."""
         if subscription is None:
             raise TypeError("rule 2.13: the subscription is None")
         with self._lock:
             refused = self._subscription is not None or self._cancelled
             if not refused:
                 self._subscription = subscription
+            opened = self._open
         if refused:
             subscription.cancel()
-        else:
+        elif opened:
             subscription.request(self._tide.prefetch)
 
     def on_next(self, item: T, /) -> None:

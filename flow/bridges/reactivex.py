@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from flow.bridges.callbacks import CallbackSubscription
-from flow.contracts import Publisher, Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
 from flow.drain import COMPLETED, Drain, Outcome
 from flow.errors import Overflowed
@@ -70,7 +70,7 @@ def to_observable(
         observer: "abc.ObserverBase[T]", scheduler: "abc.SchedulerBase | None" = None
     ) -> "abc.DisposableBase":
         subscriber = RxSubscriber(
-            observer.on_next, observer.on_error, observer.on_completed, Tide(prefetch, low_tide)
+            observer.on_next, observer.on_error, observer.on_completed, Tide(prefetch, low_tide), opened=False
         )
         publisher.subscribe(subscriber)
         # By the time this runs, every operator downstream has got what it needs to dispose of this subscription.
@@ -83,31 +83,7 @@ def to_observable(
 class RxSubscriber(CallbackSubscription[T]):
     """The subscriber behind `to_observable`: it requests nothing until it is opened."""
 
-    __slots__ = ("_open",)
-
-    def __init__(
-        self,
-        on_next: Callable[[T], object],
-        on_error: Callable[[Exception], object],
-        on_complete: Callable[[], object],
-        tide: Tide,
-    ) -> None:
-        super().__init__(on_next, on_error, on_complete, tide)
-        self._open = False
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Accept the first subscription (rule 2.5), and request if it may."""
-        if subscription is None:
-            raise TypeError("rule 2.13: the subscription is None")
-        with self._lock:
-            refused = self._subscription is not None or self._cancelled
-            if not refused:
-                self._subscription = subscription
-            opened = self._open
-        if refused:
-            subscription.cancel()
-        elif opened:
-            subscription.request(self._tide.prefetch)
+    __slots__ = ()
 
     def open(self, *_: object) -> None:
         """Request from now on; called once, by a scheduler with arguments of its own."""
