@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from websockets.asyncio.client import ClientConnection
 
 from publishers.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from publishers.places import Places
 from transports import Limits, Server, serve
 
 DEADLINE = 20.0
@@ -121,6 +123,38 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
     yield start
     for server in servers:
         server.stop()
+
+
+class Search:
+    """The search for a start, which waits until the test lets it go on.
+
+    Attributes:
+        sought: What was searched for.
+        go_on: Set it, and each search goes on.
+    """
+
+    def __init__(self) -> None:
+        self.sought: list[Any] = []
+        self.go_on = threading.Event()
+
+
+@pytest.fixture
+def searching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Search]:
+    """Makes every search from now on wait that is for something of a kind."""
+
+    def hold(kind: type = object) -> Search:
+        search, find = Search(), Places.find
+
+        def slowly(self: Places, since: Any, **named: Any) -> Any:
+            if isinstance(since, kind):
+                search.sought.append(since)
+                assert search.go_on.wait(DEADLINE)
+            return find(self, since, **named)
+
+        monkeypatch.setattr(Places, "find", slowly)
+        return search
+
+    return hold
 
 
 @pytest.fixture

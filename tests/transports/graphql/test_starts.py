@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -10,7 +9,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from publishers import Content
-from publishers.places import Places
 
 CHANGES = """subscription ($since: Cursor, $start: Start, $until: Long, $whole: Boolean! = false) {
   onChange(since: $since, start: $start, until: $until, whole: $whole) { version index }
@@ -155,30 +153,22 @@ async def test_a_start_inside_a_transaction_may_send_it_as_a_whole(serving, grap
 
 
 async def test_while_a_start_is_searched_for_credits_count_and_a_cancel_holds(
-    serving, graphql, fill, log, monkeypatch, until
+    serving, graphql, fill, log, searching, until
 ):
     """F61, F67."""
     fill(3)
-    searching, go_on, find = [], threading.Event(), Places.find
-
-    def slowly(self, since, **named):
-        if isinstance(since, UUID):
-            searching.append(since)
-            assert go_on.wait(20)
-        return find(self, since, **named)
-
-    monkeypatch.setattr(Places, "find", slowly)
+    search = searching(UUID)
     variables = {"start": {"transaction": past(log)[0].body["id"]}}
     async with graphql(serving()) as wire:
         await wire.init()
         for name in "ab":
             payload = {"query": CHANGES, "variables": variables, "extensions": {"flow": {"credits": 1}}}
             await wire.send(type="subscribe", id=name, payload=payload)
-        await until(lambda: searching)
+        await until(lambda: search.sought)
         await wire.send(type="ping", payload={"request": {"a": 2}})
         assert (await wire.receive())["type"] == "pong"
         await wire.send(type="complete", id="b")
-        go_on.set()
+        search.go_on.set()
         assert positions(await wire.events(3)) == [(1, 0), (1, 1), (2, 0)]
         await wire.nothing_comes()
         assert len(log.statistics().publishers[0].subscriptions) == 1

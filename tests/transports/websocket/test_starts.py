@@ -1,7 +1,6 @@
 """Where a remote subscription begins, over our protocol."""
 
 import asyncio
-import threading
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -9,7 +8,6 @@ import pytest
 
 from flow.bridges.asyncio import aiter as iterate
 from publishers import Content, InvalidOption, Position
-from publishers.places import Places
 from publishers.position import Start
 from transports import RemoteError, connect
 
@@ -115,33 +113,25 @@ async def test_a_remote_start_that_is_nowhere_ends_in_on_error(serving, fill):
 
 
 async def test_while_a_start_is_searched_for_everything_else_goes_on(
-    serving, dial, fill, log, monkeypatch, until
+    serving, dial, fill, log, searching, until
 ):
     """F61, F67: on a thread, one at a time for a connection; what is requested meanwhile counts."""
     fill(3)
-    searching, go_on, find = [], threading.Event(), Places.find
-
-    def slowly(self, since, **named):
-        if isinstance(since, UUID):
-            searching.append(since)
-            assert go_on.wait(20)
-        return find(self, since, **named)
-
-    monkeypatch.setattr(Places, "find", slowly)
+    search = searching(UUID)
     name = log.history(None, 2, content=Content.BODY).changes[0].body["id"]
     async with dial(serving().url) as wire:
         await wire.init()
         for one in "abc":
             payload = {"criteria": [], "credits": 1, "start": {"transaction": name}}
             await wire.send(type="subscribe", id=one, payload=payload)
-        await until(lambda: searching)
+        await until(lambda: search.sought)
         await wire.send(type="request", id="a", n=2)
         await wire.send(type="complete", id="b")
         await wire.nothing_comes()
         assert (await wire.subscribe("d", start="earliest", credits=1))["id"] == "d"
         await wire.events(1, "d")
-        assert len(searching) == 1
-        go_on.set()
+        assert len(search.sought) == 1
+        search.go_on.set()
         told: dict[str, list[str]] = {"a": [], "c": []}
         while sum(map(len, told.values())) < 6:
             message = await wire.receive()
@@ -154,27 +144,20 @@ async def test_while_a_start_is_searched_for_everything_else_goes_on(
 
 
 async def test_a_client_that_leaves_while_a_start_is_searched_for_leaves_nothing_behind(
-    serving, dial, fill, log, monkeypatch, until
+    serving, dial, fill, log, searching, until
 ):
     fill(1)
-    searching, go_on, find = [], threading.Event(), Places.find
-
-    def slowly(self, since, **named):
-        searching.append(since)
-        assert go_on.wait(20)
-        return find(self, since, **named)
-
     server = serving()
     async with dial(server.url) as wire:
         await wire.init()
-        monkeypatch.setattr(Places, "find", slowly)
+        search = searching()
         for one in "ab":
             payload = {"criteria": [], "credits": 1, "start": {"time": "2026-01-01T00:00:00Z"}}
             await wire.send(type="subscribe", id=one, payload=payload)
-        await until(lambda: searching)
+        await until(lambda: search.sought)
     await until(lambda: server.application.connections == 0)
-    go_on.set()
+    search.go_on.set()
     await asyncio.to_thread(server.stop)
-    assert len(searching) == 1
+    assert len(search.sought) == 1
     assert not log.statistics().publishers
     assert log.head == Position(2)
