@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -201,7 +202,7 @@ class ChangeLog(DeferringLog):
             visible: False withholds the transaction, and with it every later one, until ``publish``.
 
         Raises:
-            InvalidChange: If something cannot be stored.
+            InvalidChange: If something cannot be stored, or the schema of something was forgotten at that moment.
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
         """
@@ -247,20 +248,30 @@ class ChangeLog(DeferringLog):
         label = Label.of(meta, producer)
         if not isinstance(batches, Iterable):
             raise InvalidChange("batches", batches, "a list of Columns")
+        made = isinstance(batches, (list, tuple))
+        aside = None if made else partial(self._sealed, label=label, directory=wal.directory)
+        telling = Telling(self._schemas, aside)
         woken: deque[Waiting] = deque()
         try:
-            with Telling(self._schemas) as telling:
+            try:
                 stamped = telling.through(map(check_columns, batches))
                 if self._origin is not None:
                     stamped = map(self._origin.columns, stamped)
                 sealed = self._sealed(stamped, label, wal.directory)
                 lasting = durable or telling.tells
-                commit = committer.commit(sealed, durable=lasting, visible=visible, woken=woken)
+                commit = committer.commit(
+                    sealed, durable=lasting, visible=visible, woken=woken, outdated=telling.outdated
+                )
                 if not commit.duplicate:
                     telling.done(commit.version)
+            finally:
+                telling.end()
             wake(woken)  # only now: what they run may tell schemas, or forget
         finally:
-            wake(woken)
+            try:
+                telling.end()  # again, as an interrupt may have come where the first one begins
+            finally:
+                wake(woken)
         return commit
 
     def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
@@ -379,7 +390,7 @@ class ChangeLog(DeferringLog):
             self._following.step()
         if self._committer is not None and isinstance(self._files, Wal):
             self._committer.sync()
-            self._files.maintain()
+            self._files.maintain(self._schemas.settle())
             with contextlib.suppress(LogFull):  # the next step tries again
                 self._committer.roll()
         oldest = self._service.oldest

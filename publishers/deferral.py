@@ -70,8 +70,7 @@ class DeferringLog(ReadableLog):
 
     def _forget(self, committer: Committer, version: int, woken: deque[Waiting]) -> None:
         try:
-            with self._schemas.forgetting(version):
-                committer.forget_after(version, woken=woken)
+            self._schemas.forgetting(version, lambda: committer.forget_after(version, woken=woken))
         except OSError as error:  # of the schemas: the log itself has not been touched
             if means_full(error):
                 raise LogFull(None, 4096) from error

@@ -3,22 +3,25 @@
 A schema is told by a change of the area SCHEMA and has a version: a number that rises for each entity type. Versions told
 lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
 replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
-crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark.
+crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. After an
+interrupt, or a refusal, the owner looks as an opening does. Where the file cannot be replaced the housekeeping tries
+again, and nothing behind the mark is deleted meanwhile.
 
 There are two copies of it (`publishers.wal.twin`). Is neither whole, all of the log is looked through; if retention has
 deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
 """
 
 import contextlib
+import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from publishers.change import Change
-from publishers.errors import InvalidOption, LogFailed, WalCorrupted
+from publishers.errors import InvalidOption, PenstockError, WalCorrupted
 from publishers.lossless import Reader, reader
 from publishers.position import Position
 from publishers.wal import FileSystem
@@ -30,7 +33,8 @@ SCHEMAS_NAME: Final = "SCHEMAS"
 
 _ENTITY: Final = "entity"
 _ALL: Final = 2**63
-_SIGNALS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)  # after them nobody knows how far it went
+_UNWRITTEN: Final = f"{SCHEMAS_NAME} cannot be put right"
+_log: Final = logging.getLogger("penstock.housekeeping")
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
@@ -87,6 +91,9 @@ class Schemas:
         visible: The newest version that may be shown: who looks a schema up is not told of what was told behind it.
         oldest: The oldest version that is kept.
         insist: Does a write for which room is kept back on a full disk.
+
+    Attributes:
+        forgotten: How often schemas were, or were about to be, forgotten.
     """
 
     def __init__(
@@ -100,9 +107,10 @@ class Schemas:
         oldest: Callable[[], int] = lambda: 1,
         insist: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
+        self.forgotten = 0
         self._lock = threading.Lock()
-        self._free = threading.Condition(self._lock)
-        self._teller: object = None
+        # Who tells schemas, and behind him those who wait for it, each asleep at a lock of his own.
+        self._line: tuple[tuple[object, threading.Lock], ...] = ()
         self._file = Twin(filesystem, directory, SCHEMAS_NAME)
         self._visible = visible
         self._oldest = oldest
@@ -111,28 +119,39 @@ class Schemas:
         self._newest = newest
         self._owned = newest is not None
         self._told: list[Told] | None = None
-        self._marked: int | None = (
-            None  # behind this version a commit may have told what is not in ``_told`` yet
-        )
+        # Behind this version a commit may have told what is not in ``_told`` yet.
+        self._marked: int | None = None
+        # Behind this version the file tells nothing, or may not; until it was read that is all.
+        self._owed: int | None = 0
+        self._complained = False
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
 
-    def seize(self, teller: object) -> None:
+    def seize(self, teller: object, *, wait: bool = True) -> bool:
         """Waits until nobody else tells schemas; from then on ``teller`` does, until it is released.
 
-        Who holds it is one attribute, so an interrupt at any place leaves no doubt about it.
+        Who does is one attribute, so an interrupt at any place leaves no doubt about it.
+
+        Args:
+            teller: Who wants to.
+            wait: False answers False instead of waiting.
         """
+        asleep = threading.Lock()
+        asleep.acquire()
         with self._lock:
-            while self._teller is not None:
-                self._free.wait()
-            self._teller = teller
+            if self._line and not wait:
+                return False
+            self._line = (*self._line, (teller, asleep))
+        while self._line[0][0] is not teller:
+            asleep.acquire()
+        return True
 
     def release(self, teller: object) -> None:
-        """Ends what ``seize`` began; does nothing if it did not get that far."""
+        """Ends what ``seize`` began, however far it got. May be done twice, as it must be where it can be interrupted."""
         with self._lock:
-            if self._teller is teller:
-                self._teller = None
-                self._free.notify()
+            self._line = tuple(place for place in self._line if place[0] is not teller)
+            if self._line:
+                _rouse(self._line[0][1])
 
     def versions(self, entity_type: str) -> list[int]:
         """The versions told of an entity type, rising."""
@@ -149,11 +168,9 @@ class Schemas:
             raise InvalidOption("entity_type", entity_type, "the name of an entity type")
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
             raise InvalidOption("version", version, "the version of a schema, or None for the newest")
-        self._load()
-        visible = self._visible()
         # Before what is told: while that is copied, a commit may add to it and clear the mark.
-        marked = self._marked
-        told = [one for one in self._told or () if one.position.version <= visible]
+        marked, visible = self._marked, self._visible()
+        told = [one for one in self._load() if one.position.version <= visible]
         found = _assembled(told, entity_type, version)
         if marked is not None and (found is None or version is None):
             # Subscribers may have a change before the commit has come to say here what it told.
@@ -163,10 +180,8 @@ class Schemas:
 
     def told(self) -> dict[str, tuple[int, ...]]:
         """Of each entity type that has schemas the versions that were told and are shown, rising."""
-        self._load()
-        visible = self._visible()
-        marked = self._marked  # first, as in ``find``
-        told = list(self._told or ())
+        marked, visible = self._marked, self._visible()  # first, as in ``find``
+        told = list(self._load())
         if marked is not None:
             told += self._since(marked, told)
         versions: dict[str, list[int]] = {}
@@ -182,41 +197,51 @@ class Schemas:
         for one in added:
             _note(self._versions, one)
         self._told += added  # all parts of a version at once, for those who look meanwhile
-        with contextlib.suppress(OSError):  # it is committed; the mark stays, so the next opening looks
+        with contextlib.suppress(OSError):  # it is committed; the mark stays, and ``settle`` tries again
             self.write(None)
 
-    @contextlib.contextmanager
-    def forgetting(self, version: int) -> Iterator[None]:
-        """While everything above a version is being forgotten: what was told there is forgotten with it, or nothing is.
+    def doubt(self) -> None:
+        """Nobody knows any more what was told behind the mark: who wants to know it looks, as after an opening.
 
-        Nobody tells schemas meanwhile. A crash, or a disk that fails, leaves the mark, and so the rest to the next opening.
+        For whoever tells schemas.
+        """
+        self._told = None
+
+    def forgetting(self, version: int, forget: Callable[[], None]) -> None:
+        """Forgets everything above a version: what was told there is forgotten with it, or nothing is.
+
+        Nobody tells schemas meanwhile. A crash, or a disk that fails, leaves the mark, and so the rest to the next look.
 
         Raises:
             OSError: What the file system raises before anything is forgotten.
         """
         teller = object()
         try:
-            self.seize(teller)
-            self._load()
-            told = self._told or []
-            kept = [one for one in told if one.position.version <= version]
-            if len(kept) == len(told):
-                yield
-                return
-            self.write(version)
             try:
-                yield
-            except (LogFailed, *_SIGNALS):
-                raise  # nobody knows how far it went
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self.write(None)  # nothing was forgotten
-                raise
+                self.seize(teller)
+                self._forget(version, forget)
+            finally:
+                self.release(teller)
+        finally:
+            self.release(teller)  # again, as an interrupt may have come where the first one begins
+
+    def _forget(self, version: int, forget: Callable[[], None]) -> None:
+        told = self._load()
+        kept = [one for one in told if one.position.version <= version]
+        # What is visible is never forgotten, and retention may have deleted what a mark so far back asks for.
+        if len(kept) == len(told) or version < self._visible():
+            forget()
+            return
+        self.write(version)
+        try:
             self._fill(kept)
+            self.forgotten += 1  # in this order: who comes from now on is not stamped with what goes
+            forget()
             with contextlib.suppress(OSError):
                 self.write(None)
-        finally:
-            self.release(teller)
+        except BaseException:
+            self._told = None  # as ``doubt`` does, but nothing can interrupt it
+            raise
 
     def mark(self) -> None:
         """Writes into the file that a schema is about to be told.
@@ -233,8 +258,34 @@ class Schemas:
             OSError: What the file system raises.
         """
         self._marked = pending
+        if pending is not None:
+            self._owed = pending if self._owed is None else min(self._owed, pending)
         text = msgspec.json.encode(_File(self._told or [], pending))
         self._insist(lambda: self._file.write(text))
+        self._owed = pending
+
+    def settle(self) -> int:
+        """Writes the file again where that has failed, for the housekeeping; never raises for the disk.
+
+        Returns:
+            The oldest version of the log that has to stay: from there on it may tell what the file does not.
+        """
+        unseen = self._visible() + 1  # first: whatever is told from now on lies behind it
+        teller = object()
+        try:
+            self._load()
+            if self._owed is not None and self.seize(teller, wait=False):
+                self._load()
+                self.write(None)
+                self._complained = False
+        except (OSError, PenstockError) as error:
+            if not self._complained:
+                self._complained = True
+                _log.warning("%s: %s; what may tell schemas is not deleted until it can", _UNWRITTEN, error)
+        finally:
+            self.release(teller)
+        owed = self._owed
+        return unseen if owed is None else min(owed + 1, unseen)
 
     def load(self) -> None:
         """Reads the file, for the owner of a log at its opening, and puts right what a crash or a damage has left.
@@ -243,25 +294,31 @@ class Schemas:
             WalCorrupted: If it is damaged, and cannot be made out from what is kept of the log.
         """
         self._load()
+        self.settle()
 
-    def _load(self) -> None:
-        if self._told is not None and self._owned:
-            return
+    def _load(self) -> list[Told]:
+        """What was told; the owner reads it once, and again after a doubt."""
+        told = self._told
+        if told is not None and self._owned:
+            return told
         with self._loading:
-            if self._told is not None and self._owned:
-                return
+            told = self._told
+            if told is not None and self._owned:
+                return told
             found, even = self._read()
             # Of what was forgotten, or is withheld from others, the file may tell yet.
             last = self._visible() if self._newest is None else self._newest()
             if found.pending is not None:
                 last = min(last, found.pending)
             told = [one for one in found.told if one.position.version <= last]
+            right = even and len(told) == len(found.told)
             if found.pending is not None:
                 told += self._since(found.pending, told)
+            if self._owned:
+                self._owed = found.pending if right else 0
+                self._marked = None
             self._fill(told)
-            if self._owned and (found.pending is not None or not even or len(told) < len(found.told)):
-                with contextlib.suppress(OSError):  # what stands there leads to the same, another time
-                    self.write(None)
+            return told
 
     def _since(self, version: int, told: Iterable[Told]) -> list[Told]:
         """What was told behind a version, without what is known already."""
@@ -321,3 +378,10 @@ def _told_by(change: Change) -> Told:
         change.position,
         msgspec.Raw(change.body_bytes or b"null"),
     )
+
+
+def _rouse(asleep: threading.Lock) -> None:
+    try:
+        asleep.release()
+    except RuntimeError:  # it was roused before
+        return

@@ -1,38 +1,45 @@
 """What a commit does about schemas: it stamps its changes, and tells those that are among them."""
 
-import contextlib
 from array import array
-from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Final
 
 import msgspec
 
 from publishers.change import Area
 from publishers.decoding import attached_of, spliced
-from publishers.errors import InvalidChange, LogFailed
+from publishers.errors import InvalidChange
 from publishers.position import Position
 from publishers.schemas import Schemas, Told
-from publishers.wal import Column, Columns
+from publishers.wal import Column, Columns, Transaction, decode_payload
+from publishers.wal.frame import COMPRESSED
+from publishers.wal.transaction import inflate
 
 __all__ = ["Telling"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
-_SIGNALS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)  # after them nobody knows how far it went
 
 
 class Telling:
     """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
 
-    As a context manager around the commit it lets only one commit at a time tell schemas, and keeps the file right.
+    From the first schema on nobody else tells any, until `end`.
 
     Args:
         schemas: Of the log.
+        aside: Keeps changes that are still to be made, so that the code that makes them runs before others are kept
+            waiting, perhaps by itself; None if they are made.
     """
 
-    def __init__(self, schemas: Schemas) -> None:
+    def __init__(
+        self, schemas: Schemas, aside: Callable[[Iterable[Columns]], Transaction] | None = None
+    ) -> None:
         self._schemas = schemas
+        self._aside = aside
+        self._kept: Transaction | None = None
         self._told: list[Told] = []
+        self._forgotten = schemas.forgotten  # before any version is looked up
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
         self._held = False
@@ -48,9 +55,25 @@ class Telling:
         Raises:
             InvalidChange: If a change names a version that was not told before it, or tells one that does not rise.
         """
-        for columns in batches:
+        rest = iter(batches)
+        for columns in rest:
+            if _tells(columns):
+                for held in self._alone(chain((columns,), rest)):
+                    yield self._stamped(held)
+                    self._rows += held.count
+                return
             yield self._stamped(columns)
             self._rows += columns.count
+
+    def outdated(self) -> InvalidChange | None:
+        """Why the commit may not be written: schemas that it was stamped with may be forgotten. None if it may be."""
+        if self._forgotten == self._schemas.forgotten:
+            return None
+        stamps = {name: versions[-1] for name, versions in self._versions.items() if versions}
+        if not stamps:
+            return None
+        right = "told still: schemas were forgotten while the changes were on their way; commit them again"
+        return InvalidChange("schema_version", stamps, right)
 
     def done(self, version: int) -> None:
         """The commit has become a version of the log."""
@@ -61,26 +84,31 @@ class Telling:
             )
             self._told = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
+        """Lets others tell schemas. May be done twice, as it must be where it can be interrupted."""
+        if self._told:
+            # A repetition, refused, or interrupted at whatever place.
+            self._schemas.doubt()
+            self._told = []
         if self._held:
-            try:
-                if self._told and (kind is None or not issubclass(kind, (LogFailed, *_SIGNALS))):
-                    with contextlib.suppress(OSError):  # a repetition, or refused: nothing was told after all
-                        self._schemas.write(None)
-            finally:
-                self._schemas.release(self)
+            self._schemas.release(self)
+        if self._kept is not None:
+            self._kept.discard()
+
+    def _alone(self, batches: Iterable[Columns]) -> Iterable[Columns]:
+        """The same changes, when nobody else tells schemas any more."""
+        if self._aside is not None:
+            self._kept = self._aside(batches)
+            batches = _columns(self._kept)
+        self._held = True
+        self._schemas.seize(self)
+        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
+            self._forgotten = self._schemas.forgotten
+        self._versions.clear()
+        return batches
 
     def _stamped(self, columns: Columns) -> Columns:
-        tells = not _PARTS.isdisjoint(bytes(columns.kinds))
-        if tells and not self._held:
-            self._held = True
-            self._schemas.seize(self)
-            self._versions.clear()
+        tells = self._held and _tells(columns)
         known = [self._known(name) for name in columns.entity_types]
         if not tells:
             if not any(known):
@@ -125,6 +153,16 @@ class Telling:
 
     def _tells_now(self, entity_type: str) -> bool:
         return any(told.entity_type == entity_type for told in self._told)
+
+
+def _tells(columns: Columns) -> bool:
+    return not _PARTS.isdisjoint(bytes(columns.kinds))
+
+
+def _columns(kept: Transaction) -> Iterator[Columns]:
+    for sealed, data in kept.read():
+        payload = inflate(data, sealed.raw) if sealed.flags & COMPRESSED else data
+        yield decode_payload(payload, sealed.count)[0]
 
 
 def _checked(meta: bytes | None, entity_type: str, versions: list[int]) -> bytes | None:

@@ -15,7 +15,7 @@ from publishers.commits.pending import Commit, Pending, sift, to_publish
 from publishers.commits.publication import Publication, Published, Waiting, wake
 from publishers.commits.queue import Queue
 from publishers.commits.visibility import Withheld
-from publishers.errors import AlreadyVisible, LogError, LogFailed, LogFull, NoSuchVersion
+from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
 from publishers.options import LogOptions, check_switches
 from publishers.wal import Appended, Transaction, Wal
 
@@ -52,6 +52,7 @@ class Committer:
         durable: bool = False,
         visible: bool = True,
         woken: deque[Waiting] | None = None,
+        outdated: Callable[[], InvalidChange | None] | None = None,
     ) -> Commit:
         """Commits a transaction, alone or in a group with what other threads commit at the same time.
 
@@ -60,8 +61,10 @@ class Committer:
             durable: Whether to sync before returning, whatever the policy.
             visible: Whether subscribers get it, unless something before it is withheld; False withholds it.
             woken: Takes those who are to be woken, for a caller that holds something; it wakes them, whatever is raised.
+            outdated: Asked when its turn has come: why it may not be written any more, or None.
 
         Raises:
+            InvalidChange: What ``outdated`` says; nothing was written.
             LogClosed: If the log was closed; nothing was written.
             LogFull: If the disk has no room; nothing was written.
             LogFailed: If the disk failed.
@@ -69,6 +72,7 @@ class Committer:
         try:
             check_switches(durable=durable, visible=visible)
             pending = Pending(transaction, durable=durable, hidden=not visible)
+            pending.outdated = outdated
             self._run(pending, woken)
         finally:
             transaction.discard()
@@ -195,6 +199,7 @@ class Committer:
         if task is not None:
             return task()
         repeated, fresh = sift(group, self._wal.producer)
+        fresh = [member for member in fresh if member.outdated is None or not member.is_outdated()]
         deferring = self._queue.deferring
         if deferring:
             self._defer(fresh)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from publishers.blocks.block import Block
 from publishers.commits.publication import Published, Waiting
-from publishers.errors import LogError
+from publishers.errors import InvalidChange, LogError, PenstockError
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.frame import COMPRESSED
 from publishers.wal.transaction import inflate
@@ -46,6 +46,7 @@ class Pending:
         size: Bytes that it keeps in memory; for a task, what fills a group.
         commit: What became of it.
         error: Or why nothing did.
+        outdated: Tells why it may not be written any more, if anything can be in the way; see ``Committer.commit``.
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
         done: Whether its thread may return.
@@ -65,6 +66,7 @@ class Pending:
         "group",
         "hidden",
         "leads",
+        "outdated",
         "size",
         "taken",
         "task",
@@ -88,7 +90,8 @@ class Pending:
         self.task = task
         self.size = size if transaction is None or transaction.spooled else transaction.size
         self.commit: Commit | None = None
-        self.error: LogError | None = None
+        self.error: PenstockError | None = None
+        self.outdated: Callable[[], InvalidChange | None] | None = None
         self.leads = False
         self.taken = False
         self.done = False
@@ -117,6 +120,12 @@ class Pending:
                 self.commit, self.error = None, error
             self.done = True
         self._rouse()
+
+    def is_outdated(self) -> bool:
+        """Whether it may not be written any more, if there is somebody to ask; it is told so then."""
+        if self.outdated is not None:
+            self.error = self.outdated()
+        return self.error is not None
 
     def _rouse(self) -> None:
         try:
