@@ -9,7 +9,7 @@ import pytest
 from publishers import ChangeLog
 from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge, scaled
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]  # hundreds of processes start, each on its own
 
 SMALL = {"fill_step": 65_536, "segment_bytes": 65_536, "head_sync": 0.01, "frame_bytes": 1024}
 
