@@ -30,7 +30,7 @@ _TICK: Final = 0.125
 _HURRY_AT: Final = 0.6  # of all changes
 _HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
 _STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE
-_STALLED: Final = 120.0
+_STALLED: Final = 180.0  # the first batch takes a busy machine more than a minute
 _PORT: Final = 8090
 
 
@@ -62,7 +62,7 @@ class Run:
         self._remotes: tuple[Remote, ...] = ()
         self._meters = {name: Meter() for name in ("log", *(one.name for one in SUBSCRIBERS))}
         self._moved_at = self._streamed_at = self._arrived_at = monotonic()
-        self._moved: tuple[int, ...] = ()
+        self._moved: tuple[object, ...] = ()
         self._hurried = False
         self._waiting = Event()
 
@@ -205,7 +205,12 @@ class Run:
         for remote in self._remotes:
             if remote.error is not None or remote.finished:
                 raise DemoFailed(f"{remote.wanted.title}: {remote.error or 'it ended too early'}")
-        moved = (progress.batch, len(self._pipeline.expected), *(row.reached for row in progress.rows))
+        moved = (
+            progress.doing,
+            progress.batch,
+            len(self._pipeline.expected),
+            *(row.reached for row in progress.rows),
+        )
         if moved != self._moved:
             self._moved, self._moved_at = moved, now
         elif now - self._moved_at > _STALLED and self._pipeline.version is not None:
