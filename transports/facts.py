@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 from publishers.errors import PenstockError
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.errors import InvalidRequest, LogNotFound, describe
-from transports.policy import Caller, Policy, check_schemas, welcomes
+from transports.errors import InvalidRequest, describe
+from transports.policy import Caller, Policy, check_schemas, find_log, welcomes
 from transports.statistics import statistics
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Facts:
         """A schema, or without ``entity_type`` which there are."""
         try:
             asked = _asked(query)
-            name, log = self._find(asked.get("log"))
+            name, log = find_log(self._logs, asked.get("log"))
             check_schemas(self._policy, Caller(name, token))
             if "entity_type" not in asked:
                 async with self._asking:
@@ -132,14 +132,6 @@ class Facts:
                 HTTPStatus.NOT_FOUND, {"error": f"no schema{which} of {question.entity_type!r} was told"}
             )
         return Fact(HTTPStatus.OK, answer)
-
-    def _find(self, name: str | None) -> "tuple[str, ChangeLog]":
-        if name is None and len(self._logs) == 1:
-            return next(iter(self._logs.items()))
-        log = None if name is None else self._logs.get(name)
-        if name is None or log is None:
-            raise LogNotFound(name, list(self._logs))
-        return name, log
 
 
 def _asked(query: bytes) -> dict[str, Any]:

@@ -5,16 +5,19 @@ narrowed to it, so a client can leave out more and mask more, but never less. A 
 field that it may not see has some value would learn the value bit by bit; so conditions on such fields are refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
 from publishers.views.paths import Path, parse_path
 from publishers.views.view import Content, Images, View
-from transports.errors import Forbidden
+from transports.errors import Forbidden, LogNotFound
 
-__all__ = ["Caller", "Policy", "check_schemas", "narrow", "welcomes"]
+if TYPE_CHECKING:
+    from publishers.changelog import ChangeLog
+
+__all__ = ["Caller", "Policy", "check_schemas", "find_log", "narrow", "welcomes"]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
@@ -36,6 +39,20 @@ class Caller:
 
 Policy = View | Callable[[Caller], View]
 """The widest view of everybody, or a function that tells that of a caller; it may raise ``Forbidden``."""
+
+
+def find_log(logs: "Mapping[str, ChangeLog]", name: str | None) -> "tuple[str, ChangeLog]":
+    """The log that a caller means, with its name: who names none means the only one.
+
+    Raises:
+        LogNotFound: If there is none of that name, or several and no name.
+    """
+    if name is None and len(logs) == 1:
+        return next(iter(logs.items()))
+    log = None if name is None else logs.get(name)
+    if name is None or log is None:
+        raise LogNotFound(name, list(logs))
+    return name, log
 
 
 def narrow(policy: Policy | None, caller: Caller, wanted: View, criteria: Criteria) -> View:

@@ -14,7 +14,7 @@ from publishers.places import Since
 from publishers.position import Position
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.starts import explained
-from transports.errors import InvalidRequest, LogNotFound
+from transports.errors import InvalidRequest
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
 from transports.graphql.probe import Probe
@@ -29,7 +29,7 @@ from transports.graphql.types import (
     SchemaState,
     SchemaVersions,
 )
-from transports.policy import Caller, Policy, check_schemas, narrow
+from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -92,12 +92,7 @@ class Context:
         Raises:
             LogNotFound: If there is none, or there are several and no name.
         """
-        if name is None and len(self.logs) == 1:
-            return next(iter(self.logs.values()))
-        log = None if name is None else self.logs.get(name)
-        if log is None:
-            raise LogNotFound(name, list(self.logs))
-        return log
+        return find_log(self.logs, name)[1]
 
     def view(
         self,

@@ -19,9 +19,9 @@ from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import explained, reads_disk
-from transports.errors import LogNotFound, Problem, describe
+from transports.errors import Problem, describe
 from transports.limits import Limits
-from transports.policy import Caller, Policy, check_schemas, narrow
+from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 from transports.session import (
     Effect,
     LookUp,
@@ -118,7 +118,7 @@ class Connection(Binding[ServerSession, WireOutlet]):
     def _open(self, entry: Subscription, wish: Wish) -> None:
         cursor: Callable[[Position], str] = str
         try:
-            name, log = self._find(wish.log)
+            name, log = find_log(self._logs, wish.log)
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
             view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
@@ -151,19 +151,11 @@ class Connection(Binding[ServerSession, WireOutlet]):
             self._perform(self._session.failed(entry, describe(failure, outlet.encoder.cursor)))
         self._link.flush()
 
-    def _find(self, name: str | None) -> "tuple[str, ChangeLog]":
-        if name is None and len(self._logs) == 1:
-            return next(iter(self._logs.items()))
-        log = None if name is None else self._logs.get(name)
-        if name is None or log is None:
-            raise LogNotFound(name, list(self._logs))
-        return name, log
-
     # Schemas.
 
     def _look_up(self, entry: Question, asked: SchemaQuestion) -> None:
         try:
-            name, log = self._find(asked.log)
+            name, log = find_log(self._logs, asked.log)
             check_schemas(self._policy, Caller(name, self._token))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
             self._perform(self._session.failed(entry, describe(error)))
