@@ -33,7 +33,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["NotFinite", "Reader", "encode", "flaw_of", "reader", "text_integers"]
+__all__ = ["NotFinite", "Reader", "encodable", "encode", "flaw_of", "reader", "text_integers"]
 
 Reader = Callable[[Any], Any]
 """Turns a parsed value into the Python value of its type."""
@@ -54,6 +54,15 @@ class NotFinite(ValueError):
     def __init__(self, path: str) -> None:
         super().__init__(f"NaN or an infinity at {path or 'the top'}: JSON has no such number")
         self.path = path
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can hold a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def encode(value: object) -> bytes:

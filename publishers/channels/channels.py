@@ -20,6 +20,7 @@ from publishers.channels.message import Message
 from publishers.channels.statistics import ChannelStatistics
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
+from publishers.lossless import encodable
 
 __all__ = ["ChannelFeed", "Channels"]
 
@@ -275,7 +276,5 @@ def _check_name(parameter: str, value: str) -> None:
         raise InvalidOption(parameter, value, "text that is not empty")
     if parameter == "patterns" and len(value) > _PATTERN_MAX:
         raise InvalidOption(parameter, value[:40] + "...", f"at most {_PATTERN_MAX} characters long")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidOption(parameter, value, "text that UTF-8 can hold") from None
+    if not encodable(value):
+        raise InvalidOption(parameter, value, "text that UTF-8 can hold")

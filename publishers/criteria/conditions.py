@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from publishers.errors import InvalidCriteria
+from publishers.lossless import encodable
 
 __all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "value_key"]
 
@@ -265,7 +266,7 @@ def _path(path: object) -> tuple[str, ...]:
         raise InvalidCriteria("path", path, right)
     found = tuple(str(name) if type(name) is int and name >= 0 else name for name in names)
     for name in found:
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not _encodable(name):
+        if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not encodable(name):
             raise InvalidCriteria("path", path, right)
     return found
 
@@ -333,7 +334,7 @@ def _scalar(value: object) -> Scalar:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if len(value) > _TEXT_MAX or not _encodable(value):
+        if len(value) > _TEXT_MAX or not encodable(value):
             raise InvalidCriteria("value", value, f"at most {_TEXT_MAX} characters that UTF-8 can hold")
         return value
     if isinstance(value, (int, float, Decimal)):
@@ -359,14 +360,6 @@ def _number(value: float | Decimal) -> int | Decimal:
 
 def _plain(value: Scalar) -> Any:
     return float(value) if isinstance(value, Decimal) else value
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text_of(plain: object) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from publishers import lossless
 from publishers.errors import InvalidChange
+from publishers.lossless import encodable
 
 __all__ = [
     "check_entity_type",
@@ -165,12 +166,3 @@ def meta_of(
     if meta is not None:
         stored["meta"] = msgspec.Raw(encode_json("meta", meta))
     return _encoder.encode(stored) if stored else None
-
-
-def encodable(text: str) -> bool:
-    """Whether UTF-8 can hold a text."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption
+from publishers.lossless import encodable
 
 __all__ = [
     "PATHS_MAX",
@@ -59,7 +60,7 @@ def parse_path(parameter: str, text: object) -> tuple[str, Path]:
         else:
             names[-1] += character
         escaped = False
-    if escaped or "" in names or len(names) > _NAMES_MAX or not _encodable(text):
+    if escaped or "" in names or len(names) > _NAMES_MAX or not encodable(text):
         raise InvalidOption(parameter, text, _RIGHT)
     return (names[0], tuple(names[1:])) if text[0] == "$" else ("", tuple(names))
 
@@ -115,11 +116,3 @@ def write(value: Fields | Iterable[bytes | msgspec.Raw]) -> bytes:
 
 def _opening(text: bytes | msgspec.Raw) -> bytes:
     return bytes(text).lstrip(b" \t\r\n")[:1]
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
