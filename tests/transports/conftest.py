@@ -19,7 +19,7 @@ from publishers.mutations.mutation import upsert
 from publishers.places import Places
 from transports import Limits, Server, serve
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 class Wire:
@@ -169,6 +169,7 @@ def dial() -> Callable[..., Any]:
             compression=None,
             subprotocols=subprotocols,
             max_size=None,
+            open_timeout=DEADLINE,
             close_timeout=1,
             **options,
         ) as socket:

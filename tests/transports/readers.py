@@ -23,7 +23,7 @@ FOLLOW = f"""subscription ({PARAMETERS}, $until: Long) {{
   onChange({ARGUMENTS}, start: {{place: EARLIEST}}, until: $until) {{ {FIELDS} }}
 }}"""
 PAGE = f"query ({PARAMETERS}) {{ history({ARGUMENTS}, limit: 1000) {{ changes {{ {FIELDS} }} }} }}"
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 class Seen(msgspec.Struct, rename={"entity_type": "entityType", "schema_version": "schemaVersion"}):
@@ -57,7 +57,13 @@ class Wish(NamedTuple):
 @asynccontextmanager
 async def dialled(url: str, subprotocol: str) -> Any:
     async with websockets.connect(
-        url, subprotocols=[subprotocol], proxy=None, compression=None, max_size=None, close_timeout=1
+        url,
+        subprotocols=[subprotocol],
+        proxy=None,
+        compression=None,
+        max_size=None,
+        open_timeout=DEADLINE,
+        close_timeout=1,
     ) as socket:
         await socket.send('{"type":"connection_init"}')
         assert json.loads(await socket.recv())["type"] == "connection_ack"

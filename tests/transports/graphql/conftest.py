@@ -14,7 +14,7 @@ from publishers import ChangeLog
 from transports import Limits
 from transports.graphql.execution import Engine
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 EVERYTHING = "subscription ($since: Cursor) { onChange(since: $since) { cursor version index key body } }"
 
 
@@ -90,6 +90,7 @@ def graphql() -> Callable[..., Any]:
             compression=None,
             subprotocols=list(subprotocols) or None,
             max_size=None,
+            open_timeout=DEADLINE,
             close_timeout=1,
             **options,
         ) as socket:

@@ -82,7 +82,8 @@ def taking(recorder, subprotocol=None, scopes=None):
 
 
 def dial(url, **options):
-    return websockets.connect(url, proxy=None, compression=None, max_size=None, close_timeout=1, **options)
+    bounds = {"max_size": None, "open_timeout": 60, "close_timeout": 1}
+    return websockets.connect(url, proxy=None, compression=None, **bounds, **options)
 
 
 @pytest.mark.parametrize("length", [0, 1, 125, 126, 127, 65535, 65536, 300_000])
