@@ -144,7 +144,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS, st.integers(1, 5), st.integers(1, 5))
 def test_whatever_happens_each_event_comes_once_in_order_and_within_the_credits(until, steps, first, second):
     with (
