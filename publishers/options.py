@@ -52,8 +52,8 @@ class LogOptions:
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
-        ring_bytes: Most bytes in one ring.
-        replay_bytes: Bytes of verified frames kept for subscribers that read from the WAL.
+        ring_bytes: Most bytes in one ring, blocks with their objects, and as a whole however few of their changes match.
+        replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL.
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
         replay_threads: Threads that serve subscribers from the WAL.
         dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from publishers.blocks.block import BLOCK_BYTES
 from publishers.blocks.slices import Slice
 from publishers.position import Position
 
@@ -11,9 +12,18 @@ __all__ = ["Ahead", "Chunk", "RingStatistics", "fitting"]
 
 
 class Chunk:
-    """The matching changes of one transaction; immutable once a ring has given it its place."""
+    """The matching changes of one transaction; immutable once a ring has given it its place.
 
-    __slots__ = ("events", "nbytes", "place", "slices", "version")
+    Attributes:
+        version: Of the transaction.
+        place: In the ring.
+        slices: The changes.
+        events: How many they are.
+        nbytes: Their stored bytes, roughly: what a batch of them counts.
+        weight: What it keeps in memory, roughly: blocks as a whole, however few of their changes match.
+    """
+
+    __slots__ = ("events", "nbytes", "place", "slices", "version", "weight")
 
     def __init__(self, version: int, slices: tuple[Slice, ...]) -> None:
         self.version = version
@@ -21,6 +31,7 @@ class Chunk:
         self.slices = slices
         self.events = sum(map(len, slices))
         self.nbytes = sum(part.nbytes for part in slices)
+        self.weight = 64 * self.events + sum(BLOCK_BYTES + part.block.weight for part in slices)
 
     def since(self, index: int) -> list[Slice]:
         """What lies at or after an index."""
@@ -57,7 +68,7 @@ class RingStatistics:
 
     Attributes:
         start: The oldest position that it covers.
-        chunks, events, nbytes: What is present.
+        chunks, events, nbytes: What is present; the blocks in memory as a whole, however few of their changes match.
         live: Cursors that it serves.
         linked_events: Changes that it has accepted.
         evicted_events: Changes that went because of a bound, before all LIVE cursors had taken them.

@@ -18,6 +18,7 @@ __all__ = ["FrameCache", "Replayable", "Replayer"]
 
 _log = logging.getLogger("penstock.replayer")
 _LOCATED: Final = 256  # places of positions that are remembered
+_WEIGHED: Final = 64  # frames that come at least, before all that are kept are weighed again
 
 
 class FrameCache:
@@ -36,6 +37,7 @@ class FrameCache:
         self._reading: set[Location] = set()
         self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
         self._nbytes = 0
+        self._fresh = 0  # frames that came since all were last weighed
         self._located: dict[tuple[int, int], Location] = {}
         self.hits = 0
         self.reads = 0
@@ -72,6 +74,7 @@ class FrameCache:
                 self.reads += 1
                 self._kept[location] = (block, frame.next, block.nbytes)
                 self._nbytes += block.nbytes
+                self._fresh += 1
                 self._bound()
             return block, frame.next
         finally:
@@ -132,6 +135,13 @@ class FrameCache:
         return block, after
 
     def _bound(self) -> None:
+        # What is made from a block after it was last asked for is found at the next weighing of all, which costs each
+        # frame that comes the weighing of four.
+        if self._fresh > max(len(self._kept) // 4, _WEIGHED):
+            self._fresh = 0
+            for location, (block, after, _) in self._kept.items():
+                self._kept[location] = (block, after, block.nbytes)
+            self._nbytes = sum(weight for _, _, weight in self._kept.values())
         while self._nbytes > self._max_bytes and len(self._kept) > 1:
             self._nbytes -= self._kept.popitem(last=False)[1][2]
 

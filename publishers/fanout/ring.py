@@ -72,7 +72,7 @@ class Ring:
     Args:
         start: The oldest position that the ring covers at first.
         max_events: Most changes it keeps, at least 1.
-        max_bytes: Most bytes it keeps.
+        max_bytes: Most bytes it keeps, each block of which it has a change counted as a whole.
     """
 
     def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
@@ -93,14 +93,14 @@ class Ring:
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
         """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook."""
         with self.lock:
-            if chunk.events > self._max_events or chunk.nbytes > self._max_bytes:
+            if chunk.events > self._max_events or chunk.weight > self._max_bytes:
                 self._refused_chunks += 1
                 return self._restart(chunk.version, visible)
             chunk.place = self._base + len(self._chunks)
             self._chunks.append(chunk)
             self._next = chunk.place + 1
             self._events += chunk.events
-            self._nbytes += chunk.nbytes
+            self._nbytes += chunk.weight
             self._linked_events += chunk.events
             return []
 
@@ -370,4 +370,4 @@ class Ring:
         self.start = Position(self._chunks[0].version + 1, 0)
         chunk = self._chunks.popleft()
         self._events = self._events - chunk.events if self._chunks else 0
-        self._nbytes = self._nbytes - chunk.nbytes if self._chunks else 0
+        self._nbytes = self._nbytes - chunk.weight if self._chunks else 0

@@ -1,7 +1,7 @@
 """What a block keeps of what was made of it, whatever the number of views."""
 
 from publishers import Content, View, upsert
-from publishers.blocks.block import Block
+from publishers.blocks.block import BLOCK_BYTES, Block
 from publishers.blocks.shelves import SHELVES_MAX, Shelf, Shelves
 from publishers.mutations.mutation import columns_of
 
@@ -35,4 +35,4 @@ def test_views_without_end_weigh_no_more_than_so_many():
         weights.append(block.memo_bytes)
     assert weights[SHELVES_MAX - 1] == weights[-1] == max(weights)
     assert weights[-1] > weights[0]
-    assert block.nbytes == block.weight + block.memo_bytes
+    assert block.nbytes == BLOCK_BYTES + block.weight + block.memo_bytes

@@ -9,6 +9,7 @@ import publishers.fanout.replayer as replayer_module
 from publishers import Position
 from publishers.background import BackgroundThread
 from publishers.fanout.replayer import FrameCache, Replayer
+from publishers.views.view import View
 from tests.publishers.support import Probe, fill, in_threads, wait_until
 from tests.publishers.wal.logs import commit, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -48,6 +49,24 @@ def test_frames_that_several_read_are_read_once_and_the_least_recent_go_first(wa
     assert 0 < none.nbytes < 2 * weight
     small.clear()
     assert (small.nbytes, small.peek(newest)) == (0, None)
+
+
+def test_what_is_made_from_frames_that_nobody_asks_for_again_counts(wal):
+    """F68: a tailer reads each frame once, and makes changes of it."""
+    for number in range(300):
+        commit(wal, b"%d" % number)
+    bound = 100 * 4000
+    cache = FrameCache(wal.reader, bound)
+    location = cache.locate(1, 0)
+    blocks = []
+    while (found := cache.read(location)) is not None:
+        block, location = found
+        block.changes(block.indices, View())
+        blocks.append(block)
+        kept = sum(block.nbytes for block, *_ in cache._kept.values())
+        assert kept <= bound + 64 * block.nbytes
+    assert len(blocks) == 320
+    assert all(block.nbytes > 10 * block.weight for block in blocks[-100:])
 
 
 class Asked:

@@ -244,6 +244,26 @@ def test_what_does_not_fit_behind_others_stays_for_the_next_poll():
     assert cursor.next == Position(2, 2)
 
 
+def test_a_block_of_which_one_change_matches_counts_as_a_whole():
+    """F64, F68: or who wants few of many changes, and stands still, would keep all of them in memory."""
+    many = block(1, 1000)
+    one = Chunk(1, (Slice(many, (500,)),))
+    assert many.weight < one.weight < 2 * many.weight
+    assert one.nbytes == many.size(500)
+    bounded = Ring(BEGIN, max_events=1000, max_bytes=2 * one.weight)
+    cursor = entered(bounded)
+    for version in range(1, 4):
+        bounded.link(Chunk(version, (Slice(block(version, 1000), (500,)),)), version - 1)
+    assert bounded.settle(3) == [cursor]
+    assert bounded.statistics().nbytes == 0
+    assert cursor.next == BEGIN
+
+
+def test_what_the_objects_of_a_block_weigh_counts():
+    small = block(1, 1)
+    assert Chunk(1, (Slice(small, (1,)),)).weight > 10 * small.weight
+
+
 def test_from_a_place_that_was_trimmed_nothing_lies_ahead():
     one = ring()
     cursor = entered(one)
