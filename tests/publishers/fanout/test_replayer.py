@@ -54,8 +54,8 @@ def test_frames_that_several_read_are_read_once_and_the_least_recent_go_first(wa
 def test_what_is_made_from_frames_that_nobody_asks_for_again_counts(wal):
     """F68: a tailer reads each frame once, and makes changes of it."""
     for number in range(300):
-        commit(wal, b"%d" % number)
-    bound = 100 * 4000
+        commit(wal, *[b"%d" % number] * 50)
+    bound = 1 << 20
     cache = FrameCache(wal.reader, bound)
     location = cache.locate(1, 0)
     blocks = []
@@ -66,7 +66,7 @@ def test_what_is_made_from_frames_that_nobody_asks_for_again_counts(wal):
         kept = sum(block.nbytes for block, *_ in cache._kept.values())
         assert kept <= bound + 64 * block.nbytes
     assert len(blocks) == 320
-    assert all(block.nbytes > 10 * block.weight for block in blocks[-100:])
+    assert all(block.nbytes > 5 * block.weight for block in blocks[-100:])
 
 
 class Asked:
