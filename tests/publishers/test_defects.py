@@ -158,7 +158,7 @@ def test_d4_a_backlog_read_with_request_inside_on_next(backlog, executor):
             log.commit(rows)
         probe = Depth()
         log.changes(since=log.oldest).subscribe(probe, executor=executor)
-        wait_until(lambda: probe.count == backlog, lambda: (probe.count, probe.state()), timeout=120)
+        wait_until(lambda: probe.count == backlog, lambda: (probe.count, probe.state()), timeout=280)
         fill(log, 1)
         wait_until(lambda: probe.count == backlog + 2, lambda: (probe.count, probe.state()))
         assert probe.gaps == 0
@@ -307,7 +307,7 @@ def test_d9_demand_and_visible_changes_never_rest_together(executor, ring_events
 
         probe.requested = total
         in_threads(ask, ask, lambda: fill(log, rounds))
-        probe.wait_for(total, timeout=60)
+        probe.wait_for(total, timeout=200)
         assert probe.positions == everything(log)[:total]
         assert probe.clean
 
