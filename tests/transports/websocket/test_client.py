@@ -358,7 +358,7 @@ async def test_a_slow_subscriber_holds_a_window_and_no_more(serving, fill, until
 
     class Slow(Probe):
         def on_next(self, change):
-            release.wait(20)
+            release.wait(60)
             super().on_next(change)
 
     from concurrent.futures import ThreadPoolExecutor
@@ -371,7 +371,8 @@ async def test_a_slow_subscriber_holds_a_window_and_no_more(serving, fill, until
             await until(lambda: probe.subscription and probe.subscription._buffer)
             for _ in range(20):
                 await asyncio.sleep(0)
-                assert len(probe.subscription._buffer) + probe.subscription._outstanding <= 40
+                with probe.subscription._lock:  # what is taken out of the one goes into the other
+                    assert len(probe.subscription._buffer) + probe.subscription._outstanding <= 40
             release.set()
             await until(lambda: len(probe.items) == 1000)
 
