@@ -16,7 +16,7 @@ def printed(example):
         [sys.executable, ROOT / "examples" / example],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env=environment,
         check=False,
     )

@@ -75,7 +75,7 @@ class Source:
         self, function: Callable[[DataFrame, int], None], schema: str = "id BIGINT, name STRING", name=None
     ) -> None:
         query = self.start(function, schema, name)
-        assert query.awaitTermination(120), "the query hangs"
+        assert query.awaitTermination(300), "the query hangs"
 
     def forget_newest_commit(self) -> int:
         """Makes Spark run its newest batch again, as after a stop or a crash between our commit and its own."""

@@ -9,7 +9,7 @@ from publishers import ChangeLog, Content, Criterion, Images, InvalidOption, Pos
 from publishers.spark import ChangeSink
 from publishers.spark.errors import SchemaRefused
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 ENTITY = "id int, total decimal(10,2), note string"
 ROWS = f"{ENTITY}, op string, old struct<id:int,total:decimal(10,2),note:string>"

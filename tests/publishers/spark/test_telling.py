@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from publishers import Area, ChangeLog, Operation
 from publishers.spark import ChangeSink
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 NARROW = "id BIGINT, name STRING"
 WIDE = "id BIGINT, name STRING, total DECIMAL(10,2)"
