@@ -99,7 +99,7 @@ class ChangeLog(DeferringLog):
         self._origin = None if options.origin is None else Origin(options.origin)
         self._following: Following | None = None
         self._oldest = self._service.oldest
-        self._schemas = schemas_of(files, storage, path)
+        self._schemas = schemas_of(files, storage, path, lambda: self._failed)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (

@@ -96,6 +96,10 @@ class DeferringLog(ReadableLog):
         files = self._files
         return files.durable if isinstance(files, Wal) else self.visible
 
+    @property
+    def _failed(self) -> bool:
+        return self._committer is not None and self._committer.failed is not None
+
     _committer: Committer | None = None
     _schemas: Schemas
 

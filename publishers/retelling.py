@@ -1,6 +1,6 @@
 """The schemas of an opened log: from the file beside it, and where that tells too little, from its changes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from publishers.blocks.block import Block
@@ -13,8 +13,17 @@ from publishers.wal import FileSystem, Follower, Reader, Wal
 __all__ = ["schemas_of", "schemas_told"]
 
 
-def schemas_of(files: Wal | Follower, filesystem: FileSystem, directory: Path) -> Schemas:
-    """The schemas of a log: all that were told for the commits of its owner, for all others those that are shown."""
+def schemas_of(
+    files: Wal | Follower, filesystem: FileSystem, directory: Path, failed: Callable[[], bool]
+) -> Schemas:
+    """The schemas of a log: all that were told for the commits of its owner, for all others those that are shown.
+
+    Args:
+        files: Of the log.
+        filesystem: Where they are.
+        directory: Of the log.
+        failed: Whether it has failed.
+    """
 
     def replay(since: Position) -> Iterator[Change]:
         return schemas_told(files.whole if isinstance(files, Wal) else files.reader, since)
@@ -28,6 +37,7 @@ def schemas_of(files: Wal | Follower, filesystem: FileSystem, directory: Path) -
             visible=lambda: files.visible,
             oldest=lambda: files.reader.oldest,
             insist=files.insist,
+            failed=failed,
         )
     return Schemas(
         filesystem,

@@ -5,7 +5,8 @@ lie also in a small file beside the segments, so that neither opening a log nor 
 replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
 crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. After an
 interrupt, or a refusal, the owner looks as an opening does. Where the file cannot be replaced the housekeeping tries
-again, and nothing behind the mark is deleted meanwhile.
+again, and nothing behind the mark is deleted meanwhile. When the log fails the mark stays: what was being written may
+turn up in it at the next opening.
 
 There are two copies of it (`publishers.wal.twin`). Is neither whole, all of the log is looked through; if retention has
 deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
@@ -91,6 +92,7 @@ class Schemas:
         visible: The newest version that may be shown: who looks a schema up is not told of what was told behind it.
         oldest: The oldest version that is kept.
         insist: Does a write for which room is kept back on a full disk.
+        failed: Whether the log has failed, so that the next opening may find more in it than can be read now.
 
     Attributes:
         forgotten: How often schemas were, or were about to be, forgotten.
@@ -106,6 +108,7 @@ class Schemas:
         visible: Callable[[], int] = lambda: _ALL,
         oldest: Callable[[], int] = lambda: 1,
         insist: Callable[[Callable[[], None]], None] = lambda write: write(),
+        failed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.forgotten = 0
         self._lock = threading.Lock()
@@ -115,6 +118,7 @@ class Schemas:
         self._visible = visible
         self._oldest = oldest
         self._insist = insist
+        self._failed = failed
         self._replay = replay
         self._newest = newest
         self._owned = newest is not None
@@ -252,7 +256,7 @@ class Schemas:
         self.write(0 if self._newest is None else self._newest())
 
     def write(self, pending: int | None) -> None:
-        """Replaces the file, durably.
+        """Replaces the file, durably; that of a log that has failed stays as it is, and leads the next opening to the rest.
 
         Raises:
             OSError: What the file system raises.
@@ -260,6 +264,8 @@ class Schemas:
         self._marked = pending
         if pending is not None:
             self._owed = pending if self._owed is None else min(self._owed, pending)
+        if self._failed():
+            return
         text = msgspec.json.encode(_File(self._told or [], pending))
         self._insist(lambda: self._file.write(text))
         self._owed = pending
@@ -277,6 +283,7 @@ class Schemas:
             if self._owed is not None and self.seize(teller, wait=False):
                 self._load()
                 self.write(None)
+            if self._owed is None:
                 self._complained = False
         except (OSError, PenstockError) as error:
             if not self._complained:

@@ -150,6 +150,48 @@ def test_a_write_that_failed_is_repeated_although_nobody_tells_another_schema():
         assert known(log) == [(1, {"n": 1})]
 
 
+def test_a_file_that_cannot_be_written_again_later_is_logged_again(caplog):
+    """Although it was a commit that wrote it meanwhile, and not the housekeeping."""
+    with opened() as log, caplog.at_level(logging.WARNING):
+        log._housekeeping.close()
+        for number in range(2):
+            with unwritable():
+                log.commit([schema("order", {"n": number})])
+                log._keep_house()
+            log.commit([schema("order", {"n": "written"})])
+            log._keep_house()
+    assert len([one for one in caplog.records if SCHEMAS_NAME in one.message]) == 2
+
+
+@pytest.mark.parametrize("then", ["housekeeping", "another", "forgetting"])
+@pytest.mark.parametrize("error", [Interrupt, OSError])
+def test_a_log_that_has_failed_leaves_the_mark_to_the_next_opening(monkeypatch, error, then):
+    """F9, F11: what was being written is not to be read now, and may be there then."""
+    disk = SimulatedFileSystem()
+    log = opening(disk)
+    log.commit([schema("order", {"n": 1})])
+    writer = log._files._writer
+
+    def fails():
+        if error is OSError:
+            writer.health.fail(OSError("no such luck"))
+            raise LogFailed("unknown", "no such luck")
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "sync", fails)
+        with pytest.raises((Interrupt, LogFailed)):
+            log.commit([schema("order", {"n": 2})])
+    if then == "housekeeping":
+        log._keep_house()
+    else:
+        with pytest.raises(LogFailed):
+            log.commit([schema("order", {"n": 3})]) if then == "another" else log.forget_after(0)
+    log.close()
+    with opening(disk) as log:
+        assert known(log) == told(log) == [(1, {"n": 1}), (2, {"n": 2})]
+
+
 def test_a_commit_that_tells_is_not_waited_for_by_the_housekeeping():
     """The file is marked for as long as it takes; what it is going to tell is kept, and the rest is cared for."""
     disk = SimulatedFileSystem()
