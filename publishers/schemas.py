@@ -4,9 +4,8 @@ A schema is told by a change of the area SCHEMA and has a version: a number that
 lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
 replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
 crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. After an
-interrupt, or a refusal, the owner looks as an opening does. Where the file cannot be replaced the housekeeping tries
-again, and nothing behind the mark is deleted meanwhile. When the log fails the mark stays: what was being written may
-turn up in it at the next opening.
+interrupt, or a refusal, the owner looks behind it, too. Where the file cannot be replaced the housekeeping tries again, and
+nothing behind the mark is deleted meanwhile. When the log fails the mark stays, for the next opening may find more there.
 
 There are two copies of it (`publishers.wal.twin`). Is neither whole, all of the log is looked through; if retention has
 deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
@@ -123,6 +122,7 @@ class Schemas:
         self._newest = newest
         self._owned = newest is not None
         self._told: list[Told] | None = None
+        self._doubted = False
         # Behind this version a commit may have told what is not in ``_told`` yet.
         self._marked: int | None = None
         # Behind this version the file tells nothing, or may not; until it was read that is all.
@@ -205,11 +205,8 @@ class Schemas:
             self.write(None)
 
     def doubt(self) -> None:
-        """Nobody knows any more what was told behind the mark: who wants to know it looks, as after an opening.
-
-        For whoever tells schemas.
-        """
-        self._told = None
+        """Nobody knows any more what was told behind the mark: who wants to know it looks. For whoever tells schemas."""
+        self._doubted = True
 
     def forgetting(self, version: int, forget: Callable[[], None]) -> None:
         """Forgets everything above a version: what was told there is forgotten with it, or nothing is.
@@ -244,7 +241,7 @@ class Schemas:
             with contextlib.suppress(OSError):
                 self.write(None)
         except BaseException:
-            self._told = None  # as ``doubt`` does, but nothing can interrupt it
+            self._doubted = True  # as ``doubt`` does, but nothing can interrupt it
             raise
 
     def mark(self) -> None:
@@ -304,28 +301,37 @@ class Schemas:
         self.settle()
 
     def _load(self) -> list[Told]:
-        """What was told; the owner reads it once, and again after a doubt."""
+        """What was told; the owner reads it once, and looks behind the mark after a doubt."""
         told = self._told
-        if told is not None and self._owned:
+        if told is not None and self._owned and not self._doubted:
             return told
         with self._loading:
-            told = self._told
-            if told is not None and self._owned:
-                return told
-            found, even = self._read()
-            # Of what was forgotten, or is withheld from others, the file may tell yet.
-            last = self._visible() if self._newest is None else self._newest()
-            if found.pending is not None:
-                last = min(last, found.pending)
-            told = [one for one in found.told if one.position.version <= last]
-            right = even and len(told) == len(found.told)
-            if found.pending is not None:
-                told += self._since(found.pending, told)
-            if self._owned:
-                self._owed = found.pending if right else 0
+            told = self._told if self._owned else None
+            if told is None:
+                told = self._begin()
+            elif self._doubted:
+                if self._marked is not None:
+                    told = [one for one in told if one.position.version <= self._marked]
+                    told += self._since(self._marked, told)
+                # In this order: wherever an interrupt comes, the next one looks again, or has nothing to look for.
+                self._fill(told)
                 self._marked = None
-            self._fill(told)
+                self._doubted = False
             return told
+
+    def _begin(self) -> list[Told]:
+        found, even = self._read()
+        # Of what was forgotten, or is withheld from others, the file may tell yet.
+        last = self._visible() if self._newest is None else self._newest()
+        if found.pending is not None:
+            last = min(last, found.pending)
+        told = [one for one in found.told if one.position.version <= last]
+        if self._owned:
+            self._owed = found.pending if even and len(told) == len(found.told) else 0
+        if found.pending is not None:
+            told += self._since(found.pending, told)
+        self._fill(told)
+        return told
 
     def _since(self, version: int, told: Iterable[Told]) -> list[Told]:
         """What was told behind a version, without what is known already."""

@@ -192,6 +192,27 @@ def test_a_log_that_has_failed_leaves_the_mark_to_the_next_opening(monkeypatch, 
         assert known(log) == told(log) == [(1, {"n": 1}), (2, {"n": 2})]
 
 
+@pytest.mark.parametrize("what", ["unreadable", "damaged", "gone"])
+def test_a_repetition_does_not_make_the_log_forget_what_it_knows(monkeypatch, what):
+    """F9, F10: whatever became of the file meanwhile; it is made anew."""
+    disk = SimulatedFileSystem()
+    with opening(disk) as log:
+        log._housekeeping.close()
+        for _ in range(2):
+            log.commit([schema("order", {"n": 1})], producer=("p", 1))
+        grow(log)
+        for name in (PATH / SCHEMAS_NAME, PATH / f"{SCHEMAS_NAME}.copy"):
+            disk.unlink(name) if what == "gone" else disk.replace(name, b"no such text")
+        with monkeypatch.context() as patch:
+            if what == "unreadable":
+                patch.setattr(Twin, "read", struck)
+            log.commit([upsert("order", "1", {})])
+        assert (known(log), stamps(log)[-1]) == ([(1, {"n": 1})], 1)
+        log._keep_house()
+    with opening(disk) as log:
+        assert known(log) == [(1, {"n": 1})]
+
+
 def test_a_commit_that_tells_is_not_waited_for_by_the_housekeeping():
     """The file is marked for as long as it takes; what it is going to tell is kept, and the rest is cared for."""
     disk = SimulatedFileSystem()
