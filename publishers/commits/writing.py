@@ -12,7 +12,8 @@ import msgspec
 
 from publishers.commits.committer import Commit
 from publishers.errors import InvalidChange
-from publishers.mutations.arguments import encodable, listed
+from publishers.lossless import encodable
+from publishers.mutations.arguments import listed
 from publishers.mutations.mutation import (
     Mutation,
     encode_json,

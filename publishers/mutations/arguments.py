@@ -13,7 +13,6 @@ from publishers.lossless import encodable
 __all__ = [
     "check_entity_type",
     "check_text",
-    "encodable",
     "encode_json",
     "encode_names",
     "encode_value",

@@ -158,7 +158,7 @@ class Run:
             "fill_step": 65_536,
             "retain_bytes": draw.choice([300_000, 2_000_000]),
             "ring_events": draw.choice([4, 64, 1024]),
-            "ring_bytes": draw.choice([4_000, 10**6]),
+            "ring_bytes": draw.choice([12_000, 10**6]),
             "spool_bytes": draw.choice([20_000, 10**6]),
             "batch_events": draw.choice([3, 100, 1024]),
             "replay_bytes": draw.choice([20_000, 2_000_000]),

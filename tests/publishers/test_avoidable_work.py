@@ -100,7 +100,7 @@ def test_statistics_of_a_ring_look_at_no_chunk(place):
         told = one.statistics()
         held = list(one._chunks)
         assert (told.chunks, told.events) == (len(held), sum(each.events for each in held))
-        assert told.nbytes == sum(each.nbytes for each in held)
+        assert told.nbytes == sum(each.weight for each in held)
         assert told.linked_events == sum(1 + version % 3 for version in range(1, size + 1))
     assert len(counts) == 1, counts
 

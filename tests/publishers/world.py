@@ -149,7 +149,7 @@ class World:
         draw = self.chance
         self.options = {
             "ring_events": draw.choice([1, 1, 2, 3, 5, 8, 50]),
-            "ring_bytes": draw.choice([200, 2000, 10**6]),
+            "ring_bytes": draw.choice([200, 9_000, 10**6]),
             "batch_events": draw.choice([1, 2, 7, 100]),
             "batch_bytes": draw.choice([1, 300, 10**6]),
             "replay_slice_bytes": draw.choice([1, 300, 65_536]),
