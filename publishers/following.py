@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from publishers.blocks.block import Block
+from publishers.blocks.block import BLOCK_BYTES, Block
 from publishers.commits.publication import Publication, Published, wake
 from publishers.errors import PenstockError
 from publishers.fanout.replayer import FrameCache
@@ -96,7 +96,7 @@ class Following:
                 break
             block, location = found
             blocks.append(block)
-            weight += block.weight
+            weight += BLOCK_BYTES + block.weight
             if weight > self._behind_max:
                 return None
             if block.ends:

@@ -163,6 +163,20 @@ def test_a_follower_that_lags_behind_the_rings_is_told_of_the_watermark_only():
         wait_until(lambda: log.head == owner.head)
 
 
+def test_a_follower_takes_no_more_at_once_than_a_ring_keeps():
+    """F30: many small commits weigh more than their bytes."""
+    path = scratch() / "log"
+    with (
+        ChangeLog.open(path, **QUICK) as owner,
+        ChangeLog.open(path, read_only=True, ring_bytes=100_000) as log,
+    ):
+        log._housekeeping.close()
+        fill(owner, 200)
+        assert log._files.refresh() == 200
+        assert len(log._following._read(0, 20)) == 20
+        assert log._following._read(20, 200) is None
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_the_thread_of_a_follower_ends_whatever_it_waits_for(number):
     ear = RealFileSystem().listen(scratch())
