@@ -119,7 +119,7 @@ class FrameCache:
         with self._lock:
             self._kept.clear()
             self._located.clear()
-            self._nbytes = 0
+            self._nbytes = self._fresh = 0
 
     def _hit(self, location: Location) -> tuple[Block, Location] | None:
         kept = self._kept.get(location)
@@ -127,9 +127,10 @@ class FrameCache:
             return None
         block, after, weight = kept
         self._kept.move_to_end(location)
-        if block.nbytes != weight:  # something was made from it since
-            self._kept[location] = (block, after, block.nbytes)
-            self._nbytes += block.nbytes - weight
+        now = block.nbytes  # once, as it grows while others make something from it
+        if now != weight:
+            self._kept[location] = (block, after, now)
+            self._nbytes += now - weight
             self._bound()
         self.hits += 1
         return block, after

@@ -8,6 +8,7 @@ import flow
 import publishers.fanout.replayer as replayer_module
 from publishers import Position
 from publishers.background import BackgroundThread
+from publishers.blocks.block import Block
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.views.view import View
 from tests.publishers.support import Probe, fill, in_threads, wait_until
@@ -67,6 +68,18 @@ def test_what_is_made_from_frames_that_nobody_asks_for_again_counts(wal):
         assert kept <= bound + 64 * block.nbytes
     assert len(blocks) == 320
     assert all(block.nbytes > 5 * block.weight for block in blocks[-100:])
+
+
+def test_a_frame_that_grows_while_it_is_weighed_is_counted_with_one_weight(wal, monkeypatch):
+    """F68: what others make from it meanwhile is found the next time."""
+    cache = FrameCache(wal.reader, 1 << 20)
+    start = cache.locate(1, 0)
+    cache.read(start)
+    growing = iter(range(10_000, 20_000))
+    monkeypatch.setattr(Block, "nbytes", property(lambda block: next(growing)))
+    for _ in range(3):
+        assert cache.peek(start) is not None
+        assert cache.nbytes == cache._kept[start][2]
 
 
 class Asked:
