@@ -25,8 +25,8 @@ def schemas_of(
         failed: Whether it has failed.
     """
 
-    def replay(since: Position) -> Iterator[Change]:
-        return schemas_told(files.whole if isinstance(files, Wal) else files.reader, since)
+    def replay(since: Position, shown: bool) -> Iterator[Change]:
+        return schemas_told(files.whole if isinstance(files, Wal) and not shown else files.reader, since)
 
     if isinstance(files, Wal):
         return Schemas(

@@ -86,7 +86,7 @@ class Schemas:
     Args:
         filesystem: Where the file is.
         directory: That of the log.
-        replay: Reads the changes of the area SCHEMA from a position on.
+        replay: Reads the changes of the area SCHEMA from a position on: those that are shown only, or all.
         newest: The newest version of the log, for its owner; None for others, who read the file again each time.
         visible: The newest version that may be shown: who looks a schema up is not told of what was told behind it.
         oldest: The oldest version that is kept.
@@ -101,7 +101,7 @@ class Schemas:
         self,
         filesystem: FileSystem,
         directory: Path,
-        replay: Callable[[Position], Iterable[Change]],
+        replay: Callable[[Position, bool], Iterable[Change]],
         newest: Callable[[], int] | None,
         *,
         visible: Callable[[], int] = lambda: _ALL,
@@ -178,7 +178,7 @@ class Schemas:
         found = _assembled(told, entity_type, version)
         if marked is not None and (found is None or version is None):
             # Subscribers may have a change before the commit has come to say here what it told.
-            more = [one for one in self._since(marked, told) if one.position.version <= visible]
+            more = [one for one in self._since(marked, told, shown=True) if one.position.version <= visible]
             found = _assembled([*told, *more], entity_type, version)
         return found
 
@@ -187,7 +187,7 @@ class Schemas:
         marked, visible = self._marked, self._visible()  # first, as in ``find``
         told = list(self._load())
         if marked is not None:
-            told += self._since(marked, told)
+            told += self._since(marked, told, shown=True)
         versions: dict[str, list[int]] = {}
         for one in told:
             if one.position.version <= visible:
@@ -333,10 +333,10 @@ class Schemas:
         self._fill(told)
         return told
 
-    def _since(self, version: int, told: Iterable[Told]) -> list[Told]:
-        """What was told behind a version, without what is known already."""
+    def _since(self, version: int, told: Iterable[Told], *, shown: bool = False) -> list[Told]:
+        """What was told behind a version, without what is known already. What is not shown may be cut off meanwhile."""
         known = {one.position for one in told}
-        changes = self._replay(Position(version + 1))
+        changes = self._replay(Position(version + 1), shown)
         return [_told_by(change) for change in changes if change.position not in known]
 
     def _read(self) -> tuple[_File, bool]:

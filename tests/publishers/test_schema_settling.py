@@ -26,6 +26,8 @@ from publishers import (
 from publishers.errors import AlreadyVisible
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import SCHEMAS_NAME
+from publishers.wal import withholding
+from publishers.wal.cut import carry_out
 from publishers.wal.twin import Twin
 from tests.publishers.support import QUICK, opened, scratch, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -283,6 +285,23 @@ def test_an_interrupt_behind_a_forgetting_leaves_no_schema_of_it(monkeypatch, lo
     log.commit([upsert("order", "1", {})])
     assert stamps(log) == [1]
     assert known(log) == told(log) == [(1, {"n": 1})]
+
+
+def test_schemas_are_looked_up_while_others_are_cut_off(monkeypatch):
+    """F9, F28: who looks does not read what is not shown."""
+    log = opening(SimulatedFileSystem())
+    log.commit([schema("order", {"n": 1})])
+    log.commit([schema("order", {"n": "forgotten"})], visible=False)
+    found = []
+
+    def cut(*arguments):
+        carry_out(*arguments)
+        found.append((log.schemas(), log.schema("order").body, log.schema("order", 2)))
+
+    monkeypatch.setattr(withholding, "carry_out", cut)
+    log.forget_after(1)
+    assert found == [({"order": (1,)}, {"n": 1}, None)]
+    log.close()
 
 
 @pytest.mark.parametrize("compress", [False, True])

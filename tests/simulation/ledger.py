@@ -63,7 +63,7 @@ def contents(reader: Reader, start: int | None = None) -> dict[int, Version]:
 def schemas_of(system: Any, wal: Wal) -> Schemas:
     """The schemas of a log whose schema changes are those that `Life.tell` commits."""
 
-    def replay(start: Position) -> Iterator[Any]:
+    def replay(start: Position, _shown: bool) -> Iterator[Any]:
         for version, (changes, *_) in contents(wal.reader).items():
             for index, (kind, key, body) in enumerate(changes, 1):
                 if kind == SCHEMA and version >= start.version:
