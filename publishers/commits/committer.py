@@ -199,7 +199,6 @@ class Committer:
         if task is not None:
             return task()
         repeated, fresh = sift(group, self._wal.producer)
-        fresh = [member for member in fresh if member.outdated is None or not member.is_outdated()]
         deferring = self._queue.deferring
         if deferring:
             self._defer(fresh)

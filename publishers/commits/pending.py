@@ -151,7 +151,10 @@ class Repeated(NamedTuple):
 def sift(
     group: list[Pending], producer_state: Callable[[UUID], ProducerState | None]
 ) -> tuple[list[Repeated], list[Pending]]:
-    """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too."""
+    """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too.
+
+    Who is outdated is neither, and is told so.
+    """
     repeated: list[Repeated] = []
     fresh: list[Pending] = []
     newest: dict[bytes, tuple[Pending, int]] = {}
@@ -170,6 +173,9 @@ def sift(
             if known is not None and sequence <= known.sequence:
                 repeated.append(Repeated(member, None, known.version if sequence == known.sequence else 0))
                 continue
+        if member.outdated is not None and member.is_outdated():
+            continue  # after what it repeats was looked for, and before anybody repeats it
+        if producer is not None:
             newest[transaction.producer] = (member, sequence)
         fresh.append(member)
     return repeated, fresh

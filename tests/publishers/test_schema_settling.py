@@ -77,6 +77,12 @@ def in_time(act):
     return not thread.is_alive()
 
 
+def in_background(act):
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread
+
+
 @contextlib.contextmanager
 def unwritable(error=errno.EIO):
     """The file of schemas can be marked, and not be put right."""
@@ -382,6 +388,43 @@ def test_a_repetition_is_told_so_although_a_schema_was_forgotten_on_its_way(log)
         log.forget_after(2)
 
     assert log.commit_columns(make(), producer=("p", 1)).duplicate is True
+
+
+def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monkeypatch, log):
+    """F10: although both are in one group."""
+    log.commit([schema("order", {"n": 1})])
+    log.commit([schema("order", {"n": "forgotten"})], visible=False)
+    leading, go, refused = threading.Event(), threading.Event(), []
+    append = log._files.append
+
+    def held(transactions):
+        leading.set()
+        assert go.wait(20)
+        return append(transactions)
+
+    def make():
+        yield columns_of([upsert("order", "1", {})])
+        log.forget_after(1)
+        monkeypatch.setattr(log._files, "append", held)
+        threads.append(in_background(lambda: log.commit([upsert("item", "1", {})])))
+        assert leading.wait(20)
+
+    def stale():
+        with pytest.raises(InvalidChange) as error:
+            log.commit_columns(make(), producer=("p", 1))
+        refused.append(error.value)
+
+    threads = []
+    threads.append(in_background(stale))
+    wait_until(lambda: log._committer.waiting[0] == 1)
+    threads.append(in_background(lambda: log.commit([upsert("order", "1", {})], producer=("p", 1))))
+    wait_until(lambda: log._committer.waiting[0] == 2)
+    go.set()
+    for thread in threads:
+        thread.join(20)
+    assert refused
+    assert log.produced("p").version == 3
+    assert sorted(stamps(log), key=str) == [1, None]
 
 
 def test_changes_of_other_types_are_committed_while_schemas_are_forgotten(log):
