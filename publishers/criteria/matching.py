@@ -36,9 +36,10 @@ class Wish:
         patterns: Whether a key matches one of its regular expressions, if it has any.
         changed: Whether a change touched one of its fields, if it names any.
         values: Whether the images fulfil its conditions, if it has any.
+        transactions: Whether TRANSACTION events fulfil it.
     """
 
-    __slots__ = ("changed", "criterion", "globs", "keys", "kinds", "patterns", "values")
+    __slots__ = ("changed", "criterion", "globs", "keys", "kinds", "patterns", "transactions", "values")
 
     def __init__(self, criterion: Criterion) -> None:
         self.criterion = criterion
@@ -50,20 +51,19 @@ class Wish:
         self.patterns = _any_of([Pattern(pattern).matches for pattern in sorted(criterion.key_patterns)])
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
+        self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
 
     def leads(self, block: Block) -> bool:
         """Whether the TRANSACTION event of the block is wished for."""
-        return block.leads and TRANSACTION_KIND in self.kinds and not self.criterion.sited
+        return block.leads and self.transactions
 
     def rows(self, block: Block) -> Collection[int] | None:
         """The stored rows that are wished for; None for all of them."""
         columns = block.columns
-        types = range(len(columns.entity_types))
-        types_wanted = frozenset(types)
-        if self.criterion.entity_types:
-            names = self.criterion.entity_types
-            types_wanted = frozenset(n for n in types if columns.entity_types[n] in names)
-            if not types_wanted:
+        types = None
+        if names := self.criterion.entity_types:
+            types = frozenset(number for number, name in enumerate(columns.entity_types) if name in names)
+            if not types:
                 return ()
         rows: Collection[int] | None = None
         present = block.selection("kinds", lambda b: sorted(frozenset(b.columns.kinds)))
@@ -72,9 +72,9 @@ class Wish:
                 return ()
             kinds = columns.kinds
             rows = [row for row in range(block.count) if kinds[row] in self.kinds]
-        if len(types_wanted) < len(types) and columns.type_ids is not None:
+        if types and len(types) < len(columns.entity_types) and columns.type_ids is not None:
             ids = columns.type_ids
-            rows = [row for row in _all(rows, block) if ids[row] in types_wanted]
+            rows = [row for row in _all(rows, block) if ids[row] in types]
         keys = columns.key
         for holds in (self.keys.__contains__ if self.keys else None, self.globs, self.patterns):
             if holds is not None:
