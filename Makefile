@@ -7,13 +7,17 @@ BIN := $(VENV)/bin
 JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); test "$${version:-0}" -ge 17 || echo ,jre)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
+# Test files run side by side.
+WORKERS ?= auto
 
-.PHONY: demo test coverage lint prove history bench wheel clean help
+.PHONY: demo test coverage unit promises lint prove history bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
 	@echo "make coverage                                whether tests reach every branch of the log and of its delivery"
+	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
+	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and with how many assertions"
 	@echo "make lint                                    style, types, import directions"
 	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
@@ -37,17 +41,25 @@ demo: $(VENV)/.demo
 	$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(ARGS)
 
-# The files are those of [tool.coverage.run] in pyproject.toml. Left out is what is long and reaches no further branch, or
-# sets a tracer of its own.
-COVERING := $(addprefix tests/publishers/,wal blocks commits fanout \
-	$(addprefix test_,$(addsuffix .py,deferral feed history operating places pruned_meanwhile)))
-LONG := a_mutant or no_life or the_lives or a_life_that or beside_a_writer or any_damage or reads_exactly or \
-	between_any_two_steps or many_pauses
-
+# Not in the run of all tests: a child that is forked beside the tracer may hang in it.
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest --quiet --cov --cov-report=term -k "not ($(LONG))" $(COVERING) $(ARGS)
+	$(BIN)/python -m pytest --quiet --numprocesses=$(WORKERS) --cov --cov-report=term $$($(BIN)/python -m tests.harness.covering)
+
+# What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
+UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \
+	tests/publishers/mutations tests/publishers/views
+
+$(VENV)/.unit: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	$(INSTALL) --editable ".[unit]"
+	@touch $@
+
+unit: $(VENV)/.unit
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) $(UNIT) $(ARGS)
+
+promises: $(VENV)/.dev
+	$(BIN)/python -m tests.harness.promises $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -58,6 +70,8 @@ lint: $(VENV)/.dev
 MINUTES ?= 10
 prove: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
+	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/publishers/test_interleaving.py \
+		tests/publishers/test_defects.py tests/crash/test_kill.py tests/transports/demo/test_demo.py
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

@@ -179,6 +179,8 @@ def beside(directory: Path) -> Table:
         behind = [Lagging() for _ in range(laggards)]
         for late in behind:
             log.changes(everything, since=Position(1), content=Content.BODY).subscribe(late)
+        while behind and not behind[0].count:  # else a busy machine measures before they read
+            pause.wait(PACE)
         begun, latencies, busy = sum(one.count for one in live), [], 0
         for _ in range(COMMITS):
             pause.wait(PACE)
@@ -192,7 +194,6 @@ def beside(directory: Path) -> Table:
             late.subscription.cancel()
         done = sum(one.count for one in live) - begun
         assert done == COMMITS * SIZE * LIVE, "somebody who was live did not get everything"
-        assert all(one.count for one in behind[:1]), "nobody lagged"
         read += sum(one.count for one in behind)
         halves.setdefault(name, []).append(percentile(latencies, 0.5))
         tails.setdefault(name, []).append(percentile(latencies, 0.99))

@@ -10,6 +10,7 @@ from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name user
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
+from flow.bridges.iterable import IterablePublisher
 from flow.bridges.reactivex import from_observable, to_observable
 from flow.broadcast import (
     Broadcast,
@@ -28,7 +29,7 @@ from flow.broadcast import (
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
-from flow.errors import FlowError, IllegalRequestError, Lagged, Overflowed, Rejected
+from flow.errors import FlowError, Forked, IllegalRequestError, Lagged, Overflowed, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
 from flow.operators import Flow, Operator, pipe
 from flow.overflow import Meter, Overflow, OverflowStatistics
@@ -58,7 +59,9 @@ __all__ = [
     "Feed",
     "Flow",
     "FlowError",
+    "Forked",
     "IllegalRequestError",
+    "IterablePublisher",
     "Lag",
     "Lagged",
     "LoopExecutor",

@@ -5,13 +5,14 @@
     FlowError
     |-- IllegalRequestError    a request that is not a positive integer (rule 3.9)   (requested)  also a ValueError
     |-- Rejected               an executor is full; the same submit may succeed later             retryable
+    |-- Forked                 it belongs to the process of which this one is a fork   (pid)
     `-- Lagged                 the subscriber was overtaken and lost elements        (missed)
         `-- Overflowed         more elements came than may wait, and it ended        (missed, capacity)
 """
 
 from typing import ClassVar
 
-__all__ = ["FlowError", "IllegalRequestError", "Lagged", "Overflowed", "Rejected"]
+__all__ = ["FlowError", "Forked", "IllegalRequestError", "Lagged", "Overflowed", "Rejected"]
 
 
 class FlowError(Exception):
@@ -53,6 +54,20 @@ class Rejected(FlowError):
     """
 
     retryable: ClassVar[bool] = True
+
+
+class Forked(FlowError):
+    """What was subscribed to in one process is used in a fork of that, where no signal will ever come.
+
+    Attributes:
+        pid: The process that subscribed.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        super().__init__(
+            f"subscribed to in process {pid}, of which this is a fork; subscribe again in this one"
+        )
 
 
 class Lagged(FlowError):

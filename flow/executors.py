@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable
 
+from flow import forks
 from flow.errors import Rejected
 
 _log = logging.getLogger("flow")
@@ -95,6 +96,11 @@ class LoopExecutor:
         self._awake = False
         # An empty one: else each wake-up would copy, and keep, that of whoever happens to submit.
         self._context = contextvars.Context()
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`."""
+        self._lock = threading.Lock()
 
     @property
     def closed(self) -> bool:
@@ -127,6 +133,27 @@ class LoopExecutor:
         except BaseException:
             # KeyboardInterrupt, say: the loop is woken for the others all the same, and to wake it twice is harmless.
             loop.call_soon_threadsafe(self._run, context=self._context)
+            raise
+
+    def hand_over(self, task: Task, lost: Task, context: contextvars.Context | None = None) -> None:
+        """Run the task on the loop, with a wake-up of its own; if the loop ends before it begins, ``lost`` runs instead.
+
+        Args:
+            task: Runs on the loop.
+            lost: Runs on the thread that closes the loop. It must not raise.
+            context: In which the task runs; ``None`` is a copy of the caller's.
+
+        Raises:
+            RuntimeError: If the loop is closed; then neither runs.
+        """
+        loop = self._loop()
+        if loop is None:
+            raise RuntimeError("the event loop is closed")
+        handed = _HandedOver(task, lost)
+        try:
+            loop.call_soon_threadsafe(handed, context=context)
+        except BaseException:
+            handed.lost = None
             raise
 
     def spend(self, count: int) -> None:
@@ -164,17 +191,36 @@ class LoopExecutor:
             loop.call_soon(self._run, context=self._context)
 
 
+class _HandedOver:
+    """A callback that only its loop holds. A loop that closes discards it, and so it notices that it never runs."""
+
+    __slots__ = ("__weakref__", "lost", "task")
+
+    def __init__(self, task: Task, lost: Task) -> None:
+        self.task = task
+        self.lost: Task | None = lost
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the loop is the parent's, and its end in the child tells nobody."""
+        self.lost = None
+
+    def __call__(self) -> None:
+        self.lost = None
+        self.task()
+
+    def __del__(self) -> None:
+        if self.lost is not None:
+            self.lost()
+
+
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopExecutor] = weakref.WeakKeyDictionary()
-_loops_lock = threading.Lock()
 
 
 def loop_executor(loop: asyncio.AbstractEventLoop) -> LoopExecutor:
     """Return the one executor of a loop, so that one wake-up serves all that wait there."""
-    with _loops_lock:
-        executor = _loops.get(loop)
-        if executor is None:
-            executor = _loops[loop] = LoopExecutor(loop)
-        return executor
+    # Without a lock, which a child of fork might inherit from a thread that it has not; the first that comes stays.
+    return _loops.get(loop) or _loops.setdefault(loop, LoopExecutor(loop))
 
 
 def executor_of(where: Executor | asyncio.AbstractEventLoop | None) -> Executor:
@@ -198,13 +244,20 @@ class Resubmitter:
     What waits is bounded by the number of drains: each has at most one wake-up.
     """
 
-    __slots__ = ("_condition", "_interval", "_serving", "_waiting")
+    __slots__ = ("__weakref__", "_condition", "_interval", "_serving", "_waiting")
 
     def __init__(self, interval: float = 0.002) -> None:
         """Set the pause between two attempts, in seconds."""
         self._interval = interval
         self._condition = threading.Condition()
         self._waiting: deque[tuple[Task, Executor]] = deque()
+        self._serving = False
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the thread is not there, and those who wait belong to the parent."""
+        self._condition = threading.Condition()
+        self._waiting = deque()
         self._serving = False
 
     def resubmit(self, run: Task, executor: Executor, /) -> None:

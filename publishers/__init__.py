@@ -2,26 +2,36 @@
 
 from publishers.change import Action, Area, Change, Operation
 from publishers.changelog import ChangeLog, Produced
+from publishers.commits.builder import TransactionBuilder, TransactionState
 from publishers.commits.committer import Commit
+from publishers.copies import BackupReport, backup, restore
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import (
     AdmissionStopped,
     AlreadyVisible,
+    BackupRefused,
     ConsumerBusy,
+    FormatTooNew,
     HistoryPruned,
     InvalidChange,
     InvalidCriteria,
     InvalidName,
     InvalidOption,
+    InvalidTransactionState,
+    KeyTooLong,
     LogBusy,
     LogClosed,
     LogDropped,
     LogError,
     LogExists,
     LogFailed,
+    LogForked,
     LogFull,
+    LogGone,
     LogReadOnly,
+    LogReplaced,
+    LogUnreadable,
     NoSuchLog,
     NoSuchVersion,
     NotALog,
@@ -34,6 +44,7 @@ from publishers.errors import (
     PositionMalformed,
     PublishingOff,
     SubscriberStalled,
+    TooCostly,
     TransactionTooLarge,
     WalCorrupted,
 )
@@ -58,7 +69,7 @@ from publishers.mutations.fields import (
 )
 from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
-from publishers.position import Position, PositionToken, Start
+from publishers.position import LogIdentity, Position, PositionToken, Start
 from publishers.schemas import SchemaVersion
 from publishers.statistics import LogStatistics
 from publishers.store.store import ChangeStore, StoreStatistics
@@ -72,6 +83,8 @@ __all__ = [
     "AdmissionStopped",
     "AlreadyVisible",
     "Area",
+    "BackupRefused",
+    "BackupReport",
     "Batch",
     "Change",
     "ChangeFeed",
@@ -88,6 +101,7 @@ __all__ = [
     "Criterion",
     "Drop",
     "FieldChange",
+    "FormatTooNew",
     "Gap",
     "Hash",
     "History",
@@ -101,17 +115,24 @@ __all__ = [
     "InvalidCriteria",
     "InvalidName",
     "InvalidOption",
+    "InvalidTransactionState",
+    "KeyTooLong",
     "LogBusy",
     "LogClosed",
     "LogDropped",
     "LogError",
     "LogExists",
     "LogFailed",
+    "LogForked",
     "LogFull",
+    "LogGone",
+    "LogIdentity",
     "LogLinks",
     "LogOptions",
     "LogReadOnly",
+    "LogReplaced",
     "LogStatistics",
+    "LogUnreadable",
     "Mask",
     "Mutation",
     "NoSuchLog",
@@ -137,6 +158,9 @@ __all__ = [
     "State",
     "StoreStatistics",
     "SubscriberStalled",
+    "TooCostly",
+    "TransactionBuilder",
+    "TransactionState",
     "TransactionTooLarge",
     "Transition",
     "View",
@@ -144,6 +168,7 @@ __all__ = [
     "Where",
     "add",
     "apply_field",
+    "backup",
     "changed_fields",
     "copied",
     "discard",
@@ -154,6 +179,7 @@ __all__ = [
     "rekey",
     "remove",
     "remove_field",
+    "restore",
     "schema",
     "set_field",
     "truncate",

@@ -47,6 +47,7 @@ class Action(enum.Enum):
     DISCARD = "DISCARD"
 
 
+_BODILESS: Final = frozenset({Operation.REMOVE, Operation.EXPIRE, Operation.TRUNCATE})
 _DIGITS: Final = 4300
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -78,7 +79,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One event of a change log.
 
     What does not apply is None. ``body``, ``before`` and ``meta`` are JSON; they are kept as the bytes they arrived as
-    and parsed each time the property is read, so keep the value if you need it twice.
+    and parsed each time the property is read, so keep the value if you need it twice. Images are shown to those who ask
+    for them with ``Content.BODY``; the ``repr`` of a change that has a body and does not show it says so.
 
     Attributes:
         version: Version of the transaction.
@@ -130,7 +132,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def body(self) -> Any:
-        """The entity after the change, parsed."""
+        """The entity after the change, parsed; None if there is none, and if it is not shown: see ``repr``."""
         return None if self.body_bytes is None else parsed(self.body_bytes)
 
     @property
@@ -177,12 +179,15 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
         )
 
     def _identity(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "timestamp")
+        # The fields of Change, whatever a subclass adds: a change is equal over every transport.
+        return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Change):
             return NotImplemented
         return self._identity() == other._identity()
+
+    __ne__ = object.__ne__  # which asks __eq__; that of msgspec.Struct compares identities if eq=False
 
     def __hash__(self) -> int:
         return hash((self.version, self.index, self.key))
@@ -190,4 +195,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __repr__(self) -> str:
         what = f"{self.operation.name} {self.entity_type}" if self.entity_type else self.operation.name
         key = f" {self.key}" if self.key is not None else ""
-        return f"<Change {self.version}:{self.index} {what}{key}>"
+        # An item that leaves an array is a removal with a body.
+        none = self.operation in _BODILESS and self.action is not Action.DISCARD
+        shown = "" if none or self.body_bytes is not None else ", body not shown"
+        return f"<Change {self.version}:{self.index} {what}{key}{shown}>"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -13,11 +14,11 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.commits.committer import Commit, Committer
-from publishers.commits.publication import Publication, Waiting, wake
-from publishers.commits.writing import Label, Producer, TransactionBuilder, check_mutations, producer_id
+from publishers.commits import Commit, Committer, Publication, TransactionBuilder
+from publishers.commits.publication import Waiting, wake
+from publishers.commits.writing import Label, Producer, check_mutations, producer_id
 from publishers.deferral import DeferringLog
-from publishers.errors import InvalidChange, InvalidOption, LogFull, LogReadOnly
+from publishers.errors import InvalidChange, InvalidOption, LogFull, LogReadOnly, PenstockError
 from publishers.fanout.service import Service
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
@@ -46,6 +47,7 @@ from publishers.wal.filesystem import means_full
 
 __all__ = ["ChangeLog", "Produced"]
 
+_LOG: Final = logging.getLogger("penstock.follower")
 _HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
 
 
@@ -85,14 +87,8 @@ class ChangeLog(DeferringLog):
         self.log_id: UUID = files.log_id
         self.options = options
         self.read_only = isinstance(files, Follower)
-        self._closing = threading.Lock()
-        service = Service(
-            visible=files.visible,
-            reader=files.reader,
-            options=options,
-            clock=clock,
-            name=f"penstock-{self.name}",
-        )
+        name = f"penstock-{self.name}"
+        service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
         super().__init__(service, Lineage(files), files)
         self.links = LogLinks(path, files, self._check_open)
         self._publication = Publication(self._service)
@@ -107,8 +103,9 @@ class ChangeLog(DeferringLog):
             )
         else:
             ear = storage.listen(path)
-            interval = self._following = Following(files, self._service, self._publication, ear)
-        self._housekeeping = Housekeeping(self._keep_house, interval, f"penstock-{self.name}-house")
+            interval = self._following = Following(files, self._service, self._publication, ear, self._lose)
+            self._service.explain = self._following.explain
+        self._housekeeping = Housekeeping(self._keep_house, interval, f"{name}-house")
 
     @classmethod
     def open(
@@ -126,7 +123,8 @@ class ChangeLog(DeferringLog):
 
         Args:
             path: Its directory.
-            read_only: Follow what another process (or another opening in this one) writes, and serve subscribers.
+            read_only: Follow what another process (or another opening in this one) writes, and serve subscribers. It ends,
+                with all of them, when the directory is replaced or gone; see ``failure``.
             consumer: With ``read_only``: read through the hard links of that name, which no retention takes away.
             options: Bounds and policies; ``LogOptions()`` if None.
             filesystem: Where the files are; the real one if None.
@@ -138,12 +136,12 @@ class ChangeLog(DeferringLog):
             ConsumerBusy: If another process is that consumer.
             NotALog: If the directory holds something else, or, with ``read_only``, nothing.
             LogBusy: If somebody else writes to it.
-            WalCorrupted: If acknowledged data are damaged.
+            WalCorrupted, LogUnreadable: If acknowledged data are damaged; if a file of the log cannot be opened.
         """
         check_switches(read_only=read_only)
         chosen = LogOptions.chosen(options, overrides)
         directory = check_directory(path)
-        if not callable(getattr(clock, "now_us", None)):
+        if not all(callable(getattr(clock, name, None)) for name in ("now_us", "monotonic")):
             raise InvalidOption("clock", clock, "a flow.clock.Clock")
         if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
             raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
@@ -154,7 +152,7 @@ class ChangeLog(DeferringLog):
         elif consumer is not None:
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
-            files = Wal.open(directory, chosen, filesystem=storage, clock=clock.now_us)
+            files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
         log = cls(directory, files, storage, chosen, clock)
         try:
             if not read_only:
@@ -179,9 +177,9 @@ class ChangeLog(DeferringLog):
         durable: bool = False,
         visible: bool = True,
     ) -> TransactionBuilder:
-        """A transaction to fill in a ``with`` block, which commits on leaving, and nothing on an exception."""
+        """A transaction that is filled in a block, ``with`` or ``async with``, and committed on leaving it; see ``TransactionBuilder``."""
         self._writer()
-        return TransactionBuilder(self, meta, producer, durable=durable, visible=visible)
+        return TransactionBuilder(self.name, self.commit, meta, producer, durable=durable, visible=visible)
 
     def commit(
         self,
@@ -204,18 +202,24 @@ class ChangeLog(DeferringLog):
         Raises:
             InvalidChange: If something cannot be stored, or the schema of something was forgotten at that moment.
             TransactionTooLarge: If the transaction is above a bound.
-            LogClosed, LogReadOnly, LogFull, LogFailed: If the log cannot take it.
+            LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
         """
         rows = check_mutations(mutations)
-        if len(rows) != 1 or not self._is_plain(rows[0]):
+        committer = self._writer()[0] if len(rows) == 1 else None
+        if committer is None or not self._is_plain(rows[0]):
             return self.commit_columns(
                 [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
             )
-        committer, _ = self._writer()
         label = Label.of(meta, producer)
         row = rows[0] if self._origin is None else self._origin.row(rows[0])
         payload = payload_of(row, label.annotations)
-        sealed = seal_change(payload, producer=label.producer, sequence=label.sequence, options=self.options)
+        sealed = seal_change(
+            payload,
+            key_bytes=len(row.key),
+            producer=label.producer,
+            sequence=label.sequence,
+            options=self.options,
+        )
         return committer.commit(sealed, durable=durable, visible=visible)
 
     async def commit_async(
@@ -309,6 +313,7 @@ class ChangeLog(DeferringLog):
                 directory=directory,
             )
         except OSError as error:
+            self._check_open()  # a child of fork has no spool
             if means_full(error):  # of the spool: the log itself has not been touched
                 raise LogFull(None, self.options.spool_bytes) from error
             raise
@@ -330,16 +335,33 @@ class ChangeLog(DeferringLog):
             AdmissionStopped: If ``stopped`` was set.
             LogClosed: If the log was closed.
         """
+        self.check_here()
         self._service.admission.wait(stopped, stall_timeout)
 
     # Life.
 
-    def statistics(self) -> LogStatistics:
-        """What the log holds and does at this moment."""
-        return statistics_of(self.name, self._files, self._service, self._publication, self._committer)
+    def statistics(self, *, listed: int | None = None) -> LogStatistics:
+        """What the log holds and does at this moment.
+
+        Args:
+            listed: Most shared publishers, and most subscriptions of each, that are told one by one; what is counted counts
+                all. None for all of them, which costs the more the more there are.
+
+        Raises:
+            InvalidOption: If ``listed`` is no number.
+            LogReplaced, LogGone, WalCorrupted, FormatTooNew: With which a follower has ended; see ``failure``.
+        """
+        self.check_here()
+        if listed is not None and (isinstance(listed, bool) or not isinstance(listed, int) or listed < 0):
+            raise InvalidOption("listed", listed, "a whole number from 0, or None")
+        if self.failure is not None:
+            raise self.failure
+        return statistics_of(
+            self.name, self._files, self._service, self._publication, self._committer, listed=listed
+        )
 
     def close(self, because: Exception | None = None) -> None:
-        """Ends every subscription with a terminal signal, and closes the files. Idempotent.
+        """Ends every subscription with a terminal signal, and closes the files. Idempotent; does nothing in a child of ``fork``.
 
         Args:
             because: With what every subscription ends, such as ``LogDropped``; None completes those who have everything
@@ -349,20 +371,39 @@ class ChangeLog(DeferringLog):
             LogFailed: If what was left could not be synced; everything is closed all the same.
         """
         with self._closing:
-            if self._service.closed:
-                return
-            self._service.reason = because
-            with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
-                last.callback(
-                    self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
-                )
-                last.callback(self._files.close)
-                last.callback(self._service.close, wake)
-                if self._following is not None:
-                    last.callback(self._following.close)
-                last.callback(self._housekeeping.close)
-                if self._committer is not None:
-                    last.callback(self._committer.close)
+            self._close(because)
+
+    def _close(self, because: Exception | None) -> None:
+        if self._service.closed:
+            return
+        self._service.reason = because
+        with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
+            last.callback(
+                self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
+            )
+            last.callback(self._files.close)
+            last.callback(self._service.close, wake)
+            if self._following is not None:
+                last.callback(self._following.close)
+            last.callback(self._housekeeping.close)
+            if self._committer is not None:
+                last.callback(self._committer.close)
+
+    def _lose(self, error: PenstockError) -> None:
+        """Ends a follower, of whose log nothing can follow any more; on the thread of the housekeeping.
+
+        Whoever is closing the log at this moment waits for this thread, so it must not wait for the lock.
+        """
+        because = self._service.explain(error)
+        if not self._closing.acquire(blocking=False):
+            return
+        try:
+            if not self._service.closed:
+                self.failure = because
+                _LOG.error("the log %s is followed no longer: %s", self.name, because)
+                self._close(because)
+        finally:
+            self._closing.release()
 
     def __enter__(self) -> Self:
         return self
@@ -388,6 +429,8 @@ class ChangeLog(DeferringLog):
     def _keep_house(self) -> None:
         if self._following is not None:
             self._following.step()
+            if self._service.closed:
+                return
         if self._committer is not None and isinstance(self._files, Wal):
             self._committer.sync()
             self._files.maintain(self._schemas.settle())

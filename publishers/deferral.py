@@ -98,6 +98,8 @@ class DeferringLog(ReadableLog):
 
     @property
     def _failed(self) -> bool:
+        if self._service.inherited is not None:
+            return True
         return self._committer is not None and self._committer.failed is not None
 
     _committer: Committer | None = None

@@ -6,7 +6,9 @@
     |-- InvalidOption          an option of a log is out of its bounds          (parameter, value)
     |-- InvalidName            a log cannot be called that                      (name)
     |-- InvalidCriteria        a criterion cannot be understood                 (path, value)
+    |-- TooCostly              a request costs more than an option allows       (option, cost, limit, cheaper)
     |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
+    |-- InvalidTransactionState  a transaction is used outside of its block     (log, state)
     |-- LogError
     |   |-- NotALog            the directory holds no change log                (path)
     |   |-- NotAStore          the directory holds no store of logs             (path)
@@ -16,20 +18,27 @@
     |   |-- PublishingOff      the log was opened without publishing            (name)
     |   |-- LogBusy            another process writes to this log               (path, pid)
     |   |   `-- ConsumerBusy   another process is this consumer of links      (path, pid)
+    |   |-- LogForked          it belongs to the process of which this one is a fork  (path, pid)
     |   |-- LogReadOnly        this opening of the log cannot write
     |   |-- LogClosed          the log was closed                               (position)  retryable
+    |   |-- LogUnreadable      a file of the log cannot be opened               (path, why)
+    |   |-- LogReplaced        what is followed is not what its path names now  (old, new)
+    |   |-- LogGone            what is followed is not at its path any more     (path)
     |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
     |   |-- AlreadyVisible     what was shown cannot be forgotten               (version, visible)
     |   |-- NoSuchVersion      it was never committed, or was forgotten         (version, newest)
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
+    |   |   `-- KeyTooLong     a key is above ``max_key_bytes``               (option, value, limit)
+    |   |-- BackupRefused      a directory is not what a backup or a restore can go by  (path, why, choice)
+    |   |-- FormatTooNew       a newer version of penstock wrote the log        (found, known)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
     |-- SubscriberStalled      a gating subscriber took nothing for too long    (subscriber, lag)  retryable
     `-- PositionError
         |-- PositionMalformed  not the text of a position                       (text)
         |-- PositionForeign    a position of another log                        (log_id, expected)
-        |-- PositionForked     beyond what survived of an older epoch           (epoch, end)
+        |-- PositionForked     of a history that is not, or not all, in this log  (epoch, end)
         |-- PositionAhead      beyond the end of the log                        (head)  retryable
         `-- HistoryPruned      older than the oldest kept segment               (oldest)
 
@@ -37,32 +46,43 @@ Errors carry data; the text is made from it and says what was wrong, what value 
 ``retryable`` says whether the same call may succeed later without anything being changed by the caller.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from flow.errors import Forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from enum import Enum
     from pathlib import Path
     from uuid import UUID
 
-    from publishers.position import Position
+    from publishers.position import LogIdentity, Position
 
 __all__ = [
     "AdmissionStopped",
     "AlreadyVisible",
+    "BackupRefused",
     "ConsumerBusy",
+    "FormatTooNew",
     "HistoryPruned",
     "InvalidChange",
     "InvalidCriteria",
     "InvalidName",
     "InvalidOption",
+    "InvalidTransactionState",
+    "KeyTooLong",
     "LogBusy",
     "LogClosed",
     "LogDropped",
     "LogError",
     "LogExists",
     "LogFailed",
+    "LogForked",
     "LogFull",
+    "LogGone",
     "LogReadOnly",
+    "LogReplaced",
+    "LogUnreadable",
     "NoSuchLog",
     "NoSuchVersion",
     "NotALog",
@@ -75,6 +95,7 @@ __all__ = [
     "PositionMalformed",
     "PublishingOff",
     "SubscriberStalled",
+    "TooCostly",
     "TransactionTooLarge",
     "WalCorrupted",
 ]
@@ -89,9 +110,13 @@ def _shown(value: object) -> str:
 
 
 class PenstockError(Exception):
-    """The root of everything that a change log raises on purpose."""
+    """The root of everything that a change log raises on purpose. Each one comes whole out of a pool of processes."""
 
     retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not made by a call when it is unpickled: its ``args`` are no more than the text.
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class InvalidOption(PenstockError, ValueError):
@@ -125,6 +150,40 @@ class InvalidCriteria(PenstockError, ValueError):
         return InvalidCriteria(f"{place}.{self.path}" if self.path else place, self.value, self.right)
 
 
+class TooCostly(PenstockError):
+    """What is asked for costs more than there is to spend; it was counted, and not done.
+
+    It is ``retryable`` if the same may succeed once others have ended.
+
+    Args:
+        option: The name of the bound.
+        cost: What was counted, in the unit of the bound (see ``publishers.criteria.cost`` for weights); counting may end
+            soon after the limit.
+        limit: The bound.
+        cheaper: What would cost less.
+        what: What was counted.
+        left: What others have left of the bound; None for a bound that is not shared.
+    """
+
+    def __init__(
+        self,
+        option: str,
+        cost: int,
+        limit: int,
+        cheaper: str,
+        *,
+        what: str = "weight of the criteria",
+        left: int | None = None,
+    ) -> None:
+        rest = "" if left is None else f", of which {left} are left"
+        super().__init__(f"{what}: {cost}, but {option} is {limit}{rest}; cheaper would be: {cheaper}")
+        self.option = option
+        self.cost = cost
+        self.limit = limit
+        self.cheaper = cheaper
+        self.retryable = left is not None
+
+
 class InvalidChange(PenstockError, ValueError):
     """A change cannot be stored as it is given."""
 
@@ -132,6 +191,15 @@ class InvalidChange(PenstockError, ValueError):
         super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
+
+
+class InvalidTransactionState(PenstockError, RuntimeError):
+    """A transaction is used before its block was entered, or after it was left (SQLSTATE class 25)."""
+
+    def __init__(self, log: str, state: "Enum", right: str) -> None:
+        super().__init__(f"the transaction of log {log!r} {state.value}; {right}")
+        self.log = log
+        self.state = state
 
 
 class LogError(PenstockError):
@@ -211,6 +279,20 @@ class ConsumerBusy(LogBusy):
         self.pid = pid
 
 
+class LogForked(LogError, Forked):
+    """What one process has opened is used in a fork of that, which can neither write, follow nor serve it.
+
+    Attributes:
+        path: What was opened: the directory of a log or of a store, or the URL of a server.
+        pid: The process that opened it.
+    """
+
+    def __init__(self, path: "Path | str", pid: int, right: str = "open it here with read_only=True") -> None:
+        LogError.__init__(self, f"{path} was opened in process {pid}; {right}")
+        self.path = path
+        self.pid = pid
+
+
 class LogReadOnly(LogError):
     """The log was opened to be followed, not to be written, or is written by its store only."""
 
@@ -227,6 +309,46 @@ class LogClosed(LogError):
     def __init__(self, position: "Position | None" = None) -> None:
         super().__init__("the change log is closed" + (f"; resume from {position}" if position else ""))
         self.position = position
+
+
+class LogUnreadable(LogError):
+    """A file of the log is there and cannot be opened: it is no regular file, or this process may not. That is no damage."""
+
+    def __init__(self, path: "Path", why: str) -> None:
+        super().__init__(
+            f"{path} cannot be opened ({why}); a log needs regular files that this process may open"
+        )
+        self.path = path
+        self.why = why
+
+
+class LogReplaced(LogError):
+    """What a follower has open is not what its path names now: another log, another copy, or another history of the log.
+
+    Attributes:
+        old: What was followed.
+        new: What is there now. With the same log id it is a copy, or the log with a part of its history lost; what of the
+            places that were kept is good in it, it tells when it is opened.
+    """
+
+    def __init__(self, old: "LogIdentity", new: "LogIdentity") -> None:
+        right = (
+            "open it anew, and go on from the places that were kept: it refuses those of what it does not have"
+            if old.log_id == new.log_id
+            else "open it anew, and choose where to begin"
+        )
+        found = "an older copy of it" if old == new else new
+        super().__init__(f"the log was replaced: it was {old}, and now there is {found}; {right}")
+        self.old = old
+        self.new = new
+
+
+class LogGone(LogError):
+    """The log that was followed is not at its path any more: it was renamed or removed. Nothing will follow."""
+
+    def __init__(self, path: "Path") -> None:
+        super().__init__(f"there is no log at {path} any more; open it anew where it is now")
+        self.path = path
 
 
 class LogFull(LogError):
@@ -247,12 +369,15 @@ class LogFailed(LogError):
     """The disk failed under the log, which takes no more commits until it is opened again.
 
     ``outcome`` is ``"unknown"`` for the commits in progress: they may or may not be there after reopening (a retry
-    with the same producer and sequence is safe), and ``"refused"`` for later ones, of which nothing was written.
+    with the same producer and sequence is safe), and ``"refused"`` for later ones, of which nothing was written, and for
+    an opening.
     """
 
-    def __init__(self, outcome: Literal["unknown", "refused"], why: str) -> None:
+    def __init__(self, outcome: Literal["unknown", "refused"], why: str, *, opening: bool = False) -> None:
         super().__init__(
-            f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
+            f"the change log could not be opened, because the disk failed ({why}); open it again once that is mended"
+            if opening
+            else f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
         )
         self.outcome = outcome
 
@@ -268,6 +393,22 @@ class AlreadyVisible(LogError):
         self.visible = visible
 
 
+class BackupRefused(LogError):
+    """A directory holds what a backup, or a restore, must not go by or write over. Nothing in it was changed.
+
+    Attributes:
+        path: The directory.
+        why: What is wrong with it.
+        choice: What can be done.
+    """
+
+    def __init__(self, path: "Path", why: str, choice: str) -> None:
+        super().__init__(f"{path}: {why}; {choice}")
+        self.path = path
+        self.why = why
+        self.choice = choice
+
+
 class NoSuchVersion(LogError):
     """A version that was never committed, or was forgotten."""
 
@@ -280,13 +421,22 @@ class NoSuchVersion(LogError):
 class TransactionTooLarge(LogError):
     """A transaction is above one of the bounds of the log."""
 
-    def __init__(self, option: str, value: int, limit: int) -> None:
+    def __init__(self, option: str, value: int, limit: int, why: str | None = None) -> None:
         super().__init__(
-            f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option"
+            why
+            or f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option"
         )
         self.option = option
         self.value = value
         self.limit = limit
+
+
+class KeyTooLong(TransactionTooLarge):
+    """A change has a key above the bound. Keys that were stored under another bound are read all the same."""
+
+    def __init__(self, value: int, limit: int) -> None:
+        why = f"a key has {value} bytes, but max_key_bytes is {limit}; shorten the key or raise the option"
+        super().__init__("max_key_bytes", value, limit, why)
 
 
 class WalCorrupted(LogError):
@@ -296,6 +446,18 @@ class WalCorrupted(LogError):
         super().__init__(f"segment {segment} is damaged at byte {offset}: {why}")
         self.segment = segment
         self.offset = offset
+
+
+class FormatTooNew(LogError):
+    """A newer version of penstock wrote the log, or a part of it. Nothing is damaged, and nothing was changed."""
+
+    def __init__(self, found: int, known: int, what: str = "format") -> None:
+        super().__init__(
+            f"the log has {what} {found}, and this version of penstock knows {what}s up to {known}; "
+            "open it with a newer version"
+        )
+        self.found = found
+        self.known = known
 
 
 class SubscriberStalled(PenstockError):
@@ -328,7 +490,9 @@ class PositionMalformed(PositionError, ValueError):
     """A text is not a position."""
 
     def __init__(self, text: object) -> None:
-        super().__init__(f"{text!r:.120} is not a position; it must look like log_id:epoch:version:index")
+        super().__init__(
+            f"{text!r:.120} is not a position; it must look like log_id:epoch.random:version:index"
+        )
         self.text = text
 
 
@@ -342,18 +506,25 @@ class PositionForeign(PositionError):
 
 
 class PositionForked(PositionError):
-    """A position beyond what survived of an older epoch: what was read there has been lost since."""
+    """A position of another history: what was read before it is not, or not all, what this log holds.
 
-    def __init__(self, epoch: int, end: "Position") -> None:
+    ``end`` is where its epoch ends here, so that everything before that is common; None if the log has never had this epoch
+    (it is restored from a copy, or is one), and a position cannot tell where the histories part.
+    """
+
+    def __init__(self, epoch: int, end: "Position | None") -> None:
         super().__init__(
-            f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost"
+            f"epoch {epoch} of the position is not of the history of this log, which was restored from a copy, or is one; "
+            "take a snapshot first, or choose where to begin"
+            if end is None
+            else f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost"
         )
         self.epoch = epoch
         self.end = end
 
 
 class PositionAhead(PositionError):
-    """A position beyond the end of the log."""
+    """A position beyond the end of the log, as far as this opening knows it."""
 
     retryable = True
 

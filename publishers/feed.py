@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from flow.misuse import require_subscriber
 from publishers.change import Change
 from publishers.criteria.criteria import Criteria
+from publishers.criteria.prepared import Prepared
 from publishers.errors import InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.fanout.gap import OnGap, require_told
 from publishers.fanout.service import Service
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["ChangeFeed"]
 
 
-class ChangeFeed:
-    """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4).
+class ChangeFeed(IterablePublisher[Change]):
+    """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4), which ``for`` and ``async for`` take too.
 
     It is cold to make and shared underneath: nothing happens before ``subscribe``, any number may subscribe, each with
     its own place, and all feeds of a log with equal criteria share one ring. It may be discarded while they do.
@@ -64,6 +66,7 @@ class ChangeFeed:
         self.kind = kind
         self._closed = threading.Event()
         self._lock = threading.Lock()
+        self._prepared: Prepared | None = None
         self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
 
     def subscribe(
@@ -128,11 +131,11 @@ class ChangeFeed:
         try:
             self._admit()
         except PenstockError as error:
-            # Not the log's pool, which may be going just now; this one goes with the drain.
-            aside = ThreadPoolExecutor(1, "penstock-refused") if where is None else where
-            Drain(subscriber, _Refused(error), executor=aside).start()
+            _refuse(subscriber, error, where)
             return
-        subscription = self._service.registry.add(self.criteria, make)
+        with self._lock:
+            prepared, self._prepared = self._prepared, None
+        subscription = self._service.registry.add(self.criteria, make, prepared)
         with self._lock:
             self._subscriptions.add(subscription)
         # Registered first, compared with the oldest afterwards: retention cannot slip in between.
@@ -143,6 +146,13 @@ class ChangeFeed:
             subscription.wake()
         if self._closed.is_set():
             subscription.close()
+
+    def prepare(self) -> None:
+        """Does ahead of the next ``subscribe`` what costs time of the size of the criteria, for whoever subscribes on a loop."""
+        registry = self._service.registry
+        prepared = None if registry.knows(self.criteria) else registry.prepare(self.criteria)
+        with self._lock:
+            self._prepared = prepared
 
     def _admit(self) -> None:
         if self._closed.is_set():
@@ -159,14 +169,29 @@ class ChangeFeed:
     def close(self) -> None:
         """Ends those who subscribed here, and nobody else with the same criteria; later ones are refused. Idempotent.
 
-        They are completed if they have everything that is visible, else they end with ``LogClosed``.
+        They are completed if they have everything that is visible, else they end with ``LogClosed``. In a child of ``fork``
+        it does nothing.
         """
+        if self._service.inherited is not None:
+            return
         self._closed.set()
         with self._lock:
             ending = list(self._subscriptions)
         for subscription in ending:
             if not subscription.ended:
                 subscription.close()
+
+
+def _refuse(
+    subscriber: Subscriber[Change], error: PenstockError, where: Executor | asyncio.AbstractEventLoop | None
+) -> None:
+    if where is not None:
+        Drain(subscriber, _Refused(error), executor=where).start()
+        return
+    # Not the log's pool, which may be closing just now. Both signals come in the one run that is submitted.
+    aside = ThreadPoolExecutor(1, "penstock-refused")
+    Drain(subscriber, _Refused(error), executor=aside).start()
+    aside.shutdown(wait=False)
 
 
 class _Refused:

@@ -7,7 +7,7 @@ from typing import Final
 
 from publishers.blocks.block import BLOCK_BYTES, Block
 from publishers.commits.publication import Publication, Published, wake
-from publishers.errors import PenstockError
+from publishers.errors import FormatTooNew, LogGone, LogReplaced, PenstockError, WalCorrupted
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
 from publishers.wal import Ear, Follower, Location
@@ -16,6 +16,9 @@ __all__ = ["Following"]
 
 _DOUBT: Final = 1.0
 """Seconds for which it looks often after it was not told of something; an owner finds a new reader in a quarter of that."""
+
+_ENDS: Final = (FormatTooNew, LogGone, LogReplaced, WalCorrupted)
+"""What ends a follower if two looks in a row meet it."""
 
 
 class Following:
@@ -26,10 +29,20 @@ class Following:
         service: This process's subscribers.
         publication: This process's publish gate.
         ear: Where it hears that the owner has committed.
+        lose: Is told why nothing can follow any more.
     """
 
-    def __init__(self, follower: Follower, service: Service, publication: Publication, ear: Ear) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        service: Service,
+        publication: Publication,
+        ear: Ear,
+        lose: Callable[[PenstockError], None],
+    ) -> None:
         self._follower = follower
+        self._lose = lose
+        self._suspects = False
         self._ear = ear
         self._often = service.options.tail_poll
         self._seldom = max(service.options.tail_idle, self._often)
@@ -62,9 +75,33 @@ class Following:
         """Listens no more, once nobody waits."""
         self._ear.close()
 
+    def explain(self, error: Exception) -> Exception:
+        """What an error of a read comes from: that the log is not there any more, or something else is; else it is the error itself.
+
+        The read has failed and a look says why, so one look is enough.
+        """
+        try:
+            self._follower.check()
+        except (LogGone, LogReplaced) as found:
+            return found
+        except PenstockError:
+            pass
+        return error
+
     def step(self) -> bool:
-        """Looks once for something new; answers whether there was something."""
-        visible = self._follower.refresh()
+        """Looks once for something new; answers whether there was something.
+
+        What would end it is looked at again after ``tail_poll``: it may pass.
+        """
+        try:
+            visible = self._follower.refresh()
+        except _ENDS as error:
+            if self._suspects:
+                self._lose(error)
+            self._suspects = True
+            self._doubting = max(self._doubting, 1)
+            return False
+        self._suspects = False
         published = self._service.watermark.visible
         if visible <= published:
             return False

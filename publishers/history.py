@@ -4,7 +4,7 @@ Forward, changes come as they lie in the log. Reversed, versions come from the n
 TRANSACTION event is still first, and then the changes follow from the last to the first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +16,10 @@ from publishers.fanout.service import Service
 from publishers.position import Position
 from publishers.views.view import View
 
-__all__ = ["History", "read_back", "read_history"]
+__all__ = ["Bounds", "History", "read_back", "read_history"]
 
 _LAST: Final = 2**32
+_CHANGE: Final = 1024  # bytes of a change beside its key and images, as an object and in an answer
 
 _Found = Iterator[tuple[Block, int]]
 
@@ -34,6 +35,7 @@ class History:
             of a reversed history the one before the oldest.
         more: Whether ``next`` is a change that matches; found out by going on to it.
         reverse: Whether the page was read from the newest change to the oldest.
+        nbytes: About how much memory the changes take, as seen.
     """
 
     changes: tuple[Change, ...]
@@ -41,10 +43,28 @@ class History:
     next: Position
     more: bool = False
     reverse: bool = False
+    nbytes: int = 0
 
 
-def read_history(service: Service, predicate: Predicate, since: Position, limit: int, view: View) -> History:
-    """Reads at most ``limit`` matching changes from ``since`` up to the watermark; blocks on the disk.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a page may hold, and who may end its reading.
+
+    Attributes:
+        limit: Most changes.
+        nbytes: Bytes after which it ends, or None.
+        check: Called before each frame that is read; what it raises ends the reading.
+    """
+
+    limit: int
+    nbytes: int | None = None
+    check: Callable[[], None] = lambda: None
+
+
+def read_history(
+    service: Service, predicate: Predicate, since: Position, bounds: Bounds, view: View
+) -> History:
+    """Reads a page of matching changes from ``since`` up to the watermark; blocks on the disk.
 
     A page never splits a record, that is a change of an entity with the field-level changes that belong to it; one that
     is larger than a page makes a page of its own.
@@ -57,20 +77,21 @@ def read_history(service: Service, predicate: Predicate, since: Position, limit:
     upto = service.watermark.visible
     if since > (head := Position(upto + 1)):
         raise PositionAhead(head)
-    changes, coming = _page(_forward(service, predicate, since, upto), limit, view, reverse=False)
-    return History(tuple(changes), since, coming or head, more=coming is not None)
+    found = _forward(service, predicate, since, upto, bounds.check)
+    changes, nbytes, coming = _page(found, bounds, view, reverse=False)
+    return History(tuple(changes), since, coming or head, more=coming is not None, nbytes=nbytes)
 
 
 def read_back(
-    service: Service, predicate: Predicate, since: Position | None, limit: int, view: View
+    service: Service, predicate: Predicate, since: Position | None, bounds: Bounds, view: View
 ) -> History:
-    """Reads at most ``limit`` matching changes from ``since`` back to the oldest; blocks on the disk.
+    """Reads a page of matching changes from ``since`` back to the oldest; blocks on the disk.
 
     Args:
         service: The log's watermark and frames.
         predicate: What matches.
         since: The first change to return; None for the newest. A place beyond the watermark is the newest.
-        limit: Most changes to return; a page never splits a record, as forward.
+        bounds: What the page may hold; it never splits a record, as forward.
         view: How changes are seen.
 
     Raises:
@@ -82,25 +103,44 @@ def read_back(
         since = Position(visible)
     if 0 < since.version < oldest.version <= visible:
         raise HistoryPruned(oldest)
-    changes, coming = _page(_back(service, predicate, since), limit, view, reverse=True)
+    changes, nbytes, coming = _page(
+        _back(service, predicate, since, bounds.check), bounds, view, reverse=True
+    )
     end = Position(max(service.oldest.version - 1, 0))
-    return History(tuple(changes), since, coming or end, more=coming is not None, reverse=True)
+    more = coming is not None
+    return History(tuple(changes), since, coming or end, more=more, reverse=True, nbytes=nbytes)
 
 
-def _page(found: _Found, limit: int, view: View, *, reverse: bool) -> tuple[list[Change], Position | None]:
-    """The changes of a page, and the one with which the next page begins."""
+def _page(
+    found: _Found, bounds: Bounds, view: View, *, reverse: bool
+) -> tuple[list[Change], int, Position | None]:
+    """The changes of a page, their bytes, and the change with which the next page begins."""
     changes: list[Change] = []
     record = 0  # where the last record in the page begins
+    nbytes = before = 0  # of the page, and of what comes before that record
     for block, index in found:
         change = block.change(index, view)
+        size = _weight(change)
+        full = len(changes) >= bounds.limit
+        if (
+            bounds.nbytes is not None
+        ):  # it is looked at before a change is added, so that the page holds no more
+            full = full or (bool(changes) and nbytes + size > bounds.nbytes)
         if not changes or not _together(changes[-1], change, reverse=reverse):
-            if len(changes) >= limit:
-                return changes, change.position
-            record = len(changes)
-        elif len(changes) >= limit and record:
-            return changes[:record], changes[record].position
+            if full:
+                return changes, nbytes, change.position
+            record, before = len(changes), nbytes
+        elif full and record:
+            return changes[:record], before, changes[record].position
         changes.append(change)
-    return changes, None
+        nbytes += size
+    return changes, nbytes, None
+
+
+def _weight(change: Change) -> int:
+    """About how much memory a change takes as it is seen."""
+    images = len(change.body_bytes or b"") + len(change.before_bytes or b"") + len(change.meta_bytes or b"")
+    return _CHANGE + len(change.key or "") + images
 
 
 def _together(one: Change, other: Change, *, reverse: bool) -> bool:
@@ -113,7 +153,9 @@ def _together(one: Change, other: Change, *, reverse: bool) -> bool:
     )
 
 
-def _forward(service: Service, predicate: Predicate, since: Position, upto: int) -> _Found:
+def _forward(
+    service: Service, predicate: Predicate, since: Position, upto: int, check: Callable[[], None]
+) -> _Found:
     """Every change that matches, from ``since`` on."""
     if since.version > upto:
         return
@@ -121,18 +163,20 @@ def _forward(service: Service, predicate: Predicate, since: Position, upto: int)
     found = frames.read(frames.locate(*since))
     while found is not None and found[0].version <= upto:
         block, after = found
+        check()
         for index in predicate.select(block):
             if (block.version, index) >= since:
                 yield block, index
         found = frames.read(after)
 
 
-def _back(service: Service, predicate: Predicate, since: Position) -> _Found:
+def _back(service: Service, predicate: Predicate, since: Position, check: Callable[[], None]) -> _Found:
     """Every change that matches, in reversed order, from ``since`` on."""
     frames = service.frames
     version, index = since
     last = index or _LAST  # index 0 comes first, and all others after it
     for frame in frames.backward(version, last) if version else ():
+        check()
         block = Block.of(frame.header, frame.columns, frame.annotations)
         if block.ends and (block.version < version or not index):
             try:

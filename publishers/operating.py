@@ -26,6 +26,15 @@ class OperatedLog:
         self._service = service
         self._places = places
 
+    def check_here(self) -> None:
+        """Refuses a log that was opened in another process: the one of which this is a fork.
+
+        Raises:
+            LogForked: If it was.
+        """
+        if self._service.inherited is not None:
+            raise self._service.inherited
+
     def pause(self, subscription_id: int) -> bool:
         """Keeps a subscription from getting changes until it is resumed; nothing is lost over it.
 
@@ -64,6 +73,7 @@ class OperatedLog:
             InvalidOption: If ``since`` is no place.
             PositionError: If it cannot be read from: it is pruned, or beyond the end of the log.
         """
+        self.check_here()
         start = self._places.find(since)
         while True:
             position = self._resolved(start)
@@ -92,6 +102,7 @@ class OperatedLog:
         self, subscription_id: int, what: str, do: Callable[[ChangeSubscription], bool | None], **more: str
     ) -> bool:
         """Does something with a subscription, if there is one, and tells unless it changed nothing."""
+        self.check_here()
         found = self._service.registry.find(subscription_id)
         if found is None:
             return False

@@ -29,6 +29,8 @@ class LogOptions:
         segment_age: Age at which a segment is closed, or None.
         frame_bytes: Payload above which a transaction continues in a further frame.
         max_change_bytes: Largest single change.
+        max_key_bytes: Longest key of a change that is committed; what is stored may be longer. Matching a key against patterns
+            takes time of its length.
         max_transaction_bytes: Largest transaction.
         max_transaction_changes: Most changes of a transaction.
         spool_bytes: A transaction above it is spooled to a file before it is committed, and resynced from the log
@@ -57,6 +59,7 @@ class LogOptions:
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
         replay_threads: Threads that serve subscribers from the WAL.
         dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
+        dispatch_threads_max: How many there may be where subscribers block them; below ``dispatch_threads`` there are so many.
         batch_events: Most changes that one poll pulls for a subscriber.
         batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
         counted_types: Most entity types whose deliveries statistics count one by one; the others are counted together.
@@ -74,6 +77,7 @@ class LogOptions:
     segment_age: float | None = None
     frame_bytes: int = MIB
     max_change_bytes: int = 16 * MIB
+    max_key_bytes: int = KIB
     max_transaction_bytes: int = 1024 * MIB
     max_transaction_changes: int = 2**31 - 1
     spool_bytes: int = 32 * MIB
@@ -99,6 +103,7 @@ class LogOptions:
     replay_slice_bytes: int = 64 * KIB
     replay_threads: int = 2
     dispatch_threads: int = 4
+    dispatch_threads_max: int = 64
     batch_events: int = 1024
     batch_bytes: int = 256 * KIB
     counted_types: int = 1_000
@@ -185,6 +190,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "segment_age": (0.001, 2**40),
     "frame_bytes": (KIB, 256 * MIB),
     "max_change_bytes": (KIB, 1024 * MIB),
+    "max_key_bytes": (16, 1024 * MIB),
     "max_transaction_bytes": (KIB, 4 * 1024 * MIB - 1),
     "max_transaction_changes": (1, 2**31 - 1),
     "deferred_bytes": (0, 2**62),
@@ -200,6 +206,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
     "dispatch_threads": (1, 256),
+    "dispatch_threads_max": (1, 1024),
     "counted_types": (0, 1_000_000),
     "tail_poll": (0.0005, 60.0),
     "tail_idle": (0.0005, 3600.0),

@@ -86,8 +86,7 @@ class Places:
             return Position(since)
         if isinstance(since, (str, PositionToken)):
             kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
-            oldest = Position(0) if pruned else self._service.oldest
-            return self._lineage.judge(kept, oldest, self._service.head)
+            return self._lineage.judge(kept, self._service.oldest, self._service.head, pruned=pruned)
         raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
 
     def at(self, moment: datetime) -> Position:
@@ -104,7 +103,7 @@ class Places:
         return min(Position(version), self._service.head)
 
     def time(self, place: Position | int) -> datetime:
-        """When a version was committed.
+        """When a version was committed, or the next one that exists.
 
         Raises:
             PositionAhead: If it is not visible yet.
@@ -117,8 +116,7 @@ class Places:
         if version >= head.version:
             raise PositionAhead(head)
         found = frames.read(frames.locate(version, 0))
-        assert found is not None
-        assert found[0].version == version  # what is visible and not pruned is there
+        assert found is not None  # what is visible and not pruned is there
         return time_of(found[0].committed_at)
 
     def transaction(self, transaction_id: UUID) -> Position:

@@ -1,12 +1,14 @@
 """A place in a change log, and its text on the wire."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 from publishers.errors import InvalidOption, PositionMalformed
 
-__all__ = ["Position", "PositionToken", "Start", "check_position"]
+__all__ = ["LogIdentity", "Position", "PositionToken", "Start", "check_position", "epoch_text"]
 
 
 class Position(NamedTuple):
@@ -50,18 +52,73 @@ class Start(StrEnum):
     """The version after the newest visible one."""
 
 
+@lru_cache(maxsize=256)
+def epoch_text(epoch: int, random: int) -> str:
+    """What tells an epoch from every other one of any copy of a log.
+
+    Args:
+        epoch: Its number.
+        random: Its 64 random bits; 0 for an epoch of format 1, which has none.
+
+    Returns:
+        ``epoch.random``, the random part as 11 characters of base64url without padding (RFC 4648, section 5).
+    """
+    if not random:
+        return str(epoch)
+    return f"{epoch}.{urlsafe_b64encode(random.to_bytes(8, 'little'))[:11].decode()}"
+
+
+@lru_cache(maxsize=256)
+def _epoch_of(text: str) -> tuple[int, int]:
+    """Number and random bits of the text of an epoch.
+
+    Raises:
+        ValueError: If it is not one.
+    """
+    number, dot, told = text.partition(".")
+    random = int.from_bytes(urlsafe_b64decode(told + "=")[:8], "little") if dot else 0
+    epoch = int(number)
+    # Neither padding, nor bits that decode to nothing, nor zeros before a number: an epoch has one text.
+    if not 1 <= epoch < 2**63 or epoch_text(epoch, random) != text:
+        raise ValueError
+    return epoch, random
+
+
+class LogIdentity(NamedTuple):
+    """Which log, and which history of it.
+
+    Attributes:
+        log_id: Of the log.
+        epoch: Of its newest opening for writing, as `epoch_text` gives it.
+    """
+
+    log_id: UUID
+    epoch: str
+
+    def __str__(self) -> str:
+        return f"log {self.log_id} in epoch {self.epoch}"
+
+
 class PositionToken(NamedTuple):
     """A position together with the history it belongs to: what clients store and give back.
 
-    Its text ``log_id:epoch:version:index`` is opaque to clients; only a log can tell whether it is still good.
+    Its text ``log_id:epoch.random:version:index`` is opaque to clients; only a log can tell whether it is still good.
+
+    Attributes:
+        log_id: Of the log.
+        epoch: Number of the epoch that wrote what stands before the position.
+        position: The position.
+        random: The random bits of that epoch; 0 for one of format 1, whose text has no dot.
     """
 
     log_id: UUID
     epoch: int
     position: Position
+    random: int = 0
 
     def __str__(self) -> str:
-        return f"{self.log_id.hex}:{self.epoch}:{self.position.version}:{self.position.index}"
+        version, index = self.position
+        return f"{self.log_id.hex}:{epoch_text(self.epoch, self.random)}:{version}:{index}"
 
     @classmethod
     def parse(cls, text: object) -> "PositionToken":
@@ -73,13 +130,14 @@ class PositionToken(NamedTuple):
         if not isinstance(text, str) or len(text) > 120 or not text.isascii():
             raise PositionMalformed(text)
         parts = text.split(":")
-        if len(parts) != 4 or len(parts[0]) != 32 or not all(part.isdigit() for part in parts[1:]):
+        if len(parts) != 4 or len(parts[0]) != 32 or not all(part.isdigit() for part in parts[2:]):
             raise PositionMalformed(text)
         try:
             log_id = UUID(hex=parts[0])
+            epoch, random = _epoch_of(parts[1])
         except ValueError:
             raise PositionMalformed(text) from None
-        epoch, version, index = (int(part) for part in parts[1:])
-        if not (1 <= epoch < 2**63 and version < 2**63 and index < 2**32):
+        version, index = (int(part) for part in parts[2:])
+        if not (version < 2**63 and index < 2**32):
             raise PositionMalformed(text)
-        return cls(log_id, epoch, Position(version, index))
+        return cls(log_id, epoch, Position(version, index), random)

@@ -1,19 +1,29 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from flow import hooks
+from flow import forks, hooks
 from publishers.change import Change
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.matching import Predicate
-from publishers.errors import InvalidOption, LogClosed, PositionAhead, PublishingOff
+from publishers.errors import (
+    HistoryPruned,
+    InvalidOption,
+    LogClosed,
+    LogError,
+    LogForked,
+    PositionAhead,
+    PublishingOff,
+)
 from publishers.fanout.gap import OnGap
 from publishers.fanout.service import Service
 from publishers.feed import ChangeFeed
-from publishers.history import History, read_back, read_history
+from publishers.history import Bounds, History, read_back, read_history
 from publishers.lineage import Lineage
 from publishers.operating import OperatedLog, Tell
 from publishers.options import check_switches
@@ -36,13 +46,26 @@ class ReadableLog(OperatedLog):
 
     Attributes:
         name: What the log is called.
+        path: Its directory.
+        failure: Why a follower has ended, and its subscribers with it: ``LogReplaced``, ``LogGone``, ``WalCorrupted`` or
+            ``FormatTooNew``. None as long as it goes on, and if it was closed.
     """
 
     name: str
+    path: Path
+    failure: Exception | None
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
         super().__init__(service, Places(service, lineage))
         self._lineage = lineage
+        self._closing = threading.Lock()
+        self.failure = None
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        self._closing = threading.Lock()
+        self._service.abandon(LogForked(self.path, pid))
 
     def changes(
         self,
@@ -81,12 +104,14 @@ class ReadableLog(OperatedLog):
             InvalidCriteria: If a wish is not one.
             InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
+            LogForked: In a child of ``fork``; as everything else here but ``close``.
         """
         if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
             raise InvalidOption("until", until, "a version, from 0, or None")
         if on_gap not in ("fail", "jump") and not callable(on_gap):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
         check_switches(whole=whole)
+        self.check_here()
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
@@ -109,11 +134,12 @@ class ReadableLog(OperatedLog):
             explain: Makes of an error of a read what the subscriber should know, such as that the log was dropped.
         """
         self._tell = tell
-        self._service.explain = explain
+        first = self._service.explain
+        self._service.explain = lambda error: explain(first(error))
 
     @property
     def closed(self) -> bool:
-        """Whether the log was closed."""
+        """Whether the log was closed, or was opened in the process of which this one is a fork."""
         return self._service.closed
 
     def history(
@@ -129,6 +155,8 @@ class ReadableLog(OperatedLog):
         integers: Integers = Integers.NUMBER,
         view: View | None = None,
         reverse: bool = False,
+        max_bytes: int | None = None,
+        check: Callable[[], None] | None = None,
     ) -> History:
         """Past changes as a bounded list; reads the disk on the calling thread.
 
@@ -144,28 +172,42 @@ class ReadableLog(OperatedLog):
             view: As for ``changes``.
             reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
                 the last to the first.
+            max_bytes: Bytes of changes after which the page ends, 1 KiB counted for each beside its key and images; a
+                single larger record goes alone. None for no bound.
+            check: Called before each record of the log that is looked at; what it raises ends the reading.
 
         Raises:
             HistoryPruned: If ``since`` is no longer kept.
             PositionAhead: If it lies beyond the end of the log; of a reversed history that is the newest.
+            LogReplaced, LogGone: If this opening follows a log that is not there any more.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
+        if max_bytes is not None and (
+            isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
+        ):
+            raise InvalidOption("max_bytes", max_bytes, "a number of bytes, from 1, or None")
+        if check is not None and not callable(check):
+            raise InvalidOption("check", check, "a callable without arguments, or None")
+        bounds = Bounds(limit, max_bytes) if check is None else Bounds(limit, max_bytes, check)
         check_switches(reverse=reverse)
         self._check_open()
         view = _view(view, content, images, fields, mask, integers)
         predicate = Predicate(Criteria.of(wishes))
-        start = self._places.find(since)
-        if reverse:
-            place = (
-                {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]
-                if isinstance(start, Start)
-                else start
-            )
-            return read_back(self._service, predicate, place, limit, view)
-        if isinstance(start, Start):
-            start = self.oldest if since is None or start is Start.EARLIEST else self.head
-        return read_history(self._service, predicate, start, limit, view)
+        try:
+            start = self._places.find(since)
+            if reverse:
+                place = (
+                    {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]
+                    if isinstance(start, Start)
+                    else start
+                )
+                return read_back(self._service, predicate, place, bounds, view)
+            if isinstance(start, Start):
+                start = self.oldest if since is None or start is Start.EARLIEST else self.head
+            return read_history(self._service, predicate, start, bounds, view)
+        except (LogError, HistoryPruned) as error:
+            raise self._service.explain(error) from error.__cause__
 
     def hold(
         self,
@@ -242,13 +284,14 @@ class ReadableLog(OperatedLog):
     def token(self, position: Position) -> PositionToken:
         """A position with the history it belongs to; its text is what clients keep."""
         check_position("position", position)
+        self.check_here()
         return self._lineage.token(position)
 
     def idempotency_key(self, change: Change) -> str:
         """A text that this change has in every replay and over every transport, and no other change of any log has."""
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
-        return f"{self._lineage.log_id.hex}:{change.position}"
+        return self._lineage.change_id(change.position)
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.
@@ -260,6 +303,7 @@ class ReadableLog(OperatedLog):
             PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is older than what is kept.
         """
+        self.check_here()
         kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         return self._lineage.judge(kept, self.oldest, self.head)
 

@@ -49,11 +49,19 @@ class SubscriptionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatistics:
-    """One shared publisher: its criteria as they travel, its ring, its subscriptions."""
+    """One shared publisher.
+
+    Attributes:
+        criteria: Its criteria as they travel.
+        ring: Its ring.
+        subscriptions: Its subscriptions, as many as are listed.
+        subscription_count: How many there are.
+    """
 
     criteria: tuple[dict[str, list[Any]], ...]
     ring: RingStatistics
     subscriptions: tuple[SubscriptionStatistics, ...]
+    subscription_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +73,12 @@ class LogStatistics:
         epoch: Of the writer.
         oldest: The oldest kept position.
         head: The position after the watermark.
-        publishers: Its shared publishers.
+        publishers: Its shared publishers, as many as are listed.
         evaluations: How often a predicate matched a frame, or was asked about one and did not.
         frames_read: Frames read from the WAL for subscribers, followers and history.
         bytes_read: Likewise in bytes.
         replay_bytes: Bytes of frames that are kept for those who lag.
+        dispatch_threads: Threads for subscribers that named no executor, at most ``dispatch_threads_max``.
         replay_waiting: Subscriptions that wait for the replayer.
         holds: What keeps history from retention; empty for those who do not own the log.
         held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
@@ -84,6 +93,11 @@ class LogStatistics:
         producers: Producers whose last sequence is remembered, at most the option of that name.
         delivered: What subscribers were given since the log was opened, by area and by entity type.
         space_low: Whether the housekeeping has found no room on the disk.
+        publisher_count: How many shared publishers there are.
+        subscription_count: How many subscriptions.
+        lagging: How many of them no ring serves, so that they read from the WAL; paused ones too.
+        clock_ahead: Seconds by which the time of the last commit is ahead of the clock; above 0 only after the clock was ahead, and
+            then each commit is stamped a microsecond after the one before. 0 for those who do not own the log.
     """
 
     name: str
@@ -105,19 +119,19 @@ class LogStatistics:
     withheld_bytes: int = 0
     reserve_bytes: int = 0
     space_low: bool = False
+    clock_ahead: float = 0.0
     queued: int = 0
     queue_bytes: int = 0
     producers: int = 0
+    dispatch_threads: int = 0
     delivered: DeliveryStatistics = DeliveryStatistics()  # noqa: RUF009 - frozen
-
-    @property
-    def lagging(self) -> int:
-        """How many subscriptions read from the WAL because they lag."""
-        return sum(one.state is State.RESYNC for one in self.subscriptions)
+    publisher_count: int = 0
+    subscription_count: int = 0
+    lagging: int = 0
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
-        """All subscriptions."""
+        """The subscriptions that are listed."""
         return tuple(one for publisher in self.publishers for one in publisher.subscriptions)
 
 
@@ -127,14 +141,17 @@ def statistics_of(
     service: Service,
     publication: Publication,
     committer: Committer | None = None,
+    *,
+    listed: int | None = None,
 ) -> LogStatistics:
-    """Gathers the statistics of an opened log."""
-    publishers = []
-    for shared in service.registry.publishers():
-        subscriptions = tuple(map(_subscription, tuple(shared.subscriptions)))
-        publishers.append(
-            PublisherStatistics(tuple(shared.criteria.to_json()), shared.ring.statistics(), subscriptions)
+    """Gathers the statistics of an opened log; of publishers, and of the subscriptions of each, ``listed`` are told."""
+    publishers = [
+        PublisherStatistics(
+            tuple(shared.criteria.to_json()), shared.ring.statistics(), tuple(map(_subscription, some)), count
         )
+        for shared, count, some in service.registry.listed(listed)
+    ]
+    publisher_count, subscription_count, live = service.registry.counts()
     read = files.reader.statistics
     # Read one after the other, and something may be forgotten in between.
     visible = service.watermark.visible
@@ -162,10 +179,15 @@ def statistics_of(
         withheld_bytes=committer.withheld_bytes if committer is not None else 0,
         reserve_bytes=files.reserve_bytes if isinstance(files, Wal) else 0,
         space_low=isinstance(files, Wal) and files.space_low,
+        clock_ahead=files.clock_ahead if isinstance(files, Wal) else 0.0,
         queued=queued,
         queue_bytes=queue_bytes,
         producers=files.producers if isinstance(files, Wal) else 0,
+        dispatch_threads=service.dispatch_threads,
         delivered=service.deliveries.statistics(),
+        publisher_count=publisher_count,
+        subscription_count=subscription_count,
+        lagging=max(0, subscription_count - live),
     )
 
 

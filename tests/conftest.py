@@ -1,8 +1,50 @@
 """What holds for all tests."""
 
+import gc
+import os
+import signal
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.harness import covering, sharing
+from tests.harness.debugging import debugged, pytest_runtest_protocol
+from tests.harness.leftovers import nothing_is_left_behind
+from tests.harness.missing import pytest_terminal_summary
+from tests.harness.sharing import pytest_xdist_make_scheduler
+
+__all__ = [
+    "debugged",
+    "earlier_objects_are_spared",
+    "nothing_is_left_behind",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_protocol",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 # Here, and not in a directory's own file: ``given`` keeps the profile of the moment in which its module is imported. How
 # long an example takes, and how long it takes to make one, is the machine's affair.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# Virtual machines that live for seconds are quicker with the first compiler alone.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# A shell without job control lets what it starts in the background ignore interrupts, and so would all its children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sharing.sort(items)
+    if config.pluginmanager.hasplugin("pytest_cov"):
+        covering.choose(items)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def earlier_objects_are_spared() -> None:
+    """Collections of garbage pass over the thousands of tests, and over what earlier modules keep."""
+    gc.collect()
+    gc.freeze()

@@ -16,7 +16,7 @@ TINY = {
     "resync": {"CHANGES": 200, "SIZES": (10,)},
     "matching": {"SIZES": {1: 0, 100: 1}, "CONDITIONS": 20, "GROWN": 100},
     "fanout": {"COMMITS": 10, "SUBSCRIBERS": (1, 100)},
-    "flow_signals": {"DELIVERIES": 200, "SUBSCRIBERS": (1, 10), "IDLE": 50},
+    "flow_signals": {"ROUNDS": 1, "DELIVERIES": 200, "SUBSCRIBERS": (1, 10), "IDLE": 50},
     "tailing": {
         "COMMITS": 2,
         "BULK": 100,
@@ -43,11 +43,10 @@ def test_every_benchmark_is_tried_here():
 @pytest.fixture
 def loop() -> Iterator[None]:
     """A current event loop, which eventkit asks for when it is imported; other tests may have left none."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        yield
     asyncio.set_event_loop(None)
-    loop.close()
 
 
 @pytest.mark.usefixtures("loop")

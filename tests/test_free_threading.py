@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.harness.missing import skip_without
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("python3.14t", "python3.13t")
@@ -30,7 +30,7 @@ def interpreter():
     """One that runs without a lock and has what the suites import; else the test is skipped, and says what is missing."""
     python = next((found for name in NAMES if (found := shutil.which(name))), None)
     if python is None:
-        pytest.skip(f"there is no {' or '.join(NAMES)} on PATH")
+        skip_without(" or ".join(NAMES))
     code = (
         "import importlib.util, sys\n"
         f"print([name for name in {NEEDED!r} if importlib.util.find_spec(name) is None])\n"
@@ -39,7 +39,7 @@ def interpreter():
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     lacking, lock, *_ = *done.stdout.splitlines(), "", ""
     if lacking != "[]":
-        pytest.skip(f"{python} lacks {lacking or done.stderr[-200:]}")
+        skip_without(f"{lacking or done.stderr[-200:]} for {python}")
     assert lock == "False"
     return python
 

@@ -17,9 +17,26 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+def lines_of_code(text):
+    """Lines that are neither blank nor a comment nor in a docstring."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            docstrings |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(number not in docstrings and bool(line.partition("#")[0].strip()) for number, line in lines)
+
+
 def test_a_module_is_one_idea():
     for path in SOURCES:
-        assert len(path.read_text().splitlines()) <= 400, f"{name(path)}: more than 400 lines are two ideas"
+        count = lines_of_code(path.read_text())
+        assert count <= 400, f"{name(path)}: {count} lines of code are two ideas, at most 400 are one"
+
+
+def test_docstrings_comments_and_blank_lines_are_no_code():
+    text = '"""One."""\n\n# two\ndef three():  # code\n    """Four\n    five."""\n    return 6\n'
+    assert lines_of_code(text) == 2
 
 
 def test_a_function_is_one_idea():

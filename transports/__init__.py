@@ -2,7 +2,12 @@
 
 ``serve`` puts an open log on a port; ``connect`` makes a remote log, whose feeds are publishers. The protocol between
 them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock[server]'``.
+
+``Application`` is what they serve, for use under uvicorn, or inside another ASGI application; ``LinkProtocol`` is the class
+that uvicorn is to run WebSockets with: ``uvicorn --ws transports:LinkProtocol``.
 """
+
+from typing import TYPE_CHECKING
 
 from transports.application import Application
 from transports.codec.replies import RemoteChange, RemoteGap
@@ -14,12 +19,17 @@ from transports.errors import (
     RemoteError,
     ServerFailed,
 )
+from transports.followed import FollowedName
 from transports.limits import Limits
 from transports.policy import Caller, Policy
 from transports.server import Server, serve
 from transports.websocket.backoff import Backoff
 from transports.websocket.client import RemoteLog, connect
 
+if TYPE_CHECKING:
+    from transports.websocket.protocol import LinkProtocol as LinkProtocol
+
+# LinkProtocol is not in it: it stands on an extra, and `from transports import *` needs none.
 __all__ = [
     "Application",
     "Backoff",
@@ -27,6 +37,7 @@ __all__ = [
     "CloseCode",
     "ConnectionLost",
     "ExtraMissing",
+    "FollowedName",
     "Forbidden",
     "Limits",
     "Policy",
@@ -39,3 +50,14 @@ __all__ = [
     "connect",
     "serve",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Imports what needs an extra when it is asked for (PEP 562)."""
+    if name != "LinkProtocol":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from transports.websocket.protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
+    except ImportError as error:
+        raise ExtraMissing("the protocol class", error.name or "websockets", "server") from None
+    return LinkProtocol

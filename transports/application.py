@@ -7,21 +7,26 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Collection, Hashable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from publishers.store.store import ChangeStore
+from transports.asgi import Receive, Scope, Send
 from transports.board import Page, find_page
+from transports.budget import ServerWeight
+from transports.cors import Cors
 from transports.errors import CloseCode, ExtraMissing
 from transports.facts import Facts
-from transports.hosts import Hosts, is_loopback
+from transports.hosts import Hosts
 from transports.limits import Limits
-from transports.origins import checked_origins
+from transports.origins import Origins
+from transports.paths import path_below
 from transports.policy import Policy
+from transports.pool import Pools, client_of
 from transports.stores import StoreLogs
 from transports.version import version
 from transports.websocket.binding import Authenticator
@@ -38,13 +43,9 @@ __all__ = ["SUBPROTOCOL", "Application"]
 SUBPROTOCOL: Final = "penstock.v1+json"
 """The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
 
+_TURN: Final = 256  # connections that are looked at in one turn of the loop
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class _Connected(Receiver, Protocol):
@@ -59,21 +60,27 @@ class _Connected(Receiver, Protocol):
 class Application:
     """Serves change logs to remote subscribers.
 
-    Run it with ``transports.serve``, or mount it under any ASGI server. Only under our own protocol class (``ws=``) are
-    stalled clients cut off and the unsent bytes bounded; elsewhere that is the host's, which is said once in the log.
+    Run it with ``transports.serve``, or under any ASGI server, alone or mounted in another application at any prefix.
+    Only under our own protocol class (``uvicorn --ws transports:LinkProtocol``) are stalled clients cut off and the unsent
+    bytes bounded; elsewhere that is the host's, which is said once in the log. A mounted application is not told when the
+    server stops (lifespan): its host calls ``stop``, awaits ``idle``, and then closes the logs.
 
     Args:
         logs: One log, several by name, or a store: all its logs, as they come and go, and under ``$system`` what becomes
             of them.
         limits: Bounds of each connection.
-        origins: Values of the ``Origin`` header that may connect, beside pages served from this machine. Clients that
-            are no browsers send none, and may connect.
+        origins: Of web pages, values of the ``Origin`` header, that may connect and may read what is answered over HTTP
+            (CORS), beside pages served from this machine; ``"*"`` for all. Clients that are no browsers send none, and
+            may.
         hosts: Names by which it may be asked (header ``Host``), beside those of this machine; None, or ``"*"`` among them,
             for all. Where it is reached under this machine's own name only, an empty list keeps pages of others from
             reading it through a browser here.
         authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
         view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
             less. None lets them see everything.
+
+    Raises:
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
 
     def __init__(
@@ -88,11 +95,22 @@ class Application:
     ) -> None:
         self._logs = _by_name(logs)
         self._limits = limits or Limits()
-        self._origins = checked_origins(origins)
+        self._origins = Origins(origins)
+        self._cors = Cors(self._http, self._origins)
         self._hosts = Hosts(hosts)
         self._authenticate = authenticate
         self._policy = view
-        self._facts = Facts(self._logs, view, server=_SERVER, unsent=self._unsent)
+        self._weight = ServerWeight(self._limits.criteria_weight)
+        self._pools = Pools(self._limits)
+        self._facts = Facts(
+            self._logs,
+            view,
+            server=_SERVER,
+            connections=lambda: self.connections,
+            unsent=self._unsent,
+            costs=self._costs,
+            pools=self._pools,
+        )
         self._connections: set[_Connected] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -105,8 +123,19 @@ class Application:
         """How many connections there are."""
         return len(self._connections)
 
-    def _unsent(self) -> list[int]:
-        return [connection.unsent for connection in self._connections]
+    async def _unsent(self) -> list[int]:
+        """Of each connection how many bytes wait for its client; only so many in one turn of the loop."""
+        found, connections = [], list(self._connections)
+        while connections:
+            found += [connection.unsent for connection in connections[-_TURN:]]
+            del connections[-_TURN:]
+            await asyncio.sleep(0)
+        return found
+
+    def _costs(self) -> dict[str, Any]:
+        """What clients cost."""
+        graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
+        return {"criteriaWeight": self._weight.weight, "threads": self._pools.statistics(), **graphql}
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
         """Announces the end to every connection, and takes no new one; on the event loop."""
@@ -115,8 +144,12 @@ class Application:
             connection.goaway(deadline, reason)
 
     def stop(self) -> None:
-        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and takes no new connection; on the event loop."""
+        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and takes no new connection; on the event loop.
+
+        Queries that read the log end at their next step.
+        """
         self._stopping = True
+        self._pools.close()
         for connection in list(self._connections):
             connection.stop()
 
@@ -128,9 +161,9 @@ class Application:
         """The ASGI callable."""
         match scope["type"]:
             case "websocket":
-                await self._websocket(scope, receive, send)
+                await self._websocket({**scope, "path": path_below(scope)}, receive, send)
             case "http":
-                await self._http(scope, receive, send)
+                await self._cors({**scope, "path": path_below(scope)}, receive, send)
             case "lifespan":
                 await self._lifespan(receive, send)
             case _:
@@ -152,7 +185,7 @@ class Application:
             offer.refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
         elif scope["path"] != "/ws" and graphql is None:
             offer.refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
-        elif origin and not self._welcome(origin):
+        elif origin and not self._origins.welcomes(origin):
             offer.refuse(
                 HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
             )
@@ -165,7 +198,8 @@ class Application:
                 offer, CloseCode.OVERLOAD, "the server has all the connections that it takes; try later"
             )
         else:
-            self._connect(offer, headers, graphql, subprotocol=speaks if offered else None)
+            speech = speaks if offered else None
+            self._connect(offer, headers, graphql, subprotocol=speech, client=client_of(scope))
         await offer.closed()
 
     def _connect(
@@ -175,17 +209,21 @@ class Application:
         graphql: "GraphQLEndpoint | None",
         *,
         subprotocol: str | None,
+        client: Hashable,
     ) -> None:
         connection: _Connected
         if graphql is not None:
-            connection = graphql.connection(offer, token=_bearer(headers), on_lost=self._lost)
+            connection = graphql.connection(offer, client=client, token=_bearer(headers), on_lost=self._lost)
         else:
             connection = Connection(
                 self._logs,
                 offer,
+                pools=self._pools,
+                client=client,
                 limits=self._limits,
                 loop=asyncio.get_running_loop(),
                 server=_SERVER,
+                weight=self._weight,
                 authenticate=self._authenticate,
                 policy=self._policy,
                 token=_bearer(headers),
@@ -205,7 +243,13 @@ class Application:
         if self._graphql is None:
             with contextlib.suppress(ExtraMissing):
                 made = await asyncio.to_thread(
-                    _graphql, self._logs, self._limits, self._authenticate, self._policy
+                    _graphql,
+                    self._logs,
+                    self._limits,
+                    self._weight,
+                    self._authenticate,
+                    self._policy,
+                    self._pools,
                 )
                 self._graphql = self._graphql or made  # others may have asked meanwhile
         return self._graphql
@@ -221,20 +265,12 @@ class Application:
         offer.attach(_NOBODY, None)
         offer.close(code, why)
 
-    def _welcome(self, origin: str) -> bool:
-        if origin.rstrip("/") in self._origins or "*" in self._origins:
-            return True
-        try:
-            return is_loopback(urlsplit(origin).hostname or "")
-        except ValueError:
-            return False
-
     def _say_foreign(self) -> None:
         if not self._foreign:
             self._foreign = True
             _LOG.warning(
-                "running without the protocol class transports.websocket.protocol.LinkProtocol (ws=): how many bytes "
-                "may be unsent, and when a stalled client is cut off, is up to this server"
+                "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
+                "how many bytes may be unsent, and when a stalled client is cut off, is up to this server"
             )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -244,6 +280,8 @@ class Application:
             await _answer(
                 send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
             )
+        elif not path:
+            await _add_slash(send, scope)
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
         elif page is None and path not in Facts.paths:
@@ -258,7 +296,9 @@ class Application:
                 send, HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"}, body=body
             )
         else:
-            fact = await self._facts.tell(path, scope.get("query_string", b""), _bearer(headers))
+            fact = await self._facts.tell(
+                path, scope.get("query_string", b""), _bearer(headers), client_of(scope)
+            )
             await _answer(send, *fact, body=body)
 
     def _judge(self, token: str | None) -> bool:
@@ -294,8 +334,10 @@ _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 def _graphql(
     logs: "Mapping[str, ChangeLog]",
     limits: Limits,
+    weight: ServerWeight,
     authenticate: Authenticator | None,
     policy: Policy | None,
+    pools: Pools,
 ) -> "GraphQLEndpoint":
     """Imports it, which takes a while.
 
@@ -306,13 +348,16 @@ def _graphql(
         from transports.graphql import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise _NO_GRAPHQL from None
-    return GraphQLEndpoint(logs, limits, authenticate, policy)
+    return GraphQLEndpoint(logs, limits, authenticate, policy, weight=weight, pools=pools)
 
 
 def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":
     if isinstance(logs, ChangeStore):
         return StoreLogs(logs)
-    return logs if isinstance(logs, Mapping) else {logs.name: logs}
+    named = logs if isinstance(logs, Mapping) else {logs.name: logs}
+    for log in named.values():
+        log.check_here()
+    return named
 
 
 def _stranger(name: str) -> str:
@@ -338,6 +383,18 @@ async def _show(send: Send, page: Page, if_none_match: str, *, body: bool) -> No
     headers += [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
     await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
     await send({"type": "http.response.body", "body": page.data if body else b""})
+
+
+async def _add_slash(send: Send, scope: Scope) -> None:
+    """Sends a browser to where the page is, so that the page's own addresses lie below it."""
+    asked: bytes = scope.get("raw_path") or quote(scope.get("root_path") or "").encode("ascii")
+    query: bytes = scope.get("query_string", b"")
+    place = b"./" + asked.partition(b"?")[0].rpartition(b"/")[2] + b"/" + (b"?" + query if query else b"")
+    headers = [(b"location", place), (b"content-length", b"0")]
+    await send(
+        {"type": "http.response.start", "status": int(HTTPStatus.TEMPORARY_REDIRECT), "headers": headers}
+    )
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _answer(send: Send, status: HTTPStatus, content: Any, *, body: bool = True) -> None:

@@ -35,6 +35,9 @@ from publishers.errors import (
     InvalidOption,
     LogClosed,
     LogDropped,
+    LogForked,
+    LogGone,
+    LogReplaced,
     NoSuchLog,
     PenstockError,
     PositionAhead,
@@ -42,8 +45,9 @@ from publishers.errors import (
     PositionForked,
     PositionMalformed,
     PublishingOff,
+    TooCostly,
 )
-from publishers.position import Position
+from publishers.position import LogIdentity, Position
 
 __all__ = [
     "CloseCode",
@@ -63,6 +67,7 @@ __all__ = [
     "WireError",
     "close_reason",
     "describe",
+    "shortened",
 ]
 
 _LOG: Final = logging.getLogger("penstock.transports")
@@ -271,7 +276,7 @@ def _short(value: object) -> str:
     return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
     """A message of bounded length: a wrong value may be as large as the message it came in."""
     return text if len(text) <= _MESSAGE_CHARACTERS else text[:_MESSAGE_CHARACTERS] + "..."
 
@@ -299,10 +304,17 @@ class _Row:
     code: str
     retryable: bool = False
     data: _Data = field(default=lambda _error, _token: {})
+    message: str | None = None
+    """In place of the text of the error, which speaks of what is not for clients."""
 
 
 _TABLE: Final = (
     _Row(InvalidCriteria, "INVALID_CRITERIA", data=lambda e, _: {"path": e.path}),
+    _Row(
+        TooCostly,
+        "TOO_COSTLY",
+        data=lambda e, _: {"cost": e.cost, "limit": e.limit, "option": e.option, "cheaper": e.cheaper},
+    ),
     _Row(InvalidOption, "INVALID_REQUEST", data=lambda e, _: {"path": e.parameter}),
     _Row(
         LogClosed,
@@ -313,14 +325,25 @@ _TABLE: Final = (
     _Row(LogDropped, "LOG_DROPPED", data=lambda e, _: {"log": e.name}),
     _Row(NoSuchLog, "LOG_NOT_FOUND", data=lambda _e, _: {"path": "log"}),
     _Row(PublishingOff, "PUBLISHING_OFF", data=lambda e, _: {"log": e.name}),
+    _Row(LogForked, "LOG_FORKED"),
+    _Row(
+        LogReplaced,
+        "LOG_REPLACED",
+        data=lambda e, _: {"old": _identity(e.old), "new": _identity(e.new)},
+    ),
+    _Row(LogGone, "LOG_GONE", message="the log is not at its place on the server any more"),
     _Row(PositionMalformed, "CURSOR_INVALID"),
     _Row(PositionForeign, "CURSOR_FOREIGN"),
-    _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": t(e.end)}),
+    _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
     _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
     _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
     _Row(IllegalRequestError, "INVALID_DEMAND"),
 )
+
+
+def _identity(told: LogIdentity) -> dict[str, str]:
+    return {"logId": str(told.log_id), "epoch": told.epoch}
 
 
 def describe(error: BaseException, token: _Tokens = str) -> Problem:
@@ -335,10 +358,12 @@ def describe(error: BaseException, token: _Tokens = str) -> Problem:
         the id is told.
     """
     if isinstance(error, WireError):
-        return Problem(error.code, _cut(str(error)), error.retryable, error.data)
+        return Problem(error.code, shortened(str(error)), error.retryable, error.data)
     for row in _TABLE:
         if isinstance(error, row.error):
-            return Problem(row.code, _cut(str(error)), row.retryable, row.data(error, token))
+            retryable = row.retryable or (isinstance(error, TooCostly) and error.retryable)
+            message = shortened(row.message or str(error))
+            return Problem(row.code, message, retryable, row.data(error, token))
     error_id = uuid.uuid4().hex[:12]
     _LOG.error("subscription ended by an unexpected error, id %s", error_id, exc_info=error)
     return Problem(

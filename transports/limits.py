@@ -1,4 +1,4 @@
-"""The bounds of a connection, each with a name and a default."""
+"""The bounds of a connection, and of a server, each with a name and a default."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -13,13 +13,20 @@ CREDITS_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one connection; sizes in bytes, times in seconds.
+    """Bounds of one connection, or of the server where that is said; sizes in bytes, times in seconds.
 
     Attributes:
         connections: Most connections of a server; above it a new one is closed with 1013.
         subscriptions: Most subscriptions of a connection.
+        subscription_weight: Most that the criteria of one subscription or query may weigh, in units of
+            ``publishers.criteria.cost``: a key or a name is about two, a pattern 32 for each of its places.
+        connection_weight: Most that the criteria of all subscriptions of a connection may weigh.
+        criteria_weight: Most that the criteria of all subscriptions of a server may weigh; equal ones count once.
+        inline_weight: Criteria up to this weight are read and entered on the event loop, heavier ones on a thread.
         message_bytes: Largest incoming message; above it the connection is closed with 1009.
         messages_per_second: Control messages a second, with twice as many in a burst; above it 4490.
+        frames_per_second: WebSocket frames a second, with twice as many in a burst, fragments and control frames too; above
+            it 4490. Never below ``messages_per_second``.
         batch_events: Most events that a client may ask for in one ``next``.
         batch_bytes: Most bytes of changes in one ``next``; a single larger change goes alone.
         high_water: Unsent bytes above which nothing is polled for the connection.
@@ -35,14 +42,35 @@ class Limits:
         fence_events: GraphQL: events after which a ping asks whether the client has handled them.
         fence_width: GraphQL: most such pings that may be unanswered; no event is sent meanwhile.
         fence_timeout: GraphQL: without an answer for so long, the connection goes on without such pings.
+        document_bytes: GraphQL: longest document, in characters; large values belong into its variables.
         document_tokens: GraphQL: most lexical tokens of a document.
+        document_fields: GraphQL: most fields and fragments of a document, each counted wherever it is spread.
+        document_depth: GraphQL: most selections within each other, fragments spread.
+        document_aliases: GraphQL: most aliases of a document.
+        document_fragments: GraphQL: most fragments of a document.
+        document_pairs: GraphQL: most comparisons of fields with one response name, weighed by their arguments.
+        variable_values: GraphQL: most values in the variables of a request; a text counts once for each 64 characters.
+        document_cache_bytes: GraphQL: memory for documents that were read lately, of a server.
         history_events: GraphQL: most changes in a page of history.
+        history_bytes: GraphQL: bytes after which a page of history ends; a single larger record goes alone.
+        answer_bytes: GraphQL: largest answer to a query.
+        prepare_threads: Most threads of a server on which large requests of GraphQL are read and checked, and
+            heavy criteria read and compiled.
+        scan_threads: Most threads of a server on which queries, look-ups and searches for a start read the log.
+        scan_share: Most of these that one client has at a time, counted by its address; queries count until their
+            answers were taken.
+        scans_waiting: Most requests of a server that wait for such a thread.
     """
 
     connections: int = 10_000
     subscriptions: int = 100
+    subscription_weight: int = 50_000
+    connection_weight: int = 400_000
+    criteria_weight: int = 2_000_000
+    inline_weight: int = 500
     message_bytes: int = 2**20
     messages_per_second: int = 1_000
+    frames_per_second: int = 4_000
     batch_events: int = 1_000
     batch_bytes: int = 192 * 1024
     high_water: int = 64 * 1024
@@ -57,8 +85,22 @@ class Limits:
     fence_events: int = 50
     fence_width: int = 4
     fence_timeout: float = 10.0
+    document_bytes: int = 128 * 1024
     document_tokens: int = 2_000
+    document_fields: int = 1_000
+    document_depth: int = 32
+    document_aliases: int = 32
+    document_fragments: int = 64
+    document_pairs: int = 20_000
+    variable_values: int = 20_000
+    document_cache_bytes: int = 8 * 2**20
     history_events: int = 1_000
+    history_bytes: int = 8 * 2**20
+    answer_bytes: int = 16 * 2**20
+    prepare_threads: int = 2
+    scan_threads: int = 8
+    scan_share: int = 4
+    scans_waiting: int = 1_000
 
     def __post_init__(self) -> None:
         for each in fields(self):

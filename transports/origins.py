@@ -1,15 +1,39 @@
-"""Origins of web pages (RFC 6454): who may connect from a browser."""
+"""Origins of web pages (RFC 6454): which pages may connect from a browser, and read what is answered."""
 
 from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption
+from transports.hosts import is_loopback
 
-__all__ = ["checked_origins"]
+__all__ = ["Origins", "checked_origins"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _RIGHT: Final = "the origin of a web page, such as https://example.org or http://intranet:8080, or * for all"
+
+
+class Origins:
+    """The pages that are welcome.
+
+    Args:
+        allowed: Their origins, beside those of pages that this machine serves; ``"*"`` for all.
+
+    Raises:
+        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+    """
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._allowed = checked_origins(allowed)
+
+    def welcomes(self, origin: str) -> bool:
+        """Whether a page may, going by the header ``Origin`` that its browser sent."""
+        if origin.rstrip("/") in self._allowed or "*" in self._allowed:
+            return True
+        try:
+            return is_loopback(urlsplit(origin).hostname or "")
+        except ValueError:
+            return False
 
 
 def checked_origins(origins: Collection[str]) -> frozenset[str]:

@@ -1,11 +1,17 @@
-"""How long a server waits for a request: uvicorn's protocol for HTTP, with a bound that it lacks.
+"""How long a server waits for a client: uvicorn's protocol for HTTP, with bounds that it lacks.
 
-uvicorn waits for ever for the first request of a connection, and for the rest of one that has begun to arrive; whoever
-opens connections and says nothing holds a file descriptor with each.
+uvicorn waits for ever for the first request of a connection, for the rest of one that has begun to arrive, and for a
+client to take an answer. A client that opens connections and does nothing holds a file descriptor with each, and with it
+what is unsent.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from transports.limits import Limits
+from transports.sockets import held_by_kernel, hold_little, send_at_once
+from transports.stalls import StallWatch
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as HttpProtocol
@@ -17,23 +23,31 @@ else:
 
 __all__ = ["PatientProtocol"]
 
+_LOG: Final = logging.getLogger("penstock.transports")
+
 
 class PatientProtocol(HttpProtocol):
-    """HTTP under uvicorn; a connection without a request is aborted after ``timeout`` seconds.
+    """HTTP under uvicorn; a connection without a request is aborted after ``request_timeout`` seconds.
 
     The time runs from the first byte, or from the connection, to the last byte of the head; the body is the application's
-    to wait for. Between two requests uvicorn's own timeout holds.
+    to wait for. Between two requests uvicorn's own timeout holds. A connection with bytes unsent of which none is taken
+    for ``stall_timeout`` is aborted, too. The application waits while anything is unsent, so that no more than what
+    it sends at a time is.
     """
 
-    timeout: ClassVar[float] = 10.0
+    limits: ClassVar[Limits] = Limits()
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._deadline: asyncio.TimerHandle | None = None
+        self._watch = StallWatch(self.loop, self.limits.stall_timeout, self._unsent, self._stalled)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """A client has connected."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)
+        send_at_once(transport)
+        hold_little(transport, 2 * self.limits.high_water)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -47,7 +61,18 @@ class PatientProtocol(HttpProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._be_content()
+        self._watch.stop()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Something is unsent."""
+        super().pause_writing()
+        self._watch.start()
+
+    def resume_writing(self) -> None:
+        """The kernel has taken everything."""
+        self._watch.stop()
+        super().resume_writing()
 
     @property
     def _upgraded(self) -> bool:
@@ -60,12 +85,22 @@ class PatientProtocol(HttpProtocol):
 
     def _wait(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self.timeout, self._give_up)
+            self._deadline = self.loop.call_later(self.limits.request_timeout, self._give_up)
 
     def _be_content(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _unsent(self) -> int | None:
+        """What the client has yet to take, to which nothing is added meanwhile; None for another protocol to watch."""
+        if self._upgraded:
+            return None
+        return self.transport.get_write_buffer_size() + held_by_kernel(self.transport)
+
+    def _stalled(self) -> None:
+        _LOG.info("%s bytes of an answer unsent, none taken in time: connection aborted", self._unsent())
+        self.transport.abort()
 
     def _give_up(self) -> None:
         self._deadline = None

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 import socket
 import threading
 from collections.abc import Collection, Mapping
@@ -10,7 +9,9 @@ from concurrent.futures import TimeoutError as WaitTimeoutError
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from flow import forks
 from transports.application import Application
+from transports.descriptors import bound_to, let_go
 from transports.errors import ExtraMissing, ServerFailed
 from transports.hosts import is_loopback
 from transports.limits import Limits
@@ -45,7 +46,8 @@ class Server:
         self._limits = limits
         self._uvicorn = _uvicorn(application, limits)
         self._socket = _listen(host, port)
-        self.port: int = self._socket.getsockname()[1]
+        self._address = self._socket.getsockname()
+        self.port: int = self._address[1]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -83,13 +85,21 @@ class Server:
         Raises:
             ServerFailed: If the server does not come up.
         """
+        forks.register(self)
         self._thread.start()
         if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
             raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
         return self
 
+    def forked(self, _pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
+        self._stopping = threading.Lock()
+        let_go(bound_to(self._socket.family, self._address))
+
     def stop(self, deadline: float = 0.0) -> None:
         """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and the port. Idempotent.
+
+        In a child of ``fork`` it does nothing.
 
         Args:
             deadline: Seconds for which running subscriptions may go on after the clients were told (``goaway``).
@@ -124,6 +134,7 @@ class Server:
         except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
             self._failure = error
         finally:
+            forks.forget(self)  # the address is anybody's from now on
             self._socket.close()
             self._ready.set()
 
@@ -163,7 +174,8 @@ def serve(
         host: Address to listen on; by default this machine only.
         port: Port to listen on; 0 takes a free one, see ``Server.port``.
         limits: Bounds of each connection.
-        origins: Web pages that may connect, beside those served from this machine; ``"*"`` for all.
+        origins: Web pages that may connect, and read what is answered over HTTP, beside those served from this machine;
+            ``"*"`` for all.
         hosts: Names by which the server may be asked, beside those of this machine; ``"*"`` for all. A server that listens
             on this machine only answers to no others, lest a page of somebody else's read it through a browser here; any
             other server answers to all names unless some are given.
@@ -177,6 +189,7 @@ def serve(
     Raises:
         ExtraMissing: If uvicorn or websockets is not installed.
         ServerFailed: If the address cannot be listened on.
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
     limits = limits or Limits()
     application = Application(
@@ -218,7 +231,7 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
         """Likewise for HTTP."""
 
     Protocol.limits = limits
-    Http.timeout = limits.request_timeout
+    Http.limits = limits
     config = uvicorn.Config(
         application,
         http=Http,
@@ -227,6 +240,6 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(limits.close_timeout) + 1,
+        timeout_graceful_shutdown=limits.close_timeout,  # type: ignore[arg-type]  # asyncio takes parts of seconds
     )
     return uvicorn.Server(config)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from publishers.errors import LogForked, PenstockError
 from publishers.fanout.deliveries import DeliveryStatistics
 from publishers.position import Position
 from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["statistics"]
 
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
-_PUBLISHERS: Final = 64
-_SUBSCRIPTIONS: Final = 64
+_LISTED: Final = 64
 _HOLDS: Final = 64
 _TYPES: Final = 64
 
@@ -33,8 +33,18 @@ def statistics(logs: "Mapping[str, ChangeLog]", *, discreet: bool = False) -> di
     system = logs.get(SYSTEM)
     if system is not None:  # last, as it is no log of anybody's
         listed[SYSTEM] = system
-    found = {name: _log(log, log.statistics(), discreet=discreet) for name, log in listed.items()}
-    return {"logs": found}
+    return {"logs": {name: _told(log, discreet=discreet) for name, log in listed.items()}}
+
+
+def _told(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
+    """Of one that has ended by itself only the name of the error."""
+    try:
+        told = log.statistics(listed=_LISTED)
+    except LogForked:
+        raise
+    except PenstockError as error:
+        return {"failure": type(error).__name__}
+    return _log(log, told, discreet=discreet)
 
 
 def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, Any]:
@@ -56,9 +66,9 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
         "delivered": _delivered(told.delivered),
         "lagging": told.lagging,
-        "publisherCount": len(told.publishers),
-        "subscriptionCount": len(told.subscriptions),
-        "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers[:_PUBLISHERS]],
+        "publisherCount": told.publisher_count,
+        "subscriptionCount": told.subscription_count,
+        "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers],
     }
 
 
@@ -79,8 +89,8 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             "copiedEvents": ring.copied_events,
             "availableEvents": ring.available_events,
         },
-        "subscriptionCount": len(told.subscriptions),
-        "subscriptions": [_subscription(log, one) for one in told.subscriptions[:_SUBSCRIPTIONS]],
+        "subscriptionCount": told.subscription_count,
+        "subscriptions": [_subscription(log, one) for one in told.subscriptions],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from typing import Any, Final, Generic, TypeVar
 
 from flow import hooks
+from flow.bridges.loop_tasks import begin
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor, LoopExecutor, loop_executor
@@ -41,7 +42,8 @@ def from_async_iterable(
     request. Nothing is taken that was not requested, and at most 256 elements wait for a subscriber whose executor is
     slower than the iteration. An error of the iterator is told after the elements before it. When the subscription
     ends, however it does, the task is cancelled and the iterator closed by its ``aclose``, if it has one; what that raises
-    goes to `flow.hooks.on_dropped_error`.
+    goes to `flow.hooks.on_dropped_error`. A loop that closes before cancels the task too, and the subscriber gets a
+    RuntimeError.
 
     Signals run on the loop of the iterator, unless ``subscribe`` names another executor; on `flow.INLINE`, on the loop
     or on whoever requests.
@@ -122,10 +124,6 @@ class _AsyncCold(Generic[T]):
         drain.start()
 
 
-_RUNNING: Final[set["asyncio.Task[None]"]] = set()
-"""The tasks that iterate; a loop refers to its tasks weakly."""
-
-
 class _AsyncFeed(Generic[T]):
     """Elements on their way from a task on a loop to a drain on any thread.
 
@@ -177,7 +175,7 @@ class _AsyncFeed(Generic[T]):
                 return [arrived.popleft() for _ in range(min(limit, len(arrived)))]
             rouse = self._want(limit)
         if rouse:
-            self._loop.submit(self._rouse)
+            self._rouse()
         return ()
 
     def outcome(self) -> Outcome | None:
@@ -188,7 +186,7 @@ class _AsyncFeed(Generic[T]):
                 return self._outcome
             rouse = self._want(1)
         if rouse:
-            self._loop.submit(self._rouse)
+            self._rouse()
         return None
 
     def release(self) -> None:
@@ -200,7 +198,7 @@ class _AsyncFeed(Generic[T]):
         try:
             self._loop.submit(self._stop)
         except RuntimeError:
-            return  # the loop is closed: it has cancelled its tasks, or nobody can
+            return  # the loop is closed, and has cancelled the task
 
     def _want(self, count: int) -> bool:
         """Let the task fetch so many, under the lock; true if it has to be roused."""
@@ -208,18 +206,24 @@ class _AsyncFeed(Generic[T]):
         rouse, self._idle = self._idle, False
         return rouse
 
+    def _rouse(self) -> None:
+        with self._lock:
+            context, self._context = self._context, None
+        if context is None:
+            self._loop.submit(self._awake.set)
+        else:
+            self._loop.hand_over(self._begin, self._lost, context)
+
+    def _lost(self) -> None:
+        self._end(Failed(RuntimeError("the event loop closed before the iteration began")))
+
     # What runs on the loop.
 
-    def _rouse(self) -> None:
-        self._awake.set()
+    def _begin(self) -> None:
         with self._lock:
-            make, context = self._make, self._context
-            self._make = self._context = None
+            make, self._make = self._make, None
         if make is not None:
-            loop = asyncio.get_running_loop()
-            self._task = task = loop.create_task(self._iterate(make), context=context)
-            _RUNNING.add(task)
-            task.add_done_callback(self._done)
+            self._task = begin(self._iterate(make), self._done)
 
     def _stop(self) -> None:
         task, self._task = self._task, None
@@ -227,7 +231,6 @@ class _AsyncFeed(Generic[T]):
             task.cancel()
 
     def _done(self, task: "asyncio.Task[None]") -> None:
-        _RUNNING.discard(task)
         self._task = None
         if task.cancelled():
             # If not by `release`, by the loop at its end: who listens from elsewhere would wait for ever.

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.inbox import OnLag
+from flow.bridges.loop_tasks import begin, begin_on, end, when_closed
 from flow.contracts import Publisher
 from flow.misuse import require_functions
 
@@ -63,11 +64,12 @@ def subscribe_async(
 
     Returns:
         What is done when all is done; to cancel it cancels the subscription. It is a future of ``concurrent.futures`` if
-        ``loop`` is not the one that runs here.
+        ``loop`` is not the one that runs here. A loop that closes before cancels it, with the subscription and the
+        coroutines in work, on the thread that closes the loop.
 
     Raises:
         ValueError: If a number is out of its bounds.
-        RuntimeError: If there is no loop.
+        RuntimeError: If there is no loop, or it is closed.
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency: {concurrency!r}; an integer of at least 1 is expected")
@@ -84,8 +86,8 @@ def subscribe_async(
             raise RuntimeError("no event loop runs here; name one with loop=") from None
         here = None
     if loop is None or loop is here:
-        return asyncio.create_task(serving.run(items))
-    return asyncio.run_coroutine_threadsafe(serving.run(items), loop)
+        return begin(serving.run(items))
+    return begin_on(loop, lambda: serving.run(items))
 
 
 class _Serving(Generic[T]):
@@ -123,7 +125,7 @@ class _Serving(Generic[T]):
                     break
                 if self._missed:
                     await self._tell_lag()
-                await workers.work(self._call(item))
+                await workers.work(self._call, item)
         if self._subscriber is None:
             if failure is not None:
                 raise failure
@@ -147,39 +149,54 @@ class _Serving(Generic[T]):
 class _Workers:
     """At most so many coroutines at a time; the first error of one ends all, and is raised as it is."""
 
-    __slots__ = ("_group", "_room")
+    __slots__ = ("_forget", "_group", "_room", "_tasks")
 
     def __init__(self, concurrency: int) -> None:
         self._group = asyncio.TaskGroup() if concurrency > 1 else None
         self._room = asyncio.Semaphore(concurrency)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         if self._group is not None:
             await self._group.__aenter__()
+            self._forget = when_closed(self._end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._group is None or kind is GeneratorExit:
-            return  # the loop has gone with all tasks on it, and nobody can be waited for
+            return  # closed from outside: nothing can be waited for
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
+        finally:
+            self._forget()
 
     async def free(self) -> None:
         """Wait until one more may work."""
         if self._group is not None:
             await self._room.acquire()
 
-    async def work(self, work: Awaitable[object]) -> None:
+    async def work(self, call: Callable[[T], Awaitable[object]], item: T) -> None:
         """Do it, or begin to."""
         if self._group is None:
-            await work
+            await call(item)
         else:
-            self._group.create_task(_awaited(work)).add_done_callback(lambda _: self._room.release())
+            # The receiver is called by its task: a coroutine made here is never awaited if the task is cancelled before.
+            task = self._group.create_task(_called(call, item))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._room.release()
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            end(task)
 
 
-async def _awaited(work: Awaitable[object]) -> None:
-    await work
+async def _called(call: Callable[[T], Awaitable[object]], item: T) -> None:
+    await call(item)

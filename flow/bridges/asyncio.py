@@ -1,18 +1,18 @@
 """Publishers as asynchronous iterators."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from flow.bridges.inbox import EMPTY, Inbox, OnLag
+from flow.bridges.loop_tasks import when_closed
 from flow.contracts import Publisher
 from flow.demand import Tide
 from flow.executors import LoopExecutor, loop_executor
 from flow.misuse import require_publisher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["AsyncItems", "aiter"]
 
@@ -34,7 +34,7 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
                 ...
 
     The publisher is subscribed to on entering. Leaving cancels the subscription, however it happens, cancellation of
-    the task included. Signals may come from any thread. A stream that fails raises its error from the iteration.
+    the task included, and so does a loop that closes before. Signals may come from any thread. A stream that fails raises its error from the iteration.
 
     Args:
         publisher: What to iterate over.
@@ -54,13 +54,13 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
 class AsyncItems(Generic[T]):
     """An asynchronous iterator that is an asynchronous context manager; single use. See `aiter`."""
 
-    __slots__ = ("_breath", "_entered", "_inbox", "_publisher", "_waker")
+    __slots__ = ("_breath", "_entered", "_forget", "_inbox", "_publisher", "_waker")
 
     def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
         self._publisher: Publisher[T] | None = publisher
         self._waker = _Waker()
         self._inbox: Inbox[T] = Inbox(tide, self._waker.wake, on_lag)
-        self._waker.give_up = self._inbox.close
+        self._forget: Callable[[], None] = _nothing
         self._entered = False
         self._breath = _BREATH
 
@@ -71,12 +71,17 @@ class AsyncItems(Generic[T]):
         self._waker.attach(asyncio.get_running_loop())
         self._entered = True
         publisher.subscribe(self._inbox)
+        self._forget = when_closed(self._lost)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._forget()
         self._inbox.close()
+
+    def _lost(self) -> None:
+        self._inbox.fail(RuntimeError("the event loop closed before the iteration ended"))
 
     def __aiter__(self) -> Self:
         return self
@@ -100,16 +105,15 @@ class AsyncItems(Generic[T]):
 
 
 class _Waker:
-    """Wakes one waiting coroutine from any thread; if its loop has closed, it gives up instead."""
+    """Wakes one waiting coroutine from any thread, as long as its loop is not closed."""
 
-    __slots__ = ("_executor", "_future", "_set", "_thread", "give_up")
+    __slots__ = ("_executor", "_future", "_set", "_thread")
 
     def __init__(self) -> None:
         self._executor: LoopExecutor | None = None
         self._future: asyncio.Future[None] | None = None
         self._set = False
         self._thread = 0
-        self.give_up: Callable[[], object] = _nothing
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note the loop, in its thread."""
@@ -119,14 +123,11 @@ class _Waker:
     def wake(self) -> None:
         """Let `wait` return, now or when it is called next."""
         executor = self._executor
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the inbox
             if executor is None or threading.get_ident() == self._thread:
                 self._release()
             else:
                 executor.submit(self._release)
-        except RuntimeError:
-            # The loop is closed: nobody will ever take anything.
-            self.give_up()
 
     async def wait(self) -> None:
         """Suspend until `wake` was called since the last time."""

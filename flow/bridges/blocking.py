@@ -1,5 +1,9 @@
 """Publishers as ordinary, blocking iterators."""
 
+import _thread
+import contextlib
+import gc
+import sys
 import threading
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -26,8 +30,9 @@ def iter_blocking(
                 ...
 
     The publisher is subscribed to on entering, or when the iteration begins. Leaving cancels the subscription, and so
-    does ``KeyboardInterrupt`` while waiting. Who leaves a loop early without ``with`` must call
-    `BlockingItems.close`. Signals may come from any thread. A stream that fails raises its error from the iteration.
+    does ``KeyboardInterrupt`` while waiting. Without ``with`` it is cancelled by `BlockingItems.close`, or when the
+    iterator is collected: as soon as a loop is left that alone refers to it. Signals may come from any thread. A stream
+    that fails raises its error from the iteration.
 
     Args:
         publisher: What to iterate over.
@@ -41,7 +46,8 @@ def iter_blocking(
         ValueError: If a parameter is out of its bounds.
     """
     require_publisher("publisher", publisher)
-    return BlockingItems(publisher, Tide(prefetch, low_tide), on_lag)
+    awake = threading.Event()
+    return BlockingItems(publisher, Inbox(Tide(prefetch, low_tide), awake.set, on_lag), awake)
 
 
 class BlockingItems(Generic[T]):
@@ -49,11 +55,11 @@ class BlockingItems(Generic[T]):
 
     __slots__ = ("_awake", "_entered", "_inbox", "_publisher")
 
-    def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
+    def __init__(self, publisher: Publisher[T], inbox: Inbox[T], awake: threading.Event) -> None:
+        self._inbox = inbox
         self._publisher: Publisher[T] | None = publisher
-        self._awake = threading.Event()
+        self._awake = awake
         self._entered = False
-        self._inbox: Inbox[T] = Inbox(tide, self._awake.set, on_lag)
 
     def __enter__(self) -> Self:
         if self._entered:
@@ -86,6 +92,18 @@ class BlockingItems(Generic[T]):
         except (KeyboardInterrupt, SystemExit):
             self.close()
             raise
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return  # threads stand still, perhaps with a lock, and every subscription ends here
+        # The garbage collector marks an object before it calls this; where a last reference was dropped, that comes after.
+        if not gc.is_finalized(self):
+            self._inbox.close()  # who drops the iterator holds no lock of ours
+            return
+        # The collector runs in the middle of anything, also where this thread holds a lock that closing needs. Threads
+        # of `threading` need a lock to start as well.
+        with contextlib.suppress(RuntimeError):  # no thread can be started any more: the interpreter ends
+            _thread.start_new_thread(self._inbox.close, ())
 
     def close(self) -> None:
         """Cancel the subscription; a thread that waits for the next element finds the end. Idempotent."""

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from flow import hooks
+from flow import forks, hooks
 from flow.contracts import UNBOUNDED, Publisher, Subscription
 from flow.demand import Tide
 from flow.misuse import require_functions, require_publisher
@@ -51,6 +51,7 @@ class CallbackSubscription(Generic[T]):
     """The subscriber behind `subscribe`; its user only calls `cancel`."""
 
     __slots__ = (
+        "__weakref__",
         "_cancelled",
         "_lock",
         "_on_complete",
@@ -78,6 +79,13 @@ class CallbackSubscription(Generic[T]):
         self._subscription: Subscription | None = None
         self._cancelled = False
         self._open = opened  # whether it may request
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: nobody calls back, and to cancel does nothing."""
+        self._lock = threading.Lock()
+        self._subscription = None
+        self._cancelled = True
 
     @property
     def active(self) -> bool:

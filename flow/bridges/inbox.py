@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, Literal, TypeVar
 
+from flow import forks
 from flow.contracts import Subscription
 from flow.demand import Tide
-from flow.errors import Lagged
+from flow.errors import Forked, Lagged
 
 __all__ = ["EMPTY", "Inbox", "OnLag"]
 
@@ -44,6 +45,7 @@ class Inbox(Generic[T]):
     """
 
     __slots__ = (
+        "__weakref__",
         "_arrived",
         "_closed",
         "_done",
@@ -71,6 +73,16 @@ class Inbox(Generic[T]):
         self._done = False  # no further signal comes
         self._closed = False  # the consumer wants no more
         self._waiting = False
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See `flow.forks.Forkable`: to take raises `Forked`, where it would wait for ever, and to close cancels nothing."""
+        self._lock = threading.Lock()
+        self._subscription = None
+        self._waiting = False
+        if not self._done and not self._closed:
+            self._done = True
+            self._error = Forked(pid)
 
     # What the publisher calls.
 
@@ -98,11 +110,7 @@ class Inbox(Generic[T]):
         try:
             unpacked = tuple(items)
         except Exception as error:  # noqa: BLE001 - the consumer waits and must be told
-            with self._lock:
-                subscription = self._subscription
-            self._finish(error)
-            if subscription is not None:
-                subscription.cancel()
+            self.fail(error)
         else:
             self._put(unpacked)
 
@@ -144,6 +152,14 @@ class Inbox(Generic[T]):
             wake, self._waiting = self._waiting, False
         if wake:
             self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """End as `on_error` does, and cancel the subscription: the error is not the publisher's."""
+        with self._lock:
+            subscription = self._subscription
+        self._finish(error)
+        if subscription is not None:
+            subscription.cancel()
 
     # What the consumer calls.
 

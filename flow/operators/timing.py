@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from flow import hooks
+from flow import forks, hooks
 from flow.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["TIMERS", "Alarm", "ThreadTimers", "Timers", "positive_seconds"]
@@ -44,13 +44,21 @@ class ThreadTimers:
         clock: Whose seconds are counted.
     """
 
-    __slots__ = ("_clock", "_condition", "_dead", "_heap", "_numbers", "_serving")
+    __slots__ = ("__weakref__", "_clock", "_condition", "_dead", "_heap", "_numbers", "_serving")
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._condition = threading.Condition()
         self._heap: list[tuple[float, int, _Set]] = []
         self._numbers = itertools.count()
+        self._dead = 0
+        self._serving = False
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the thread is not there, and what was set is the parent's."""
+        self._condition = threading.Condition()
+        self._heap = []
         self._dead = 0
         self._serving = False
 

@@ -10,6 +10,7 @@ from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
+from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.executors import INLINE, Executor
 from flow.overflow import Backlog, Overflow
@@ -204,8 +205,10 @@ class Channels:
             pool.shutdown(wait=False)
 
 
-class ChannelFeed:
+class ChannelFeed(IterablePublisher[Message]):
     """A publisher of the messages of some channels (Reactive Streams 1.0.4), from the moment of each subscribe on.
+
+    ``for`` and ``async for`` take it too.
 
     Attributes:
         criteria: The names and patterns, as keys and globs.

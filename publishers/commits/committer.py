@@ -68,6 +68,7 @@ class Committer:
             LogClosed: If the log was closed; nothing was written.
             LogFull: If the disk has no room; nothing was written.
             LogFailed: If the disk failed.
+            LogForked: In a child of ``fork``; nothing was written.
         """
         try:
             check_switches(durable=durable, visible=visible)
@@ -160,6 +161,8 @@ class Committer:
 
     def _take_part(self, pending: Pending) -> None:
         """Everything but to wake subscribers."""
+        if self._wal.inherited is not None:
+            raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
         try:
             self._queue.enter(pending)
             pending.wait()

@@ -1,35 +1,21 @@
-"""The write path as a program sees it: transactions, producers, commits."""
+"""What is said of a transaction beside its changes: annotations and producer."""
 
 import hashlib  # noqa: F401 - uuid5 imports it when first called; an interrupt there would keep the import lock
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
-from publishers.commits.committer import Commit
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable
 from publishers.mutations.arguments import listed
-from publishers.mutations.mutation import (
-    Mutation,
-    encode_json,
-    expire,
-    rekey,
-    remove,
-    schema,
-    truncate,
-    upsert,
-)
+from publishers.mutations.mutation import Mutation, encode_json
 from publishers.wal import Columns
 
-if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
-
-__all__ = ["Label", "Producer", "TransactionBuilder", "check_mutations", "check_producer", "producer_id"]
+__all__ = ["Label", "Producer", "check_mutations", "check_producer", "producer_id"]
 
 _encoder: Final = msgspec.json.Encoder()
 _chance: Final = Random()  # noqa: S311 - not for secrets; a generator of our own, which nobody seeds
@@ -118,102 +104,3 @@ class Label(NamedTuple):
         if producer is None:
             return cls(_encoder.encode(stored), None, 0)
         return cls(_encoder.encode(stored), producer_id(producer[0]), producer[1])
-
-
-class TransactionBuilder:
-    """Collects the changes of one transaction; ``ChangeLog.transaction`` makes it.
-
-    As a context manager it commits on leaving, and nothing on an exception.
-
-    Attributes:
-        commit: What became of it, once it was committed.
-    """
-
-    def __init__(
-        self,
-        log: "ChangeLog",
-        meta: Mapping[str, Any] | None,
-        producer: Producer | None,
-        *,
-        durable: bool,
-        visible: bool,
-    ) -> None:
-        self._log = log
-        self._meta = meta
-        self._producer = producer
-        self._durable = durable
-        self._visible = visible
-        self._mutations: list[Mutation] = []
-        self._commit: Commit | None = None
-
-    @property
-    def commit(self) -> Commit:
-        """What became of the transaction.
-
-        Raises:
-            RuntimeError: If it was not committed (yet).
-        """
-        if self._commit is None:
-            raise RuntimeError("the transaction is not committed; leave its with block first")
-        return self._commit
-
-    def upsert(
-        self, entity_type: str, key: str | bytes, body: Mapping[str, Any] | bytes, **extras: Any
-    ) -> None:
-        """Adds the creation or change of an entity; arguments and errors are those of ``publishers.upsert``."""
-        self._mutations.append(upsert(entity_type, key, body, **extras))
-
-    def remove(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
-        """Adds the removal of an entity; arguments and errors are those of ``publishers.remove``."""
-        self._mutations.append(remove(entity_type, key, **extras))
-
-    def expire(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
-        """Adds the end of an entity whose time was over; arguments and errors are those of ``publishers.expire``."""
-        self._mutations.append(expire(entity_type, key, **extras))
-
-    def truncate(self, entity_type: str, **extras: Any) -> None:
-        """Adds the end of all entities of a type; arguments and errors are those of ``publishers.truncate``."""
-        self._mutations.append(truncate(entity_type, **extras))
-
-    def rekey(
-        self,
-        entity_type: str,
-        old: str | bytes,
-        new: str | bytes,
-        body: Mapping[str, Any] | bytes,
-        **extras: Any,
-    ) -> None:
-        """Adds the change of an entity's key, which is two changes; as ``publishers.rekey``."""
-        self._mutations.append(rekey(entity_type, old, new, body, **extras))
-
-    def schema(
-        self, entity_type: str, body: Mapping[str, Any] | bytes, version: int | None = None, **extras: Any
-    ) -> None:
-        """Tells the schema of an entity type, ahead of the changes that need it; as ``publishers.schema``."""
-        self._mutations.append(schema(entity_type, body, version, **extras))
-
-    def extend(self, mutations: Iterable[Mutation]) -> None:
-        """Adds changes that were made elsewhere.
-
-        Raises:
-            InvalidChange: If it is not several mutations; nothing was added then.
-        """
-        self._mutations.extend(check_mutations(mutations))
-
-    def __len__(self) -> int:
-        return len(self._mutations)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._commit = self._log.commit(
-                self._mutations,
-                meta=self._meta,
-                producer=self._producer,
-                durable=self._durable,
-                visible=self._visible,
-            )

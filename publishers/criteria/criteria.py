@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
+from flow.bridges.iterable import IterablePublisher
 from publishers.change import Area, Operation
 from publishers.criteria.conditions import Image, Transition, Where
 from publishers.criteria.patterns import Pattern, PatternError
@@ -119,7 +120,7 @@ class Criterion:
             raise InvalidCriteria("key_patterns", len(self.key_patterns), f"at most {_PATTERNS_MAX} values")
         for pattern in sorted(self.key_patterns):
             try:
-                Pattern(pattern)
+                Pattern.of(pattern)
             except PatternError as error:
                 raise InvalidCriteria("key_patterns", pattern, str(error)) from None
 
@@ -251,7 +252,9 @@ class Criteria:
                 if not wish.criterions and len(wishes) == 1:
                     return cls(frozenset())
                 found |= wish.criterions
-            elif isinstance(wish, Iterable) and not isinstance(wish, (str, bytes, Mapping)):
+            elif isinstance(wish, Iterable) and not isinstance(
+                wish, (str, bytes, Mapping, IterablePublisher)
+            ):
                 for one in wish:
                     if not isinstance(one, Criterion):
                         raise InvalidCriteria("criteria", one, "a Criterion")

@@ -1,7 +1,7 @@
 """Globs over the bytes of a key: ``*`` for any number of bytes, ``?`` for exactly one.
 
-Matching takes time proportional to key times pattern at worst, and never more (the greedy algorithm with one point of
-return; a later ``*`` makes the earlier ones irrelevant), so a hostile pattern costs little.
+Matching takes one step a byte of the key, whatever the glob and whatever the key: the set of places in the glob at which a match
+may stand is one whole number, and a step is a lookup, an ``&`` and a shift of it (Shift-And, Baeza-Yates and Gonnet, 1992).
 """
 
 import re
@@ -12,6 +12,8 @@ __all__ = ["glob_gram", "glob_head", "glob_matcher"]
 
 _WILD: Final = re.compile(rb"[*?]")
 _GRAM: Final = 4
+_STAR: Final = 0x2A
+_ANY: Final = 0x3F
 
 
 def glob_matcher(pattern: str) -> Callable[[bytes], bool]:
@@ -29,7 +31,7 @@ def glob_matcher(pattern: str) -> Callable[[bytes], bool]:
                 return lambda key: key.startswith(head)
             least = len(head) + len(tail)
             return lambda key: len(key) >= least and key.startswith(head) and key.endswith(tail)
-    return lambda key: _glob(glob, key)
+    return _shift_and(glob)
 
 
 def glob_head(pattern: str) -> tuple[bytes, bool]:
@@ -46,22 +48,28 @@ def glob_gram(pattern: str) -> bytes:
     return max(_WILD.split(glob), key=len)[:_GRAM]
 
 
-def _glob(glob: bytes, key: bytes) -> bool:
-    at = 0  # in the key
-    place = 0  # in the pattern
-    star = -1  # the last star, and where in the key it stops matching
-    resume = 0
-    while at < len(key):
-        wanted = glob[place] if place < len(glob) else -1
-        if wanted == 0x2A:
-            star, resume = place, at
-            place += 1
-        elif wanted in (0x3F, key[at]):
-            place += 1
-            at += 1
-        elif star >= 0:
-            resume += 1
-            place, at = star + 1, resume
+def _shift_and(glob: bytes) -> Callable[[bytes], bool]:
+    """The automaton of a glob: bit n stands for its first n bytes, stars not counted, having been matched."""
+    stars = wild = size = 0
+    takers: dict[int, int] = {}
+    for byte in glob:
+        if byte == _STAR:
+            stars |= 1 << size
+            continue
+        if byte == _ANY:
+            wild |= 1 << size
         else:
-            return False
-    return glob[place:].count(b"*") == len(glob) - place
+            takers[byte] = takers.get(byte, 0) | 1 << size
+        size += 1
+    takes = {byte: places | wild for byte, places in takers.items()}.get
+    final = 1 << size
+
+    def matches(key: bytes) -> bool:
+        places = 1
+        for byte in key:
+            places = (places & takes(byte, wild)) << 1 | places & stars
+            if not places:
+                return False
+        return bool(places & final)
+
+    return matches

@@ -4,29 +4,33 @@ A wish stands where the cheapest question about a change leads: by key, by the h
 of a changed field, by the value of a field that must be equal to something, or, if nothing tells it from others, among those
 that every change of its kind and entity type concerns. What else it wants is asked only of changes that led to it. So the cost
 of a change follows the wishes that it leads to, however many others there are, and a wish is put in and taken out in time of
-its own size.
+its own size. One of more than 256 places is put in by one reference: as tables of its own, made before by whoever brings it, which
+are asked one after the other. Where it names nothing but keys, that is one look whether a block has any of them.
 
 What cannot be looked up is asked once for all wishes that have it in common: patterns without any literal part (once per
 distinct key, as far as the memo reaches), and conditions without an equality.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
 from publishers.blocks.block import Block
 from publishers.criteria.conditions import Image, find, value_key
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.facts import Facts, facts_of, forget_facts
-from publishers.criteria.matching import TRANSACTION_KIND, Predicate
-from publishers.criteria.sites import Slot, places_of, rest_of
-from publishers.criteria.table import Bucket, Entry, Site, Table
+from publishers.criteria.matching import Predicate
+from publishers.criteria.prepared import DIRECT, Prepared, prepare
+from publishers.criteria.sites import Slot, places_of
+from publishers.criteria.table import GONE, Bucket, Entry, Site, Table
+from publishers.criteria.tables import Tables
 
-__all__ = ["MatchingIndex"]
+__all__ = ["DIRECT", "SWEPT", "MatchingIndex", "Prepared", "prepare"]
 
 T = TypeVar("T")
 
-_MEMO: Final = 4096
+SWEPT: Final = 4096
+"""Places that are dropped in one step at most, but for the last predicate's, which has up to ``DIRECT``."""
 
 
 class _Run:
@@ -41,6 +45,11 @@ class _Run:
         self.parts: dict[Entry, list[Sequence[int]]] = {}
         self.hits: dict[Entry, list[int]] = {}
         self.missed: set[Entry] = set()
+
+    def ask_all(self, tables: Tables) -> None:
+        """Asks all tables that the block has to do with."""
+        for table, indices, keys, leads in tables.work(self.block):
+            self.ask(table, indices, keys, leads=leads)
 
     def ask(self, table: Table, indices: Sequence[int], keys: Sequence[bytes], *, leads: bool) -> None:
         """Asks what a table asks of some changes."""
@@ -149,20 +158,23 @@ class _Run:
 class MatchingIndex(Generic[T]):
     """Finds those of many predicates that a block concerns.
 
-    One thread at a time may use it.
+    One thread at a time may use it. A predicate is prepared without it, by any thread; then it is entered, place by place
+    if it has at most ``DIRECT`` of them, else as tables of its own by one reference. A predicate is out of it at once, and
+    its places are dropped then and there, as far as ``SWEPT`` reaches; what is left goes with later calls.
 
     Attributes:
         evaluations: How often a predicate matched a block, or was asked and did not; what several predicates ask in common
             counts once if it fails.
     """
 
-    __slots__ = ("_entries", "_routes", "_tables", "evaluations")
+    __slots__ = ("_entries", "_leaving", "_parts", "_shared", "evaluations")
 
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
         self._entries: dict[Criteria, Entry] = {}
-        self._tables: dict[str | None, dict[frozenset[int], Table]] = {}
-        self._routes: dict[tuple[int, str], tuple[Table, ...]] = {}
+        self._shared = Tables()
+        self._parts: dict[Entry, Tables] = {}
+        self._leaving: dict[Entry, None] = {}  # not in it any more, but some of their places are
         for predicate, value in entries:
             self.add(predicate, value)
 
@@ -173,136 +185,70 @@ class MatchingIndex(Generic[T]):
         return len(self._entries)
 
     def add(self, predicate: Predicate, value: T) -> None:
-        """Puts a predicate in, in place of one with the same criteria, in time of its own size."""
-        self.remove(predicate.criteria)
-        entry = self._entries[predicate.criteria] = Entry(value)
-        loops: set[object] = set()
-        count = 0
-        for wish in predicate.wishes:
-            places = list(places_of(wish))
-            site = Site(entry, wish, rest_of(wish, places))
-            entry.sites.append(site)
-            for place in places:
-                self._table(place.entity_type, wish.kinds).put(place, site)
-                single = place.slot in (Slot.EVERY, Slot.TESTS)
-                pattern = place.slot in (Slot.HEADS, Slot.GRAMS, Slot.SCANS)
-                slot = "patterns" if pattern else place.slot
-                group = None if pattern else place.group
-                count += single
-                loops.add((wish.kinds, place.entity_type, slot, group))
-        entry.simple = len(loops) == 1 and count < 2
+        """Puts a predicate in, in place of one with the same criteria."""
+        self.enter(prepare(predicate), value)
+
+    def enter(self, prepared: Prepared, value: T) -> None:
+        """Puts in what was prepared, in place of what has the same criteria, in at most ``DIRECT`` steps."""
+        criteria, entry = prepared.criteria, prepared.entry
+        if self._entries.get(criteria) is not entry:
+            self.retire(criteria)
+        else:  # an interrupt came below, and it is done again
+            for placed in prepared.placed:
+                self._shared.drop(*placed)
+        entry.value = value
+        self._entries[criteria] = entry
+        if prepared.own is not None:
+            self._parts[entry] = prepared.own
+        for placed in prepared.placed:
+            self._shared.put(*placed)
 
     def remove(self, criteria: Criteria) -> None:
-        """Takes a predicate out, if it is there, in time of its own size."""
+        """Takes a predicate out, if it is there, and sweeps."""
+        self.retire(criteria)
+        self.sweep()
+
+    def retire(self, criteria: Criteria) -> None:
+        """Takes a predicate out, if it is there, in one step; its places wait for ``sweep``."""
         entry = self._entries.get(criteria)
-        for site in entry.sites if entry else ():
-            for place in places_of(site.wish):
-                tables = self._tables.get(place.entity_type, {})
-                table = tables.get(site.wish.kinds)
-                if table is None:
-                    continue
-                table.drop(place, site)
-                if not table.size:
-                    del tables[site.wish.kinds]
-                    self._routes = {}
-                    if not tables:
-                        del self._tables[place.entity_type]
-        # Last, so that whoever was interrupted above can do it again.
-        self._entries.pop(criteria, None)
+        if entry is not None:
+            if self._parts.pop(entry, None) is None:
+                self._leaving[entry] = None
+            entry.value = GONE
+            del self._entries[criteria]
+
+    def sweep(self) -> None:
+        """Drops places of predicates that were taken out, one predicate after the other, about ``SWEPT`` at a time."""
+        steps = 0
+        while self._leaving and steps < SWEPT:
+            entry = next(iter(self._leaving))
+            for site in entry.sites:
+                for place in places_of(site.wish):
+                    self._shared.drop(site.wish.kinds, place, site)
+                    steps += 1
+            del self._leaving[entry]
 
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
         """The entries that the block concerns, each once, with the matching indices."""
         run = _Run(block)
         try:
-            for table, indices, keys, leads in self._work(block):
-                run.ask(table, indices, keys, leads=leads)
+            run.ask_all(self._shared)
+            if self._parts:
+                keys = frozenset(key for key in block.columns.key if key is not None)
+                # One look for each that names nothing but keys; there may be thousands.
+                for part in [
+                    part
+                    for part in self._parts.values()
+                    if part.names is None or not part.names.isdisjoint(keys)
+                ]:
+                    run.ask_all(part)
             found = run.result()
         finally:
             forget_facts(block)
+        if self._leaving:
+            found = [(value, indices) for value, indices in found if value is not GONE]
         self.evaluations += len(found) + len(run.missed - run.hits.keys() - run.parts.keys())
         return found
-
-    def _table(self, entity_type: str | None, kinds: frozenset[int]) -> Table:
-        tables = self._tables.setdefault(entity_type, {})
-        table = tables.get(kinds)
-        if table is None:
-            table = tables[kinds] = Table(kinds)
-            self._routes = {}
-        return table
-
-    def _work(self, block: Block) -> Iterator[tuple[Table, Sequence[int], Sequence[bytes], bool]]:
-        """The tables that a block has to do with, with indices and keys of the changes that concern them."""
-        leading = [
-            table
-            for kinds, table in (self._tables.get(None, {}).items() if block.leads else ())
-            if TRANSACTION_KIND in kinds
-        ]
-        work = _spread(self._groups(block), block)
-        every: list[bytes] | None = None
-        first = block.first_index
-        for table, indices in work.items():
-            keys: Sequence[bytes] = ()
-            if table.keys or table.by_pattern:
-                if every is None:
-                    every = list(block.columns.key)  # type: ignore[arg-type]  # keys are never null
-                keys = every if len(indices) == len(every) else [every[index - first] for index in indices]
-            yield table, indices, keys, table in leading
-        for table in leading:
-            if table not in work:
-                yield table, (), (), True
-
-    def _groups(self, block: Block) -> list[tuple[tuple[Table, ...], Sequence[int]]]:
-        """The changes of a block by kind and entity type, with the tables that want to know of them."""
-        columns, count, first = block.columns, block.count, block.first_index
-        if not count:
-            return []
-        names = columns.entity_types
-        kinds = columns.kinds.tobytes()
-        ids = None if columns.type_ids is None else columns.type_ids.tolist()
-        if kinds.count(kinds[0]) == count and (ids is None or ids.count(ids[0]) == count):
-            tables = self._route(kinds[0], names[0 if ids is None else ids[0]])
-            return [(tables, range(first, first + count))] if tables else []
-        groups: dict[tuple[int, int], list[int]] = {}
-        for index, pair in enumerate(zip(kinds, ids or repeat(0), strict=False), first):
-            if pair in groups:
-                groups[pair].append(index)
-            else:
-                groups[pair] = [index]
-        routed = ((self._route(kind, names[number]), rows) for (kind, number), rows in groups.items())
-        return [(tables, rows) for tables, rows in routed if tables]
-
-    def _route(self, kind: int, name: str) -> tuple[Table, ...]:
-        tables = self._routes.get((kind, name))
-        if tables is None:
-            if len(self._routes) >= _MEMO:
-                self._routes = {}
-            tables = self._routes[kind, name] = tuple(
-                table
-                for entity_type in (name, None)
-                for kinds, table in self._tables.get(entity_type, {}).items()
-                if kind in kinds
-            )
-        return tables
-
-
-def _spread(
-    groups: list[tuple[tuple[Table, ...], Sequence[int]]], block: Block
-) -> dict[Table, Sequence[int]]:
-    """The changes that concern each table, in order; equal ones are the same object."""
-    if len(groups) == 1:
-        tables, indices = groups[0]
-        return dict.fromkeys(tables, indices)
-    wanted: dict[Table, tuple[int, ...]] = {}
-    for number, (tables, _) in enumerate(groups):
-        for table in tables:
-            wanted[table] = (*wanted.get(table, ()), number)
-    merged: dict[tuple[int, ...], Sequence[int]] = {}
-    for numbers in wanted.values():
-        if numbers not in merged:
-            rows = sorted(chain.from_iterable(groups[number][1] for number in numbers))
-            whole = len(rows) == block.count
-            merged[numbers] = range(block.first_index, block.first_index + block.count) if whole else rows
-    return {table: merged[numbers] for table, numbers in wanted.items()}
 
 
 def _sites(bucket: Bucket) -> Iterable[Site]:

@@ -34,12 +34,23 @@ class Wish:
         keys: Keys that it takes, if it names any.
         globs: Whether a key matches one of its globs, if it has any.
         patterns: Whether a key matches one of its regular expressions, if it has any.
+        expressions: These regular expressions, prepared, by their texts.
         changed: Whether a change touched one of its fields, if it names any.
         values: Whether the images fulfil its conditions, if it has any.
         transactions: Whether TRANSACTION events fulfil it.
     """
 
-    __slots__ = ("changed", "criterion", "globs", "keys", "kinds", "patterns", "transactions", "values")
+    __slots__ = (
+        "changed",
+        "criterion",
+        "expressions",
+        "globs",
+        "keys",
+        "kinds",
+        "patterns",
+        "transactions",
+        "values",
+    )
 
     def __init__(self, criterion: Criterion) -> None:
         self.criterion = criterion
@@ -48,7 +59,8 @@ class Wish:
             self.kinds -= {KEYLESS}
         self.keys = frozenset(key.encode("utf-8", "surrogateescape") for key in criterion.keys)
         self.globs = _any_of([glob_matcher(glob) for glob in sorted(criterion.key_globs)])
-        self.patterns = _any_of([Pattern(pattern).matches for pattern in sorted(criterion.key_patterns)])
+        self.expressions = {text: Pattern.of(text) for text in sorted(criterion.key_patterns)}
+        self.patterns = _any_of([pattern.prepare() for pattern in self.expressions.values()])
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
         self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited

@@ -6,20 +6,27 @@ around) is refused, and so are anchors, because the whole key must match. A dot 
 that is not UTF-8 counts as one.
 
 A pattern becomes an automaton with a place for each character of it (Glushkov, 1961), whose sets of places are whole numbers:
-a step is one lookup and one ``&``. It has at most 256 places, so a step costs at most 256 unions, whatever the pattern.
+a step is one lookup and one ``&``, and what is looked up is made of at most 65 unions (of four places each). It has at most 256
+places: they are counted in the parsed pattern, repetitions multiplied, so what needs more is refused before anything is written out.
+
+``Pattern.of`` keeps the last patterns by their text: criteria, predicate and index ask for the same one, and only the first asks in
+vain. The automaton is made by ``prepare``, on the thread that subscribes; what an automaton remembers has a bound in entries.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import chain
+from operator import or_
 from typing import Final
 
 __all__ = ["Pattern", "PatternError"]
 
 _PLACES: Final = 256
 _DEPTH: Final = 30
-_MEMO: Final = 4096
+_MEMO: Final = 512
+_KEPT: Final = 256
 _LAST: Final = 0x10FFFF
 
 _Ranges = tuple[tuple[int, int], ...]
@@ -71,23 +78,61 @@ _Node = _Chars | _Sequence | _Choice | _Repeat
 class Pattern:
     """A regular expression that whole keys match or not.
 
+    To make one takes time of its text, and to prepare it time of the square of its places.
+
     Attributes:
         head: What every matching key begins with; possibly empty.
+        places: Characters of the pattern, repetitions written out, from 0 to 256.
 
     Raises:
         PatternError: If it is malformed, uses what is not understood, or needs more than 256 places.
     """
 
-    __slots__ = ("_automaton", "head")
+    __slots__ = ("_automaton", "_tree", "head", "places")
 
     def __init__(self, pattern: str) -> None:
-        tree = _Parser(pattern).parse()
-        self._automaton = _Automaton(tree)
-        self.head = _head(tree).encode("utf-8", "surrogateescape")
+        self._tree = _Parser(pattern).parse()
+        self.places = _places(self._tree)
+        if self.places > _PLACES:
+            raise PatternError(
+                f"a regular expression of at most {_PLACES} characters, repetitions written out"
+            )
+        self._automaton: _Automaton | None = None
+        self.head = _head(self._tree).encode("utf-8", "surrogateescape")
+
+    @staticmethod
+    @lru_cache(maxsize=_KEPT)
+    def of(pattern: str) -> "Pattern":
+        """The pattern of a text, made once for as long as it is among the last ones that were asked for.
+
+        Raises:
+            PatternError: As the class does.
+        """
+        return Pattern(pattern)
+
+    def prepare(self) -> Callable[[bytes], bool]:
+        """Makes the automaton, unless there is one, and returns ``matches``."""
+        if self._automaton is None:
+            self._automaton = _Automaton(self._tree)
+        return self.matches
 
     def matches(self, key: bytes) -> bool:
         """Whether the whole key matches."""
-        return self._automaton.accepts(key.decode("utf-8", "surrogateescape"))
+        automaton = self._automaton
+        if automaton is None:
+            automaton = self._automaton = _Automaton(self._tree)
+        return automaton.accepts(key.decode("utf-8", "surrogateescape"))
+
+
+def _places(tree: _Node) -> int:
+    """The characters of a tree, repetitions multiplied and not written out."""
+    match tree:
+        case _Chars():
+            return 1
+        case _Repeat(part, least, most):
+            return _places(part) * (max(least, 1) if most is None else most)
+        case _Sequence(parts) | _Choice(parts):
+            return sum(map(_places, parts))
 
 
 def _head(tree: _Node) -> str:
@@ -268,6 +313,7 @@ class _Automaton:
         self._final = whole.last | whole.empty
         self._masks: dict[str, int] = {}
         self._followers: dict[int, int] = {}
+        self._unions = [_unions(self._follow[at : at + 4]) for at in range(0, len(self._follow), 4)]
 
     def accepts(self, key: str) -> bool:
         """Whether the whole key brings the automaton to a final place."""
@@ -297,11 +343,9 @@ class _Automaton:
         """The places that may come after any of some places."""
         if len(self._followers) >= _MEMO:
             self._followers = {}
-        found, left = 0, places
-        while left:
-            lowest = left & -left
-            found |= self._follow[lowest.bit_length() - 1]
-            left ^= lowest
+        found = 0
+        for union, digit in zip(self._unions, reversed(f"{places:x}"), strict=False):
+            found |= union[digit]
         self._followers[places] = found
         return found
 
@@ -325,10 +369,6 @@ class _Automaton:
 
     def _place(self, ranges: _Ranges) -> _Part:
         place = len(self._tests)
-        if place > _PLACES:
-            raise PatternError(
-                f"a regular expression of at most {_PLACES} characters, repetitions written out"
-            )
         self._tests.append(_test(ranges))
         self._follow.append(0)
         return _Part(empty=False, first=1 << place, last=1 << place)
@@ -360,6 +400,14 @@ class _Automaton:
                 one = _Part(empty=True, first=one.first, last=one.last)
             whole = self._joined(whole, one)
         return whole
+
+
+def _unions(follow: Sequence[int]) -> dict[str, int]:
+    """What may come after each set of four neighbouring places; the set is the hexadecimal digit of its bits."""
+    return {
+        f"{places:x}": reduce(or_, (to for bit, to in enumerate(follow) if places >> bit & 1), 0)
+        for places in range(1 << len(follow))
+    }
 
 
 def _test(ranges: _Ranges) -> Callable[[int], bool]:

@@ -1,18 +1,19 @@
 """Where in a matching index a wish stands: the cheapest question that tells it from others, and what is left to ask."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
 from publishers.criteria.facts import Facts
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
-from publishers.criteria.matching import Check, Wish, filter_of
-from publishers.criteria.patterns import Pattern
+from publishers.criteria.matching import Check, Wish
 
-__all__ = ["Place", "Slot", "places_of", "rest_of"]
+__all__ = ["PLACES_MAX", "Place", "Slot", "places_of", "rest_of"]
 
-_PLACES_MAX: Final = 10_000
+PLACES_MAX: Final = 10_000
+"""Above it a wish is not entered for each of its entity types, but for any of them."""
 
 
 class Slot:
@@ -56,7 +57,7 @@ def places_of(wish: Wish) -> Iterator[Place]:
         where = (place.slot, place.group, place.key)
         distinct[where] = place._replace(proves=place.proves and distinct.get(where, place).proves)
     found = list(distinct.values())
-    if not criterion.entity_types or len(criterion.entity_types) * len(found) > _PLACES_MAX:
+    if not criterion.entity_types or len(criterion.entity_types) * len(found) > PLACES_MAX:
         yield from found
         return
     for name in criterion.entity_types:
@@ -94,8 +95,7 @@ def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
         for glob in criterion.key_globs:
             yield _glob_place(glob)
     elif criterion.key_patterns:
-        for text in criterion.key_patterns:
-            pattern = Pattern(text)
+        for text, pattern in wish.expressions.items():
             if pattern.head:
                 yield Place(None, Slot.HEADS, len(pattern.head), pattern.head, proves=False)
             else:
@@ -104,7 +104,7 @@ def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
         for name in criterion.changed:
             yield Place(None, Slot.NAMES, key=name)
     elif criterion.where:
-        yield from _value_places(criterion)
+        yield from _value_places(wish, criterion)
     else:
         yield Place(None, Slot.EVERY)
 
@@ -116,10 +116,10 @@ def _glob_place(glob: str) -> Place:
     gram = glob_gram(glob)
     if gram:
         return Place(None, Slot.GRAMS, len(gram), gram, proves=False)
-    return Place(None, Slot.SCANS, key=("glob", glob), make=_maker(glob_matcher(glob)))
+    return Place(None, Slot.SCANS, key=("glob", glob), make=partial(glob_matcher, glob))
 
 
-def _value_places(criterion: Criterion) -> Iterator[Place]:
+def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
     transitions = criterion.transitions
     for condition in sorted(criterion.where, key=lambda one: one.text):
         image = _image(condition, transitions)
@@ -129,8 +129,7 @@ def _value_places(criterion: Criterion) -> Iterator[Place]:
             for value in values:
                 yield Place(None, Slot.VALUES, (image, condition.path), value_key(value), proves=alone)
             return
-    check = filter_of(criterion.where, transitions)
-    yield Place(None, Slot.TESTS, key=(criterion.where, transitions), make=_maker(check))
+    yield Place(None, Slot.TESTS, key=(criterion.where, transitions), make=_maker(wish.values))
 
 
 def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:

@@ -6,9 +6,12 @@ from publishers.criteria.conditions import Image
 from publishers.criteria.matching import Check, Wish
 from publishers.criteria.sites import Place, Slot
 
-__all__ = ["Bucket", "Entry", "Site", "Table"]
+__all__ = ["GONE", "Bucket", "Entry", "Site", "Table"]
 
 _MEMO: Final = 4096
+
+GONE: Final = object()
+"""The value of an entry that was taken out, while some of its places are still there."""
 
 
 class Entry:

@@ -97,7 +97,10 @@ class Moving(ABC):
             InvalidOption: If ``position`` is none.
             PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is no longer kept.
+            LogForked: In a child of ``fork``.
         """
+        if self._service.inherited is not None:
+            raise self._service.inherited
         check_position("position", position)
         if position > (head := self._service.head):
             raise PositionAhead(head)

@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import MatchingIndex
+from publishers.criteria.matching import Predicate
+from publishers.criteria.prepared import DIRECT, Prepared, prepare
 from publishers.errors import InvalidOption
 from publishers.fanout.shared import SharedPublisher
 from publishers.fanout.watermark import Watermark
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["Registry"]
+
+_OWED: Final = 4096
 
 
 class Registry:
@@ -39,26 +44,61 @@ class Registry:
         self._publishers: dict[Criteria, SharedPublisher] = {}
         self._by_id: dict[int, ChangeSubscription] = {}
         self._index: MatchingIndex[SharedPublisher] = MatchingIndex()
-        self._stale: dict[Criteria, None] = {}  # of which the index does not know yet whether they are wanted
+        # Of which the index does not know yet whether they are wanted. What has gone stays here until then, so that the
+        # memory of its tables is not freed under the lock.
+        self._stale: dict[Criteria, SharedPublisher] = {}
+        self._owed = 0  # places that the index does not know yet
         self._watermark = watermark
         self._matched_through = matched_through
 
     def add(
-        self, criteria: Criteria, make: Callable[[SharedPublisher], "ChangeSubscription"]
+        self,
+        criteria: Criteria,
+        make: Callable[[SharedPublisher], "ChangeSubscription"],
+        prepared: Prepared | None = None,
     ) -> "ChangeSubscription":
-        """Adds a subscription, made for the publisher of its criteria."""
-        with self._lock:
-            known = self._publishers.get(criteria)
-            # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
-            shared = known or SharedPublisher(criteria, Position(self._matched_through + 1, 0), self._options)
-            subscription = make(shared)
-            shared.subscriptions[subscription] = None
-            self._by_id[subscription.id] = subscription
-            if known is None:
-                self._stale[criteria] = None
-                self._publishers[criteria] = shared
-                self._refresh_if_idle()
-            return subscription
+        """Adds a subscription, made for the publisher of its criteria.
+
+        Args:
+            criteria: What it wants.
+            make: Makes it, under the lock.
+            prepared: The same criteria as ``prepare`` made them, or None; then they are made here if they are new.
+        """
+        shared = self._publishers.get(criteria)
+        if shared is not None:
+            criteria = shared.criteria  # the same object: to find it again under the lock compares no keys
+        while True:
+            with self._lock:
+                known = self._publishers.get(criteria)
+                if known is not None:
+                    return self._added(known, make)
+                if prepared is not None:
+                    # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
+                    start = Position(self._matched_through + 1, 0)
+                    return self._added(SharedPublisher(prepared, start, self._options), make)
+            prepared = self.prepare(criteria)
+
+    def knows(self, criteria: Criteria) -> bool:
+        """Whether there is a publisher of these criteria at this moment."""
+        return criteria in self._publishers
+
+    def prepare(self, criteria: Criteria) -> Prepared:
+        """Compiles criteria, without the lock and in time of their size, for one ``add``."""
+        # While much waits to be entered by the next commit, what comes beside it is entered by one reference each.
+        return prepare(Predicate(criteria), direct=DIRECT if self._owed < _OWED else 0)
+
+    def _added(
+        self, shared: SharedPublisher, make: Callable[[SharedPublisher], "ChangeSubscription"]
+    ) -> "ChangeSubscription":
+        subscription = make(shared)
+        shared.subscriptions[subscription] = None
+        self._by_id[subscription.id] = subscription
+        if shared.criteria not in self._publishers:
+            self._stale[shared.criteria] = shared
+            self._publishers[shared.criteria] = shared
+            self._owed += len(shared.prepared.placed)
+            self._refresh_if_idle()
+        return subscription
 
     def remove(self, subscription: "ChangeSubscription") -> bool:
         """Removes a subscription, and its publisher if it was the last; answers whether it was there."""
@@ -70,7 +110,7 @@ class Registry:
             self._by_id.pop(subscription.id, None)
             shared.leave(subscription.cursor.cohort)
             if not shared.subscriptions:
-                self._stale[shared.criteria] = None
+                self._stale[shared.criteria] = shared
                 del self._publishers[shared.criteria]
                 self._refresh_if_idle()
             return True
@@ -98,13 +138,34 @@ class Registry:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
         with self._lock:
             self._matched_through = matched_through
-            self._refresh()
-            return self._index
+            let_go = self._refresh()
+        del let_go
+        return self._index
 
     def publishers(self) -> list[SharedPublisher]:
         """All publishers at this moment."""
         with self._lock:
             return list(self._publishers.values())
+
+    def listed(self, most: int | None) -> list[tuple[SharedPublisher, int, list["ChangeSubscription"]]]:
+        """Publishers, of each how many subscriptions it has, and some of those.
+
+        Args:
+            most: How many publishers, and how many subscriptions of each; None for all.
+        """
+        if most is None:
+            return [(one, len(one.subscriptions), list(one.subscriptions)) for one in self.publishers()]
+        with self._lock:
+            return [
+                (shared, len(shared.subscriptions), list(islice(shared.subscriptions, most)))
+                for shared in islice(self._publishers.values(), most)
+            ]
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many publishers, subscriptions and LIVE subscriptions there are; costs the same however many subscribe."""
+        with self._lock:
+            publishers, subscriptions = list(self._publishers.values()), len(self._by_id)
+        return len(publishers), subscriptions, sum(shared.ring.served for shared in publishers)
 
     def subscriptions(self) -> list["ChangeSubscription"]:
         """All subscriptions at this moment."""
@@ -118,13 +179,23 @@ class Registry:
         if self._watermark.visible >= self._matched_through:
             self._refresh()
 
-    def _refresh(self) -> None:
-        """Brings the index up to date. Whoever is interrupted here leaves what is stale to be done again."""
+    def _refresh(self) -> list[SharedPublisher]:
+        """Brings the index up to date, and returns what is to be let go of without the lock.
+
+        Whoever is interrupted here leaves what is stale to be done again.
+        """
+        let_go = []
         while self._stale:
-            criteria = next(iter(self._stale))
+            criteria, stale = next(iter(self._stale.items()))
             shared = self._publishers.get(criteria)
             if shared is None:
-                self._index.remove(criteria)
+                self._index.retire(criteria)
             else:
-                self._index.add(shared.predicate, shared)
+                self._index.enter(shared.prepared, shared)
             del self._stale[criteria]
+            if shared is not None:
+                shared.prepared.entered()
+            let_go.append(stale)
+        self._index.sweep()
+        self._owed = 0
+        return let_go

@@ -69,6 +69,9 @@ BEHIND: Final = _Behind.BEHIND
 class Ring:
     """A bounded window of chunks with the places of its cursors.
 
+    Attributes:
+        served: How many cursors are LIVE.
+
     Args:
         start: The oldest position that the ring covers at first.
         max_events: Most changes it keeps, at least 1.
@@ -78,6 +81,7 @@ class Ring:
     def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
         self.lock = threading.Lock()
         self.start = start
+        self.served = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._chunks: deque[Chunk] = deque()
@@ -136,6 +140,7 @@ class Ring:
                 place = self._base + bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
                 self._stand(cursor, place)
             if live:
+                self.served += not cursor.live
                 cursor.live = True
                 cursor.next = max(cursor.next, at)
             return True
@@ -143,6 +148,7 @@ class Ring:
     def leave(self, cursor: RingCursor, *, for_good: bool = False) -> None:
         """Lets a cursor go; one that is not here changes nothing. ``for_good`` keeps it from entering again."""
         with self.lock:
+            self.served -= cursor.live
             cursor.live = False
             cursor.closed = cursor.closed or for_good
             if cursor.place is not None:
@@ -286,6 +292,7 @@ class Ring:
             there[cohort] = there[cohort] | moved if cohort in there else moved
         except BaseException:
             for cursor in cursors:
+                self.served -= cursor.live
                 cursor.live, cursor.place = False, None
                 if cursor.taken is ahead:
                     cursor.next = max(cursor.next, ahead.next)
@@ -339,6 +346,7 @@ class Ring:
         for cursor in chain.from_iterable(standing.values()):
             cursor.place = None
             if cursor.live:  # a cursor that only joins knows its own place better
+                self.served -= 1
                 cursor.live = False
                 cursor.next = max(cursor.next, resume)
                 overtaken.append(cursor)

@@ -3,12 +3,13 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from publishers.background import in_background
+from publishers.errors import LogForked
 from publishers.fanout.admission import Admission
 from publishers.fanout.deliveries import Deliveries
+from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.watermark import Watermark
@@ -37,6 +38,7 @@ class Service:
         closed: Whether the log was closed.
         reason: Why it was closed, if that is more than that: with what every subscription ends.
         explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
+        inherited: What to raise in a child of ``fork``; None in the process that opened the log.
     """
 
     def __init__(
@@ -53,12 +55,18 @@ class Service:
         self.closed = False
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error
+        self.inherited: LogForked | None = None
         self._reader = reader
         self._name = name
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DispatchPool | None = None
         self._parked: set[ChangeSubscription] = set()
         self._bounded: set[ChangeSubscription] = set()
+
+    def abandon(self, inherited: LogForked) -> None:
+        """Is as closed, in a child of ``fork``, but ends nobody: subscriptions, threads and locks are the parent's."""
+        self.inherited = self.reason = inherited
+        self.closed = True
 
     @property
     def oldest(self) -> Position:
@@ -71,15 +79,24 @@ class Service:
         return Position(self.watermark.visible + 1, 0)
 
     @property
-    def pool(self) -> ThreadPoolExecutor:
+    def pool(self) -> DispatchPool:
         """Where signals run for subscribers that named no executor and run on no event loop."""
         with self._lock:
             pool = self._pool
             if pool is None:
-                pool = ThreadPoolExecutor(self.options.dispatch_threads, f"{self._name}-dispatch")
+                options = self.options
+                pool = DispatchPool(
+                    options.dispatch_threads, options.dispatch_threads_max, f"{self._name}-dispatch"
+                )
                 if not self.closed:  # else it goes with whom it serves
                     self._pool = pool
             return pool
+
+    @property
+    def dispatch_threads(self) -> int:
+        """How many threads the pool allows itself now; 0 as long as nobody needs it."""
+        pool = self._pool
+        return 0 if pool is None else pool.threads
 
     def run_aside(self, run: Callable[[], None]) -> None:
         """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from flow.executors import Executor
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
+from publishers.criteria.prepared import Prepared
 from publishers.fanout.cohort import Cohort
 from publishers.fanout.ring import Ring
 from publishers.options import LogOptions
@@ -25,16 +26,18 @@ class SharedPublisher:
     Attributes:
         criteria: What its subscribers want.
         predicate: The same, compiled.
+        prepared: The same, as it goes into the matching index.
         ring: The recent matching changes.
         subscriptions: Who subscribes; changed under the registry's lock only.
         cohorts: The same by executor, as far as they are served together.
     """
 
-    __slots__ = ("cohorts", "criteria", "predicate", "ring", "subscriptions")
+    __slots__ = ("cohorts", "criteria", "predicate", "prepared", "ring", "subscriptions")
 
-    def __init__(self, criteria: Criteria, start: Position, options: LogOptions) -> None:
-        self.criteria = criteria
-        self.predicate = Predicate(criteria)
+    def __init__(self, prepared: Prepared, start: Position, options: LogOptions) -> None:
+        self.criteria: Criteria = prepared.criteria
+        self.predicate: Predicate = prepared.predicate
+        self.prepared = prepared
         self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
         self.subscriptions: dict[ChangeSubscription, None] = {}
         self.cohorts: dict[Executor | None, Cohort] = {}

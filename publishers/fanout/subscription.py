@@ -109,12 +109,19 @@ class ChangeSubscription(Replaying):
     # What a subscriber may do.
 
     def request(self, n: int, /) -> None:
-        """Asks for ``n`` more changes (Reactive Streams §3.8)."""
+        """Asks for ``n`` more changes (Reactive Streams §3.8).
+
+        Raises:
+            LogForked: In a child of ``fork``, where they would never come.
+        """
+        if self._service.inherited is not None:
+            raise self._service.inherited
         self._drain.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
-        self._drain.cancel()
+        if self._service.inherited is None:  # else it is the parent's
+            self._drain.cancel()
 
     @property
     def cursor(self) -> Cursor:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flow.bridges.iterable import IterablePublisher
 from publishers import lossless
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable
@@ -99,9 +100,10 @@ def listed(parameter: str, given: object, right: str) -> list[Any]:
     """What was given as several, and is gone through once.
 
     Raises:
-        InvalidChange: If it is one text, or nothing that can be gone through.
+        InvalidChange: If it is one text, a feed, which has no end, or nothing that can be gone through.
     """
-    if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, Iterable):
+    single = (str, bytes, bytearray, memoryview, IterablePublisher)
+    if isinstance(given, single) or not isinstance(given, Iterable):
         raise InvalidChange(parameter, given, right)
     return list(given)
 

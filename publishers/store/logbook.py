@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace as replace_entry
 
+from flow import forks
 from flow.clock import Clock
 from flow.contracts import UNBOUNDED
 from flow.executors import INLINE
 from publishers.change import Area
 from publishers.changelog import ChangeLog
 from publishers.criteria.criteria import Criterion
-from publishers.errors import InvalidOption, LogClosed, LogDropped, NoSuchLog, NotALog, PenstockError
+from publishers.errors import (
+    InvalidOption,
+    LogClosed,
+    LogDropped,
+    LogForked,
+    NoSuchLog,
+    NotALog,
+    PenstockError,
+)
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
-from publishers.store.directory import Shelf, kind_of
+from publishers.store.directory import SYSTEM_DIRECTORY, Shelf, kind_of
 from publishers.store.roster import LogEntry, Roster, Step
 from publishers.store.system import SystemLog
 from publishers.views.view import Content
@@ -45,6 +54,7 @@ class Logbook:
         lock: Held for everything but what may reach user code.
         eager: Whether logs are opened as they appear.
         closed: Whether the store was closed.
+        inherited: What to raise in a child of ``fork``; None in the process that opened the store.
     """
 
     def __init__(
@@ -63,6 +73,7 @@ class Logbook:
         self.lock = threading.RLock()
         self.eager = False
         self.closed = False
+        self.inherited: LogForked | None = None
         self._options = options
         self._read_only = read_only
         self._filesystem = filesystem
@@ -70,6 +81,13 @@ class Logbook:
         self._told: Position | None = None
         self._steps: deque[Step] = deque()  # told, and not carried out yet
         self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        self.lock = threading.RLock()
+        self.inherited = LogForked(self.shelf.path, pid)
+        self.closed = True
 
     # The caller holds the lock.
 
@@ -78,14 +96,15 @@ class Logbook:
 
         Raises:
             LogClosed: If the store is closed.
+            LogForked: In a child of ``fork``.
         """
         if self.closed:
-            raise LogClosed
+            raise self.inherited or LogClosed()
 
     def handle(self, entry: LogEntry) -> ChangeLog | None:
-        """The log, if it is open here."""
+        """The log, if it is open here, or has ended by itself."""
         handle = self._handles.get(entry.log_id)
-        return None if handle is None or handle.closed else handle
+        return None if handle is None or (handle.closed and handle.failure is None) else handle
 
     def forget(self, log: ChangeLog) -> None:
         """Takes a log from the list; the caller closes it."""
@@ -129,8 +148,9 @@ class Logbook:
         return log
 
     def _gone(self, entry: LogEntry) -> bool:
-        """Whether the files of a log are gone, which the system log may not have told yet."""
-        return self.shelf.log_id(entry.directory) != entry.log_id
+        """Whether the files of a log are gone, which the system log may not have told yet; not if the whole store is."""
+        there = self.shelf.log_id(SYSTEM_DIRECTORY) == self.system.log_id.hex
+        return there and self.shelf.log_id(entry.directory) != entry.log_id
 
     def record(self, mutation: Mutation) -> None:
         """Commits to the system log, and takes what it tells then."""
@@ -177,12 +197,12 @@ class Logbook:
     # The caller does not hold the lock.
 
     def log(self, name: str) -> ChangeLog:
-        """The log of a name, opened if it is not."""
+        """The log of a name, opened if it is not, or has ended by itself."""
         with self.lock:
             self.check_open()
             entry = self.roster.find(name)
             handle = self.handle(entry)
-            if handle is not None:
+            if handle is not None and handle.failure is None:
                 return handle
             try:
                 opened: ChangeLog | PenstockError | OSError = self.open(entry)
@@ -198,9 +218,15 @@ class Logbook:
         return opened
 
     def refresh(self) -> None:
-        """Takes what the system log tells."""
+        """Takes what the system log tells, unless the store is closed.
+
+        Raises:
+            LogForked: In a child of ``fork``.
+        """
         with self.lock:
             if self.closed:
+                if self.inherited is not None:
+                    raise self.inherited
                 return
             self.catch_up()
         self.carry_out()

@@ -135,10 +135,17 @@ class ChangeStore(Mapping[str, ChangeLog]):
             stack.pop_all()
         return cls(book, chosen, read_only=read_only)
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why a read-only opening has ended: ``failure`` of the system log. None as long as it goes on, and if it was closed."""
+        return self.system.failure
+
     # Logs.
 
     def log(self, name: str) -> ChangeLog:
         """The log of a name, opened at the first call and shared from then on; the store closes it.
+
+        One that is followed and has ended by itself (``failure``) is opened anew.
 
         Raises:
             NoSuchLog: If there is none.
@@ -282,13 +289,13 @@ class ChangeStore(Mapping[str, ChangeLog]):
             return self._book.roster.find(name)
 
     def opened(self) -> Mapping[str, ChangeLog]:
-        """The logs that are open in this process at this moment, by name."""
+        """The logs that are open in this process at this moment, or have ended by themselves (``failure``), by name."""
         with self._book.lock:
             found = ((entry.name, self._book.handle(entry)) for entry in self._book.roster.values())
             return MappingProxyType({name: log for name, log in found if log is not None})
 
     def peek(self, name: str) -> ChangeLog | None:
-        """The log of a name if it is open in this process at this moment; never reads the disk."""
+        """The log of a name if it is one of ``opened``; never reads the disk."""
         with self._book.lock:
             entry = self._book.roster.get(name)
             return None if entry is None else self._book.handle(entry)
@@ -326,7 +333,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         opened = self.opened()
         return StoreStatistics(
             self.system.statistics(),
-            MappingProxyType({name: log.statistics() for name, log in opened.items()}),
+            MappingProxyType({name: log.statistics() for name, log in opened.items() if log.failure is None}),
             tuple(self),
         )
 
@@ -335,7 +342,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         self._book.refresh()
 
     def close(self) -> None:
-        """Closes every log, and then the system log. Idempotent.
+        """Closes every log, and then the system log. Idempotent; in a child of ``fork`` it does nothing.
 
         Raises:
             LogFailed: If what was left of a log could not be synced; everything is closed all the same.
@@ -361,7 +368,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     def __repr__(self) -> str:
         mode = "closed" if self._book.closed else "read-only" if self.read_only else "owned"
-        return f"<ChangeStore {str(self.path)!r} {mode}, {len(self)} logs>"
+        return f"<ChangeStore {str(self.path)!r} {mode}, {len(self._book.roster)} logs>"
 
     # Both views are mappings, but no two stores are ever equal.
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
+from flow.bridges.iterable import IterablePublisher
 from flow.clock import SYSTEM_CLOCK
 from publishers.change import Area
 from publishers.changelog import ChangeLog
@@ -82,7 +83,8 @@ class SystemLog(ChangeLog):
 
 def _several(wish: Wishes) -> TypeGuard[Iterable[Criterion]]:
     """Whether it is a list, or the like, of wishes."""
-    return isinstance(wish, Iterable) and not isinstance(wish, (str, bytes, Mapping, Criteria, Criterion))
+    single = (str, bytes, Mapping, Criteria, Criterion, IterablePublisher)
+    return isinstance(wish, Iterable) and not isinstance(wish, single)
 
 
 def _criterions(wishes: Iterable[Wishes]) -> Iterator[Criterion]:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from flow.clock import Clock
 from publishers.errors import LogFull
 from publishers.wal.catalog import Location
-from publishers.wal.clock import Clock
 from publishers.wal.columns import PADDING
 from publishers.wal.control import ProducerState, Tables
 from publishers.wal.filesystem import FileSystem, means_full
@@ -47,7 +47,7 @@ class Appender:
         self.ends: deque[Appended] = deque()
         self._filesystem = filesystem
         self._directory = directory
-        self._clock = clock
+        self._clock = clock.now_us
         self._producers = producers
         self._crc = chain.crc
         self._committed_at = chain.committed_at

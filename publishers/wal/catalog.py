@@ -1,5 +1,6 @@
 """The segments of an open log: which there are, where they end, and their shared open files."""
 
+import errno
 from bisect import bisect_right
 from collections import OrderedDict
 from pathlib import Path
@@ -9,6 +10,8 @@ from uuid import UUID
 
 from publishers.errors import WalCorrupted
 from publishers.wal.filesystem import File, FileSystem
+from publishers.wal.openable import open_file
+from publishers.wal.presence import Presence
 from publishers.wal.segment import (
     DATA_START,
     SegmentHeader,
@@ -41,11 +44,19 @@ class Limit(NamedTuple):
 
 
 class SegmentEntry(NamedTuple):
-    """A segment of the log."""
+    """A segment of the log.
+
+    Attributes:
+        number: Of the segment.
+        first_version: Of its first transaction.
+        created_at: Unix microseconds, when the segment before was closed.
+        began: The same in seconds of the monotonic clock; None if it was not in this opening.
+    """
 
     number: int
     first_version: int
     created_at: int
+    began: float | None = None
 
 
 class _Handle:
@@ -60,7 +71,8 @@ class _Handle:
 class Catalog:
     """What a reader needs to know of the segments. Thread-safe.
 
-    At most 8 files stay open beyond those that are being read from at this moment.
+    At most 8 files stay open beyond those that are being read from at this moment. With a ``presence``, of whoever shares the
+    directory with a writer, no file is read that may have come there with another directory.
 
     Attributes:
         entries: The segments from the oldest on; replaced as a whole, never changed.
@@ -69,12 +81,15 @@ class Catalog:
             come again with other transactions, so `refresh` leaves them out. None for all.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: Path, log_id: UUID) -> None:
+    def __init__(
+        self, filesystem: FileSystem, directory: Path, log_id: UUID, presence: Presence | None = None
+    ) -> None:
         self.log_id = log_id
         self.newest: int | None = None
         self.entries: tuple[SegmentEntry, ...] = ()
         self._filesystem = filesystem
         self._directory = directory
+        self._presence = presence
         self._lock = Lock()
         self._handles: OrderedDict[int, _Handle] = OrderedDict()
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
@@ -143,7 +158,7 @@ class Catalog:
             self.drop(entries[0].number)
 
     def _read_entry(self, number: int) -> SegmentEntry:
-        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        file = self._open(number)
         try:
             header = SegmentHeader.unpack(file.pread(DATA_START, 0))
         except ValueError as error:
@@ -153,6 +168,15 @@ class Catalog:
         if header.log_id != self.log_id or header.number != number:
             raise WalCorrupted(number, 0, f"the header is of segment {header.number} of log {header.log_id}")
         return SegmentEntry(number, header.first_version, header.created_at)
+
+    def _open(self, number: int) -> File:
+        """Opens a segment, which is that of the log if the directory is there after that: else it may be of another log."""
+        path = self._directory / segment_name(number)
+        file = open_file(self._filesystem, path, "read")
+        if self._presence is not None and not self._presence.holds():
+            file.close()
+            raise OSError(errno.ESTALE, "it is not of the log that was opened", str(path))
+        return file
 
     def find(self, version: int) -> SegmentEntry:
         """The segment that holds the version, or the last one if it is not there yet."""
@@ -191,7 +215,7 @@ class Catalog:
         with self._lock:
             handle = self._handles.get(number)
             if handle is None:
-                handle = _Handle(self._filesystem.open(self._directory / segment_name(number), "read"))
+                handle = _Handle(self._open(number))
                 self._handles[number] = handle
             else:
                 self._handles.move_to_end(number)

@@ -3,25 +3,56 @@
 Each segment begins with a CHECKPOINT, which holds both tables, so that the last segment alone restores everything that
 is not a change, whatever retention has deleted. An EPOCH frame tells that a writer opened the log.
 
-The payload of a control frame is ``u32 kind, u32 0`` and then, for a CHECKPOINT (kind 1), ``u32 producers, u32
-epochs``, the producers (16 bytes id, u64 sequence, u64 version, i64 time) and the epochs (u64 epoch, u64 first
-version); for an EPOCH (kind 2) one epoch.
+The payload of a control frame is ``u32 kind, u32 format`` (0 for format 1) and then, for a CHECKPOINT (kind 1),
+``u32 producers, u32 epochs``, the producers (16 bytes id, u64 sequence, u64 version, i64 time) and the epochs (u64 epoch,
+u64 first version, and since format 2 u64 random bits); for an EPOCH (kind 2) one epoch.
+
+Two kinds are read, and not written yet. A SKIP (kind 3) stands right before a transaction, is written with it, and tells of
+versions that do not exist, because they never did where this log is copied from: from the ``producer_sequence`` of its frame
+header up to the ``version`` there, behind which the transaction has the next one. Its payload is nothing more. What follows in the payload of a SCHEMAS
+(kind 4) is passed over.
+
+An epoch is a number, which rises, and 64 random bits, drawn when it begins. Two copies of a directory that are opened give
+the same number to different histories; the random bits are what tells these apart.
 """
 
 from collections import OrderedDict
+from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from publishers.wal.filesystem import Data
+from publishers.errors import FormatTooNew
+from publishers.wal.filesystem import Data, FileSystem
+from publishers.wal.segment import FORMAT
 
-__all__ = ["Epoch", "ProducerState", "Tables", "decode_control", "encode_epoch"]
+__all__ = [
+    "Epoch",
+    "Kind",
+    "ProducerState",
+    "Tables",
+    "decode_control",
+    "draw_random",
+    "encode_epoch",
+    "kind_of",
+]
 
 _KIND: Final = Struct("<II")
 _COUNTS: Final = Struct("<IIII")
 _PRODUCER: Final = Struct("<16sQQq")
-_EPOCH: Final = Struct("<QQ")
-_CHECKPOINT: Final = 1
-_OPENED: Final = 2
+_EPOCHS: Final = {0: Struct("<QQ"), FORMAT: Struct("<QQQ")}
+
+
+class Kind(IntEnum):
+    """What a control frame tells."""
+
+    CHECKPOINT = 1
+    """First in each segment: the tables."""
+    EPOCH = 2
+    """A writer opened the log, or forgot something."""
+    SKIP = 3
+    """Versions that do not exist."""
+    SCHEMAS = 4
+    """The versions of schemas."""
 
 
 class ProducerState(NamedTuple):
@@ -39,10 +70,17 @@ class ProducerState(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """An opening for writing, and the first version that could be committed in it."""
+    """An opening for writing, and the first version that could be committed in it.
+
+    Attributes:
+        epoch: Its number.
+        first_version: The first version.
+        random: Its random bits; 0 for an epoch of format 1, which has none.
+    """
 
     epoch: int
     first_version: int
+    random: int = 0
 
 
 class Tables:
@@ -69,21 +107,24 @@ class Tables:
             producers.popitem(last=False)
             self.forgotten += 1
 
-    def opened(self, epoch: int, first_version: int) -> None:
+    def opened(self, epoch: int, first_version: int, random: int = 0) -> None:
         """Notes an epoch."""
         epochs = self.epochs
         if epochs and epochs[-1].first_version >= first_version:
             epochs = epochs[:-1]
-        self.epochs = (*epochs, Epoch(epoch, first_version))
+        self.epochs = (*epochs, Epoch(epoch, first_version, random))
 
     def prune(self, most: int, since: int, oldest: int) -> None:
-        """Drops producers beyond ``most`` or idle ``since`` a time, and epochs that ended before version ``oldest``."""
+        """Drops producers beyond ``most`` or idle ``since`` a time, and epochs that nobody needs to know any more.
+
+        The epoch that wrote the version before ``oldest`` stays: it is the one that the position of ``oldest`` names.
+        """
         producers = self.producers
         while producers and (len(producers) > most or next(iter(producers.values())).at < since):
             producers.popitem(last=False)
             self.forgotten += 1
         epochs = self.epochs
-        while len(epochs) > 1 and epochs[1].first_version <= oldest:
+        while len(epochs) > 1 and epochs[1].first_version < oldest:
             epochs = epochs[1:]
         self.epochs = epochs
 
@@ -91,39 +132,68 @@ class Tables:
         """The payload of a CHECKPOINT."""
         return b"".join(
             (
-                _COUNTS.pack(_CHECKPOINT, 0, len(self.producers), len(self.epochs)),
+                _COUNTS.pack(Kind.CHECKPOINT, FORMAT, len(self.producers), len(self.epochs)),
                 *(_PRODUCER.pack(producer, *state) for producer, state in self.producers.items()),
-                *(_EPOCH.pack(*epoch) for epoch in self.epochs),
+                *(_EPOCHS[FORMAT].pack(*epoch) for epoch in self.epochs),
             )
         )
 
 
+def draw_random(filesystem: FileSystem) -> int:
+    """The random bits of an epoch that begins; never 0, which means that there are none."""
+    return int.from_bytes(filesystem.random_bytes(8), "little") or 1
+
+
 def encode_epoch(epoch: Epoch) -> bytes:
     """The payload of an EPOCH frame."""
-    return _KIND.pack(_OPENED, 0) + _EPOCH.pack(*epoch)
+    return _KIND.pack(Kind.EPOCH, FORMAT) + _EPOCHS[FORMAT].pack(*epoch)
 
 
-def decode_control(payload: Data, tables: Tables) -> bool:
-    """Applies a control frame to the tables; True if it was a CHECKPOINT, which replaces them.
+def kind_of(payload: Data) -> tuple[Kind, Struct]:
+    """The kind of a control frame, and how epochs are told in it.
 
     Raises:
-        ValueError: If the payload is malformed or of an unknown kind.
+        FormatTooNew: If it is of a later format, or of a kind that came later.
+        ValueError: If it is none.
+    """
+    if len(payload) < _KIND.size:
+        raise ValueError(f"a control frame of {len(payload)} bytes")
+    kind, form = _KIND.unpack_from(payload)
+    if form > FORMAT:
+        raise FormatTooNew(form, FORMAT)
+    if kind > max(Kind):
+        raise FormatTooNew(kind, max(Kind), "control kind")
+    if not kind or form not in _EPOCHS:
+        raise ValueError(f"a control frame of kind {kind} and format {form}")
+    return Kind(kind), _EPOCHS[form]
+
+
+def decode_control(payload: Data, tables: Tables) -> Kind:
+    """Applies a control frame to the tables; returns its kind. A CHECKPOINT replaces them.
+
+    Raises:
+        FormatTooNew: If it is of a later format, or of a kind that came later.
+        ValueError: If the payload is malformed.
     """
     view = memoryview(payload)
-    kind = _KIND.unpack_from(view)[0] if len(view) >= _KIND.size else 0
-    if kind == _OPENED and len(view) == _KIND.size + _EPOCH.size:
-        tables.opened(*_EPOCH.unpack_from(view, _KIND.size))
-        return False
-    if kind != _CHECKPOINT or len(view) < _COUNTS.size:
-        raise ValueError(f"a control frame of unknown kind {kind} with {len(view)} bytes")
+    kind, epoch = kind_of(view)
+    if kind in (Kind.SKIP, Kind.SCHEMAS):
+        return kind
+    if kind is Kind.EPOCH:
+        if len(view) != _KIND.size + epoch.size:
+            raise ValueError(f"an epoch of {len(view)} bytes")
+        tables.opened(*epoch.unpack_from(view, _KIND.size))
+        return kind
+    if len(view) < _COUNTS.size:
+        raise ValueError(f"a checkpoint of {len(view)} bytes")
     _, _, producers, epochs = _COUNTS.unpack_from(view)
     at = _COUNTS.size
     middle = at + producers * _PRODUCER.size
-    if len(view) != middle + epochs * _EPOCH.size:
+    if len(view) != middle + epochs * epoch.size:
         raise ValueError(f"a checkpoint of {len(view)} bytes for {producers} producers and {epochs} epochs")
     tables.producers = OrderedDict(
         (producer, ProducerState(sequence, version, time))
         for producer, sequence, version, time in _PRODUCER.iter_unpack(view[at:middle])
     )
-    tables.epochs = tuple(Epoch(*epoch) for epoch in _EPOCH.iter_unpack(view[middle:]))
-    return True
+    tables.epochs = tuple(Epoch(*found) for found in epoch.iter_unpack(view[middle:]))
+    return kind

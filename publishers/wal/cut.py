@@ -19,6 +19,7 @@ from publishers.wal.filesystem import FileSystem, sync_file, sync_names
 from publishers.wal.head import Head
 from publishers.wal.reader import Reader
 from publishers.wal.segment import index_name, segment_name
+from publishers.wal.tail import Tail
 
 __all__ = ["carry_out", "finish_cut", "place_of"]
 
@@ -64,8 +65,13 @@ def carry_out(
     sync_names(filesystem, directory)
 
 
-def finish_cut(filesystem: FileSystem, directory: Path, head: Head, numbers: list[int]) -> list[int]:
+def finish_cut(
+    filesystem: FileSystem, directory: Path, head: Head, numbers: list[int], tail: Tail
+) -> list[int]:
     """Finishes a cut that HEAD tells of; returns the segments that are left.
+
+    It may be that of a repair, which gives up what had been shown; so TAIL, which may tell of it, is cleared before HEAD does
+    not tell of the cut any more.
 
     Raises:
         WalCorrupted: If the segment of the cut is missing.
@@ -78,5 +84,6 @@ def finish_cut(filesystem: FileSystem, directory: Path, head: Head, numbers: lis
         raise WalCorrupted(
             state.segment, 0, "HEAD tells of a cut in this segment, which is missing"
         ) from None
+    tail.clear()
     head.write(state.epoch, state.durable, state.segment, state.offset)
     return [number for number in numbers if number <= state.segment]

@@ -7,6 +7,7 @@ from typing import Final
 from publishers.errors import LogBusy, NotALog
 from publishers.wal.filesystem import File, FileSystem, write_all
 from publishers.wal.head import HEAD_NAME
+from publishers.wal.openable import open_file
 from publishers.wal.segment import segment_number
 from publishers.wal.tail import TAIL_NAME
 
@@ -42,9 +43,10 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
 
     Raises:
         LogBusy: If somebody has it; with the process that wrote its number into the file.
+        LogUnreadable: If it cannot be opened.
         OSError: What the file system raises.
     """
-    file = filesystem.open(path / LOCK_NAME, "create")
+    file = open_file(filesystem, path / LOCK_NAME, "create")
     try:
         if not file.lock():
             text = file.pread(64, 0).split(b" ", 1)[0]

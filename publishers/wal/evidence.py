@@ -4,13 +4,10 @@ from threading import Lock
 
 from publishers.errors import LogFailed, LogFull
 from publishers.wal.filesystem import means_full
-from publishers.wal.head import KEEP, Head, HeadState
+from publishers.wal.head import KEEP, SLOT_BYTES, Head, HeadState
 from publishers.wal.writer import Writer
 
-__all__ = ["SLOT_BYTES", "Evidence"]
-
-SLOT_BYTES = 88
-"""What a write of HEAD needs, as a ``LogFull`` tells it."""
+__all__ = ["Evidence"]
 
 
 class Evidence:

@@ -10,11 +10,13 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
+from flow import forks
 from publishers.wal.bell import Bell, Ear
 from publishers.wal.wakeup import RealBell, listen
 
@@ -41,6 +43,14 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of syncing the directory above: somebody else made it, long ago, or it cannot be synced, or never changes."""
+
+
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
 
 
 class File(Protocol):
@@ -87,7 +97,10 @@ class FileSystem(Protocol):
     """Directories and names."""
 
     def open(self, path: Path, mode: Mode, /) -> File:
-        """Opens for reading only, for reading and writing, or (``create``) as the latter, creating it if missing."""
+        """Opens for reading only, for reading and writing, or (``create``) as the latter, creating it if missing.
+
+        What is no regular file is refused at once; see `openable` for what that is to a log.
+        """
         ...
 
     def make_directory(self, path: Path, /) -> None:
@@ -128,6 +141,10 @@ class FileSystem(Protocol):
 
     def process_id(self) -> int:
         """The process that owns what is opened here."""
+        ...
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """Bytes that nobody has drawn before, in no copy of any log."""
         ...
 
     def bell(self, directory: Path, /) -> Bell:
@@ -198,13 +215,34 @@ def write_all(file: File, data: Data, offset: int) -> None:
 
 
 class RealFile:
-    """A file descriptor."""
+    """A file descriptor. In a child of ``fork`` it is closed, and the lock stays the parent's."""
 
-    __slots__ = ("_fd", "_writable")
+    __slots__ = ("__weakref__", "_fd", "_identity", "_locked", "_writable")
 
     def __init__(self, fd: int, *, writable: bool) -> None:
+        self._locked = False
+        self._identity: tuple[int, int] | None = None
         self._fd = fd
         self._writable = writable
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`. A lock lasts until the last copy of its descriptor is closed, so no copy may stay."""
+        self._locked = False
+        self.close()
+
+    def check_kind(self, path: Path) -> None:
+        """Refuses what is no regular file.
+
+        Raises:
+            OSError: If it is a FIFO, a directory, a socket or a device.
+        """
+        mode = os.fstat(self._fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+        if not stat.S_ISREG(mode):
+            what = _KINDS.get(stat.S_IFMT(mode), "something else")
+            raise OSError(errno.ENOTSUP, f"it is {what}, not a file", str(path))
 
     def pread(self, size: int, offset: int, /) -> bytes:
         """See `File.pread`."""
@@ -235,14 +273,19 @@ class RealFile:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        self._locked = True
         return True
 
     def is_at(self, path: Path, /) -> bool:
-        """See `File.is_at`."""
+        """See `File.is_at`. It is asked often, so what does not change is looked up once."""
         try:
-            return os.path.samestat(os.stat(path), os.fstat(self._fd))
+            if self._identity is None:
+                own = os.fstat(self._fd)
+                self._identity = own.st_dev, own.st_ino
+            found = os.stat(path)
         except OSError:
             return False
+        return (found.st_dev, found.st_ino) == self._identity
 
     def map(self, size: int, /) -> memoryview:
         """See `File.map`. The mapping lives as long as the view."""
@@ -253,7 +296,14 @@ class RealFile:
         """See `File.close`."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            if self._locked:
+                # A child that is forked right here has a copy of the descriptor of which it knows nothing. Its file is the
+                # same as ours, and would stay locked for as long as the child lives.
+                fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()  # an interrupt may strike where a file is open and not yet noted by its owner
 
 
 class RealFileSystem:
@@ -262,9 +312,20 @@ class RealFileSystem:
     __slots__ = ()
 
     def open(self, path: Path, mode: Mode, /) -> RealFile:
-        """See `FileSystem.open`."""
+        """See `FileSystem.open`. To open a FIFO would wait for its other end, hence O_NONBLOCK, which no regular file heeds."""
         flags = {"read": os.O_RDONLY, "write": os.O_RDWR, "create": os.O_RDWR | os.O_CREAT}[mode]
-        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o644), writable=mode != "read")
+
+        def make() -> RealFile:
+            fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+            return RealFile(fd, writable=mode != "read")
+
+        file = forks.undisturbed(make, RealFile.close)
+        try:
+            file.check_kind(path)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def make_directory(self, path: Path, /) -> None:
         """See `FileSystem.make_directory`. Directories that were created are made durable from the top down.
@@ -333,6 +394,10 @@ class RealFileSystem:
     def process_id(self) -> int:
         """See `FileSystem.process_id`."""
         return os.getpid()
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """See `FileSystem.random_bytes`."""
+        return os.urandom(size)
 
     def bell(self, directory: Path, /) -> Bell:
         """See `FileSystem.bell`."""

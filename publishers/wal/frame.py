@@ -42,13 +42,14 @@ class FrameHeader(NamedTuple):
         crc: ``crc32(header[8:80], crc32(payload))``.
         previous: ``crc`` of the frame before, also across segments.
         count: Changes in this frame, without the leading TRANSACTION event.
-        version: Of the transaction; control frames repeat the last one.
+        version: Of the transaction; control frames repeat the last one, but a SKIP has the last that does not exist.
         first_index: Index of the first change here.
         flags: FIRST, LAST, COMPRESSED, CONTROL.
         durable: Newest version known to be synced when the frame was written.
         committed_at: Unix microseconds, strictly rising.
         producer: 16 bytes, zeros for none.
-        producer_sequence: The number that the producer gave to the transaction.
+        producer_sequence: The number that the producer gave to the transaction; of a SKIP the first version that does not
+            exist.
         transaction_count: Changes of the whole transaction, with the TRANSACTION event.
         transaction_bytes: Uncompressed payload bytes of all its frames.
     """
@@ -79,6 +80,16 @@ class FrameHeader(NamedTuple):
     def pack(self) -> bytes:
         """The 80 bytes."""
         return _HEADER.pack(*self)
+
+    @property
+    def skips(self) -> int:
+        """Of a SKIP the first of the versions up to its own that do not exist; 0 of every other frame."""
+        return self.producer_sequence if self.flags & CONTROL else 0
+
+    @property
+    def ends(self) -> bool:
+        """Whether the log may end behind the frame: a transaction ends with it, or it stands for itself."""
+        return bool(self.flags & LAST or (self.flags & CONTROL and not self.producer_sequence))
 
     def verify(self, payload: Data) -> bool:
         """Whether header and payload are those that were sealed together."""
@@ -140,15 +151,22 @@ class Chain:
         version: Last complete version.
         committed_at: Its time, or that of a later control frame.
         next_index: Index that the next frame of an unfinished transaction starts with; 0 between transactions.
+        skipped: The last version that does not exist, behind a SKIP; 0 otherwise. It belongs to the transaction behind it.
     """
 
-    __slots__ = ("committed_at", "crc", "next_index", "version")
+    __slots__ = ("committed_at", "crc", "next_index", "skipped", "version")
 
     def __init__(self, crc: int, version: int, committed_at: int = 0) -> None:
         self.crc = crc
         self.version = version
         self.committed_at = committed_at
         self.next_index = 0
+        self.skipped = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the rest of a transaction is missing."""
+        return bool(self.next_index or self.skipped)
 
     def objection(self, header: FrameHeader) -> str | None:
         """Why the frame does not continue the chain, or None if it does."""
@@ -156,12 +174,15 @@ class Chain:
             return f"it follows a frame with crc {header.previous:#010x}, not {self.crc:#010x}"
         flags = header.flags
         if flags & CONTROL:
-            good = flags == CONTROL and header.version == self.version and not self.next_index
+            first, version = header.producer_sequence, header.version
+            follows = first == self.version + 1 <= version if first else version == self.version
+            good = flags == CONTROL and follows and not self.unfinished
             return None if good else "a control frame out of place"
         if flags & ~(FIRST | LAST | COMPRESSED):
             return f"unknown flags {flags:#x}"
-        if header.version != self.version + 1:
-            return f"version {header.version} after version {self.version}"
+        before = self.skipped or self.version
+        if header.version != before + 1:
+            return f"version {header.version} after version {before}"
         if header.committed_at <= self.committed_at:
             return f"time {header.committed_at} is not after {self.committed_at}"
         if bool(flags & FIRST) == bool(self.next_index) or header.first_index != (self.next_index or 1):
@@ -175,12 +196,14 @@ class Chain:
         """Takes a frame that `objection` let pass as the last one."""
         self.crc = header.crc
         if header.flags & CONTROL:
+            if header.producer_sequence:
+                self.skipped = header.version
             # It carries the time over to a segment whose predecessors are gone.
             self.committed_at = max(self.committed_at, header.committed_at)
         elif header.flags & LAST:
             self.version = header.version
             self.committed_at = header.committed_at
-            self.next_index = 0
+            self.next_index = self.skipped = 0
         else:
             self.next_index = header.first_index + header.count
 
@@ -192,7 +215,7 @@ class Scan:
 
     Attributes:
         offset: Where the first bytes lie that are not a good frame.
-        end: Behind the last frame that was LAST or CONTROL.
+        end: Behind the last frame behind which the log may end.
         end_crc: ``crc`` of that frame.
         why: What is wrong at ``offset``; None if only zeros or nothing begin there.
     """
@@ -234,7 +257,7 @@ class Scan:
                 return
             chain.advance(header)
             self.offset = offset + extent
-            if header.flags & (LAST | CONTROL):
+            if header.flags & LAST or header.ends:
                 self.end, self.end_crc = self.offset, header.crc
             yield offset, header, payload
 

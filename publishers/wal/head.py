@@ -2,6 +2,10 @@
 
 A slot is 88 bytes at 0 or 4096, so that one torn sector never takes both. The valid slot with the highest counter
 counts; the next write is counter + 1 into slot ``counter % 2``, also after a reopening.
+
+Since format 2 an addition of 20 bytes follows a slot, of which a flag tells: u16 format, u16 bytes of the addition, u32 0,
+u64 random bits of the epoch, and its own crc32, which goes on from that of the slot. The slot counts only if the addition
+is whole, and its own.
 """
 
 from collections.abc import Callable
@@ -13,6 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
+from publishers.errors import FormatTooNew
 from publishers.wal.filesystem import (
     FencedError,
     File,
@@ -23,8 +28,19 @@ from publishers.wal.filesystem import (
     write_all,
 )
 from publishers.wal.reserve import Reserve
+from publishers.wal.segment import FORMAT
 
-__all__ = ["CLEAN", "CUT", "DEFERRED", "HEAD_NAME", "KEEP", "Head", "HeadState", "read_head"]
+__all__ = [
+    "CLEAN",
+    "CUT",
+    "DEFERRED",
+    "HEAD_NAME",
+    "KEEP",
+    "SLOT_BYTES",
+    "Head",
+    "HeadState",
+    "read_head",
+]
 
 CLEAN: Final = 1
 CUT: Final = 2
@@ -33,10 +49,16 @@ KEEP: Final = -1
 """In the place of a visible version: as it was."""
 HEAD_NAME: Final = "HEAD"
 HEAD_BYTES: Final = 8192
+SLOT_BYTES: Final = 88 + 20
+"""A slot with its addition."""
 
 _MAGIC: Final = b"PENSHEAD"
 _SLOT: Final = Struct("<8s16sQQQQQQIQ")
 _CRC: Final = Struct("<I")
+_MORE: Final = 8  # the flag of a slot that an addition follows
+_ADDITION: Final = Struct("<HHIQ")
+_PREFIX: Final = Struct("<HH")
+_ADDITION_MOST: Final = 512 - 88  # so that no version of it ever leaves the sector
 _SLOTS: Final = (0, 4096)
 
 
@@ -53,6 +75,7 @@ class HeadState(NamedTuple):
         oldest: Oldest segment that is kept.
         flags: CLEAN, CUT, DEFERRED.
         visible: Newest version that may be shown, synced or not; meaningful with DEFERRED.
+        random: Random bits of the epoch; 0 for one of format 1, whose slots have no addition.
     """
 
     log_id: UUID
@@ -64,21 +87,38 @@ class HeadState(NamedTuple):
     oldest: int
     flags: int = 0
     visible: int = 0
+    random: int = 0
 
     def pack(self) -> bytes:
-        """The bytes of a slot."""
-        body = _SLOT.pack(_MAGIC, self.log_id.bytes, *self[1:])
-        return body + _CRC.pack(crc32(body))
+        """The bytes of a slot, with its addition."""
+        *fields, flags, visible, random = self[1:]
+        more = _MORE if random else 0
+        body = _SLOT.pack(_MAGIC, self.log_id.bytes, *fields, flags | more, visible)
+        crc = crc32(body)
+        slot = body + _CRC.pack(crc)
+        if not more:
+            return slot
+        addition = _ADDITION.pack(FORMAT, _ADDITION.size + _CRC.size, 0, random)
+        return slot + addition + _CRC.pack(crc32(addition, crc))
 
     @classmethod
     def unpack(cls, data: bytes) -> "HeadState | None":
-        """Reads a slot; None if it is not a valid one."""
-        if len(data) < _SLOT.size + 4 or data[:8] != _MAGIC:
+        """Reads a slot; None if it is not a valid one.
+
+        Raises:
+            FormatTooNew: If its addition is whole, and of a later format.
+        """
+        if len(data) < _SLOT.size + _CRC.size or data[:8] != _MAGIC:
             return None
-        if crc32(data[: _SLOT.size]) != _CRC.unpack_from(data, _SLOT.size)[0]:
+        (crc,) = _CRC.unpack_from(data, _SLOT.size)
+        if crc32(data[: _SLOT.size]) != crc:
             return None
-        _, log_id, *rest = _SLOT.unpack_from(data)
-        return cls(UUID(bytes=log_id), *rest)
+        _, log_id, *fields = _SLOT.unpack_from(data)
+        state = cls(UUID(bytes=log_id), *fields)
+        if not state.flags & _MORE:
+            return state
+        random = _random_in(data[_SLOT.size + _CRC.size :][:_ADDITION_MOST], crc)
+        return None if random is None else state._replace(flags=state.flags & ~_MORE, random=random)
 
     @property
     def newest_visible(self) -> int:
@@ -86,10 +126,28 @@ class HeadState(NamedTuple):
         return min(self.visible, self.durable) if self.flags & DEFERRED else self.durable
 
 
+def _random_in(data: bytes, slot_crc: int) -> int | None:
+    """The random bits in an addition; None if it is not whole, or belongs to another slot."""
+    if len(data) < _PREFIX.size:
+        return None
+    form, size = _PREFIX.unpack_from(data)
+    end = size - _CRC.size
+    if (
+        end < _PREFIX.size
+        or size > len(data)
+        or crc32(data[:end], slot_crc) != _CRC.unpack_from(data, end)[0]
+    ):
+        return None
+    if form > FORMAT:
+        raise FormatTooNew(form, FORMAT)
+    return int(_ADDITION.unpack_from(data)[3]) if (form, end) == (FORMAT, _ADDITION.size) else None
+
+
 def read_head(file: File) -> HeadState | None:
     """The valid slot with the highest counter, or None.
 
     Raises:
+        FormatTooNew: If a later version of penstock wrote it.
         OSError: If the file cannot be read.
     """
     data = file.pread(HEAD_BYTES, 0)
@@ -151,6 +209,7 @@ class Head:
         oldest: int | None = None,
         flags: int = 0,
         visible: int | None = KEEP,
+        random: int | None = None,
     ) -> None:
         """Writes and syncs the next slot. ``durable`` and its place must have been synced before.
 
@@ -162,6 +221,7 @@ class Head:
             oldest: Oldest segment that is kept; None for the one before.
             flags: CLEAN, CUT, or none of them.
             visible: Sets DEFERRED with this version; None clears it, ``KEEP`` leaves it as it is.
+            random: Random bits of an epoch that begins; None for those of the one before.
 
         Raises:
             FencedError: If a later owner has written HEAD.
@@ -189,6 +249,7 @@ class Head:
                 before.oldest if oldest is None else max(oldest, before.oldest),
                 deferred | flags,
                 before.visible if visible is None or visible == KEEP else visible,
+                before.random if random is None else random,
             )
             self._holding(partial(self._put, state))
             self.state = state

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from publishers.errors import HistoryPruned, InvalidOption
+from publishers.errors import HistoryPruned, InvalidOption, LogForked
 from publishers.position import Position
 
 __all__ = ["Extent", "Hold", "HoldState", "HoldStatistics", "Holds"]
@@ -112,6 +112,7 @@ class Hold:
         Raises:
             HistoryPruned: If the hold was lost, or ``position`` lies before what is kept.
             InvalidOption: If the hold was released.
+            LogForked: In a child of ``fork``.
         """
         self._holds.move(self, position)
 
@@ -128,7 +129,12 @@ class Holds:
 
     Args:
         oldest: Oldest version that is kept, asked at each registration.
+
+    Attributes:
+        inherited: What to raise in a child of ``fork``, where the lock may be held for ever; None elsewhere.
     """
+
+    inherited: LogForked | None = None
 
     def __init__(self, oldest: Callable[[], int]) -> None:
         self._lock = threading.Lock()
@@ -177,6 +183,8 @@ class Holds:
 
     def move(self, hold: Hold, position: Position) -> None:
         """See `Hold.move`."""
+        if self.inherited is not None:
+            raise self.inherited
         with self._lock:
             if hold.oldest is not None:
                 raise HistoryPruned(hold.oldest)
@@ -187,6 +195,8 @@ class Holds:
 
     def release(self, hold: Hold) -> None:
         """See `Hold.release`."""
+        if self.inherited is not None:
+            return
         with self._lock:
             if self._holds.get(hold.name) is hold:
                 del self._holds[hold.name]

@@ -29,7 +29,7 @@ from publishers.wal.filesystem import FileSystem, SyncError, sync_names
 from publishers.wal.reader import Reader
 from publishers.wal.segment import index_name, segment_name, segment_number
 
-__all__ = ["HELD_NAME", "HeldReader", "HeldSegments", "Links", "held_directory", "link_segment"]
+__all__ = ["HELD_NAME", "HeldReader", "HeldSegments", "Links", "held_directory", "link_again", "link_segment"]
 
 HELD_NAME: Final = "held"
 _GAP: Final = "GAP-"
@@ -67,6 +67,19 @@ def link_segment(filesystem: FileSystem, directory: Path, number: int) -> None:
             raise
         except OSError as error:
             _LOG.warning("segment %d could not be linked for consumer %s: %s", number, consumer.name, error)
+
+
+def link_again(filesystem: FileSystem, directory: Path, number: int) -> None:
+    """Links a segment anew, whose file was replaced, for every consumer that has a link to the one before.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    for consumer in _consumers(filesystem, directory):
+        names = filesystem.listing(consumer)
+        if segment_name(number) in names:
+            _link(filesystem, directory, consumer, number, names)
+            sync_names(filesystem, consumer)
 
 
 def _consumers(filesystem: FileSystem, directory: Path) -> list[Path]:

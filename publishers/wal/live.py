@@ -45,6 +45,7 @@ class LiveSegment:
         number: Of the segment.
         first_version: Of the first transaction in it.
         created_at: Unix microseconds.
+        form: The format of everything in it.
         file: The appender's.
         offset: Where the next frame goes.
         filled: Up to where the file holds zeros or frames.
@@ -61,6 +62,7 @@ class LiveSegment:
         "file",
         "filled",
         "first_version",
+        "form",
         "index",
         "lock",
         "number",
@@ -75,6 +77,7 @@ class LiveSegment:
         self.number = header.number
         self.first_version = header.first_version
         self.created_at = header.created_at
+        self.form = header.form
         self.file = file
         self.offset = offset
         self.filled = max(filled, offset)

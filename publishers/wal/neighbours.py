@@ -18,6 +18,9 @@ class Neighbours:
     ``flock`` excludes a second owner. Should somebody remove or replace LOCK under a living owner, a second one can come,
     and the first must not write any more. It learns so from TAIL, which the second one marks before it looks at anything
     (asked before each commit), from HEAD (asked before it is written), and from the file LOCK itself (now and then).
+
+    Attributes:
+        tail: TAIL, which tells what the owner before has shown until this one publishes.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
@@ -31,11 +34,11 @@ class Neighbours:
         self._directory = directory
         self._lock = take_lock(filesystem, directory)
         try:
-            self._tail = Tail.create(filesystem, directory)
+            self.tail = Tail.create(filesystem, directory)
         except BaseException:
             self._lock.close()
             raise
-        self._tail.claim()
+        self.tail.claim()
         self._bell = filesystem.bell(directory)
         self._unheard = False
         self._links: Links | None = None
@@ -57,11 +60,11 @@ class Neighbours:
     @property
     def fenced(self) -> bool:
         """Whether another owner has come; asked before each commit, and as cheap as a look at memory."""
-        return not self._tail.claimed
+        return not self.tail.claimed
 
-    def publish(self, epoch: int, visible: int, segment: int, end: int, durable: int) -> None:
+    def publish(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int) -> None:
         """Writes TAIL; whoever does it calls `ring` when he holds no gate any more."""
-        self._tail.write(epoch, visible, segment, end, durable)
+        self.tail.write(epoch, visible, segment, end, durable, random)
         self._unheard = True
 
     def ring(self) -> None:
@@ -87,5 +90,5 @@ class Neighbours:
     def close(self) -> None:
         """Frees the lock."""
         self._bell.close()
-        self._tail.close()
+        self.tail.close()
         self._lock.close()

@@ -4,12 +4,13 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
+from flow.clock import Clock
 from publishers.errors import LogFailed, LogFull, NotALog
 from publishers.options import LogOptions
-from publishers.wal.clock import Clock
 from publishers.wal.directory import check_names
 from publishers.wal.filesystem import FileSystem, means_full
 from publishers.wal.neighbours import Neighbours
+from publishers.wal.openable import check_openable
 from publishers.wal.recovery import Recovered, recover
 from publishers.wal.reserve import Reserve
 from publishers.wal.writer import Writer
@@ -54,7 +55,7 @@ def own(path: Path, options: LogOptions, filesystem: FileSystem, clock: Clock) -
             neighbours = Neighbours(filesystem, path)
             stack.callback(neighbours.close)
             reserve = Reserve(filesystem, path, options)
-            recovered = recover(filesystem, path, options, clock(), reserve)
+            recovered = recover(filesystem, path, options, clock.now_us(), reserve, neighbours.tail)
             stack.callback(recovered.head.close)
             stack.callback(recovered.live.close)
             stack.callback(recovered.catalog.close)
@@ -62,17 +63,20 @@ def own(path: Path, options: LogOptions, filesystem: FileSystem, clock: Clock) -
             writer = Writer(
                 filesystem, path, options, clock, catalog, head, epoch, live, chain, tables, reserve
             )
+            stack.callback(writer.close)
+            # Before a new epoch, which may begin a segment: links are made in the order of the segments.
+            neighbours.link(lambda: catalog.entries, options.held_max_bytes)
             writer.open_epoch()
             _fill(reserve)
             neighbours.sign(epoch)
-            neighbours.link(lambda: catalog.entries, options.held_max_bytes)
         except OSError as error:
             if means_full(error):
                 free = None
                 with contextlib.suppress(OSError):
                     free = filesystem.free_bytes(path)
                 raise LogFull(free, options.fill_step) from error
-            raise LogFailed("refused", str(error)) from error
+            check_openable(error, path)
+            raise LogFailed("refused", str(error), opening=True) from error
         stack.pop_all()
         return Owned(path, neighbours, reserve, writer, recovered)
 

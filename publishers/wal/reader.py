@@ -10,6 +10,7 @@ from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.position import Position
 from publishers.wal.catalog import Catalog, Limit, Location
 from publishers.wal.columns import Columns, decode_payload
+from publishers.wal.control import kind_of
 from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.segment import DATA_START, SparseIndex
 from publishers.wal.transaction import inflate
@@ -45,14 +46,16 @@ class Frame:
         header: Its header.
         location: Where it begins.
         next: Where the next one begins.
+        since: Its version, or the first of those that do not exist and are told of right before it.
     """
 
-    __slots__ = ("_decoded", "_payload", "header", "location", "next")
+    __slots__ = ("_decoded", "_payload", "header", "location", "next", "since")
 
     def __init__(
-        self, header: FrameHeader, payload: memoryview, location: Location, following: Location
+        self, header: FrameHeader, payload: memoryview, location: Location, following: Location, since: int
     ) -> None:
         self.header = header
+        self.since = since
         self.location = location
         self.next = following
         self._payload = payload
@@ -147,7 +150,7 @@ class Reader:
             try:
                 while (frame := self.read(location)) is not None:
                     header = frame.header
-                    if passed < version < header.version:
+                    if passed < version < frame.since:
                         raise WalCorrupted(*location, f"version {version} is missing")
                     passed = header.version
                     if header.version > version or (
@@ -231,9 +234,9 @@ class Reader:
                     if header.first_index > 1
                     else (header.version - 1, _LAST_INDEX)
                 )
-            elif before[0] >= self.oldest and self._catalog.find(before[0]).number == number:
-                raise WalCorrupted(*start, f"version {before[0]} is missing")
             else:
+                if before[0] >= self.oldest and self._catalog.find(before[0]).number == number:
+                    self._check_skipped(start, before[0])
                 number -= 1
 
     def _run(self, start: Location, last: tuple[int, int], sparse: SparseIndex) -> list[Frame]:
@@ -250,6 +253,12 @@ class Reader:
             location = frame.next
         return run
 
+    def _check_skipped(self, start: Location, version: int) -> None:
+        """Checks that a version of which there is no frame behind a place does not exist."""
+        frame = self.read(start)
+        if frame is None or frame.since > version:
+            raise WalCorrupted(*start, f"version {version} is missing")
+
     def _note(self, sparse: SparseIndex, segment: int, frame: Frame) -> bool:
         """Makes a frame an entry of an index that is not there yet; answers whether it was wanted."""
         header, location = frame.header, frame.location
@@ -262,11 +271,13 @@ class Reader:
         """The frame at ``location``, or behind the control frames there; None where the readable log ends.
 
         Raises:
+            FormatTooNew: If it is a control frame of which only later versions know what it means.
             HistoryPruned: If retention has taken the segment.
             WalCorrupted: If the frame is damaged or cannot be read.
         """
         segment, offset = location
         limit = self._limit()
+        skipped = 0
         while (segment, offset) < (limit.segment, limit.offset):
             try:
                 end = limit.offset if segment == limit.segment else self._catalog.size(segment)
@@ -283,11 +294,14 @@ class Reader:
                 raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
             following = offset + header.extent
             if header.flags & CONTROL:
+                _check_kind(payload, segment, offset)
+                skipped = header.skips
                 offset = following
                 continue
             if header.version > limit.version:
                 return None
-            return Frame(header, payload, Location(segment, offset), Location(segment, following))
+            since = skipped or header.version
+            return Frame(header, payload, Location(segment, offset), Location(segment, following), since)
         return None
 
     def _frame(self, segment: int, offset: int, end: int) -> tuple[FrameHeader, memoryview]:
@@ -363,3 +377,10 @@ class Reader:
         if segment < self._catalog.entries[0].number:
             return HistoryPruned(Position(self.oldest))
         return WalCorrupted(segment, 0, "the segment is missing")
+
+
+def _check_kind(payload: memoryview, segment: int, offset: int) -> None:
+    try:
+        kind_of(payload)
+    except ValueError as error:
+        raise WalCorrupted(segment, offset, str(error)) from error

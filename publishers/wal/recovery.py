@@ -5,7 +5,8 @@ The order of the steps is what makes it safe; a crash between any two of them le
 1. Under the lock (see `directory`): delete unfinished files, read HEAD, finish a cut that it tells of.
 2. Compare the segments with HEAD, with each other, and closed ones with their indexes.
 3. Scan the last segment.
-4. Judge what lies behind its last good frame: torn by a crash, or damage to something acknowledged.
+4. Judge what lies behind its last good frame: torn by a crash, or damage to something acknowledged. What HEAD vouches for
+   must be there, and what TAIL tells of, if it was written since this machine was started.
 5. Write frames that HEAD does not vouch for again: after a failed sync the page cache may pass for clean although the
    disk never got them.
 6. Sync; then HEAD with a new epoch; then the EPOCH frame (`Writer.open_epoch`); then the log may be used.
@@ -15,19 +16,21 @@ import contextlib
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
-from uuid import UUID, uuid4
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from publishers.errors import WalCorrupted
 from publishers.options import LogOptions
+from publishers.position import epoch_text
 from publishers.wal.catalog import Catalog, SegmentEntry
-from publishers.wal.control import Tables
+from publishers.wal.control import Tables, draw_random
 from publishers.wal.cut import finish_cut
 from publishers.wal.directory import tidy
 from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
 from publishers.wal.frame import CONTROL, Chain, Scan
 from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
 from publishers.wal.live import FIRST_FILL, LiveSegment, Spare, control_frame, create_segment
+from publishers.wal.openable import open_file
 from publishers.wal.reserve import Reserve
 from publishers.wal.restored import Restored, restore
 from publishers.wal.segment import (
@@ -39,9 +42,12 @@ from publishers.wal.segment import (
     segment_number,
     write_index,
 )
+from publishers.wal.tail import Tail, TailState
 from publishers.wal.torn import COPY_BYTES, judge, reading
 
 __all__ = ["Recovered", "recover"]
+
+_CHOICES: Final = "some files are missing, or older than the others; 'penstock repair' names the choices"
 
 
 class Recovered(NamedTuple):
@@ -67,18 +73,22 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    filesystem: FileSystem, directory: Path, options: LogOptions, now: int, reserve: Reserve
+    filesystem: FileSystem, directory: Path, options: LogOptions, now: int, reserve: Reserve, tail: Tail
 ) -> Recovered:
     """Opens or creates a log whose lock is held.
 
     Raises:
+        FormatTooNew: If a later version of penstock wrote to it; nothing was changed.
         WalCorrupted: If acknowledged data are damaged or missing.
         OSError: If something cannot be written.
     """
-    names = tidy(filesystem, directory)
+    names = filesystem.listing(directory)
     numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
-    head = _open_head(filesystem, directory, names, numbers, reserve)
+    if not numbers and HEAD_NAME not in names:
+        tail.clear()  # of another log, whose files were removed
+    head = _open_head(filesystem, directory, names, numbers, reserve)  # before anything is changed
     try:
+        tidy(filesystem, directory)
         if HEAD_NAME in names:
             head.write_again()
             if not numbers:
@@ -87,9 +97,9 @@ def recover(
             _create_first(filesystem, directory, head.state.log_id, options, now)
             numbers = [1]
         if head.state.flags & CUT:
-            numbers = finish_cut(filesystem, directory, head, numbers)
+            numbers = finish_cut(filesystem, directory, head, numbers, tail)
             names = filesystem.listing(directory)
-        return _Recovery(filesystem, directory, head, names, numbers, reserve).run()
+        return _Recovery(filesystem, directory, head, names, numbers, reserve, tail.read()).run()
     except BaseException:
         head.close()
         raise
@@ -100,7 +110,7 @@ def _open_head(
 ) -> Head:
     state = None
     if HEAD_NAME in names:
-        file = filesystem.open(directory / HEAD_NAME, "write")
+        file = open_file(filesystem, directory / HEAD_NAME, "write")
         try:
             state = read_head(file)
         except OSError as error:
@@ -115,7 +125,11 @@ def _open_head(
         file.close()
     if numbers:
         raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-    return Head.create(filesystem, directory, HeadState(uuid4(), 1, 0, 0, 1, 0, 1), reserve)
+    return Head.create(filesystem, directory, HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1), reserve)
+
+
+def _draw_id(filesystem: FileSystem) -> UUID:
+    return UUID(bytes=filesystem.random_bytes(16), version=4)
 
 
 def _create_first(
@@ -135,29 +149,31 @@ class _Recovery:
         names: list[str],
         numbers: list[int],
         reserve: Reserve,
+        shown: TailState | None,
     ) -> None:
+        self._shown = shown
         self._filesystem = filesystem
         self._directory = directory
         self._head = head
         self._names = names
-        self._numbers = numbers
+        self._numbers = [number for number in numbers if number >= head.state.oldest]
         self._reserve = reserve
         self._catalog = Catalog(filesystem, directory, head.state.log_id)
 
     def run(self) -> Recovered:
         filesystem = self._filesystem
         state = self._head.state
-        self._drop_old(state.oldest)
         headers = self._check_segments()
         last = headers[-1]
         path = self._directory / segment_name(last.number)
-        file = filesystem.open(path, "write")
+        file = open_file(filesystem, path, "write")
         try:
             size = reading(last.number, 0, file.size)
             chain, end, tables, index, bad, why = self._scan_last(file, last, size)
             version = chain.version
             place = (bad, why or "zeros")
             rest = judge(filesystem, self._directory, file, last.number, version, end, size, place)
+            self._drop_old()  # not before all that follows is known to be there
             start = state.offset if state.segment == last.number else 0
             again = partial(_write_again, file, max(start, DATA_START), end, last.number)
             self._reserve.holding(again)  # in place, but some file systems write to a new one
@@ -166,7 +182,8 @@ class _Recovery:
             epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
             # What was to be withheld may be among what the crash has taken.
             visible = state.visible if state.flags & DEFERRED and state.visible < version else None
-            self._head.write(epoch, version, last.number, end, visible=visible)
+            random = draw_random(filesystem)
+            self._head.write(epoch, version, last.number, end, visible=visible, random=random)
         except BaseException:
             file.close()
             self._catalog.close()
@@ -178,25 +195,25 @@ class _Recovery:
 
     # --- the segments ----------------------------------------------------------------------------------------------
 
-    def _drop_old(self, oldest: int) -> None:
+    def _drop_old(self) -> None:
         """Finishes a retention that was interrupted."""
         dropped = False
         for name in self._names:
             number = segment_number(name) or segment_number(name, "idx")
-            if number is not None and (number < oldest or (number not in self._numbers)):
+            if number is not None and number not in self._numbers:
                 self._filesystem.unlink(self._directory / name)
                 dropped = True
         if dropped:
             sync_names(self._filesystem, self._directory)
-        self._numbers = [number for number in self._numbers if number >= oldest]
 
     def _check_segments(self) -> list[SegmentHeader]:
         state = self._head.state
         numbers = self._numbers
-        newest = max(state.segment, numbers[-1] if numbers else 0)
+        shown = 0 if self._shown is None else self._shown.segment
+        newest = max(state.segment, shown, numbers[-1] if numbers else 0)
         for number in range(state.oldest, newest + 1):
             if number not in numbers:
-                raise WalCorrupted(number, 0, "the segment is missing")
+                raise WalCorrupted(number, 0, f"the segment is missing; {_CHOICES}")
         headers = [self._read_header(number) for number in numbers]
         for header, following in pairwise(headers):
             self._check_closed(header, following)
@@ -234,7 +251,7 @@ class _Recovery:
         number = header.number
         index = SparseIndex()
         chain = Chain(header.previous, header.first_version - 1)
-        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        file = open_file(self._filesystem, self._directory / segment_name(number), "read")
         scan = Scan(file, DATA_START, size, chain)
         committed_at = 0
         try:
@@ -261,6 +278,18 @@ class _Recovery:
             raise WalCorrupted(
                 header.number, restored.bad, f"{why}, but HEAD vouches for version {state.durable}"
             )
+        shown = self._shown
+        if shown is not None and (
+            shown.visible > restored.chain.version or (shown.segment, shown.end) > reached
+        ):
+            why = f"{restored.why or 'the log ends here'}, but TAIL tells that version {shown.visible} was shown"
+            raise WalCorrupted(header.number, restored.bad, f"{why}; {_CHOICES}")
+        for epoch in restored.tables.epochs[-1:]:
+            if epoch.epoch == state.epoch and epoch.random != state.random:
+                ours, theirs = epoch_text(epoch.epoch, epoch.random), epoch_text(state.epoch, state.random)
+                raise WalCorrupted(
+                    header.number, DATA_START, f"it is of epoch {ours}, and HEAD of {theirs}; {_CHOICES}"
+                )
         return restored
 
 

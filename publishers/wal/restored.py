@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from publishers.errors import WalCorrupted
-from publishers.wal.control import ProducerState, Tables, decode_control
+from publishers.wal.control import Kind, ProducerState, Tables, decode_control
 from publishers.wal.filesystem import File
 from publishers.wal.frame import CONTROL, LAST, NO_PRODUCER, Chain, FrameHeader, Scan
 from publishers.wal.segment import DATA_START, SegmentHeader, SparseIndex
@@ -35,6 +35,7 @@ def restore(file: File, header: SegmentHeader, size: int) -> Restored:
     """Scans a segment from its header up to ``size``.
 
     Raises:
+        FormatTooNew: If a later version of penstock wrote in it.
         WalCorrupted: If it cannot be read, or does not begin with a whole checkpoint.
     """
     number = header.number
@@ -46,7 +47,7 @@ def restore(file: File, header: SegmentHeader, size: int) -> Restored:
     try:
         for offset, frame, payload in scan:
             if frame.flags & CONTROL:
-                if decode_control(payload, tables) != (offset == DATA_START):
+                if (decode_control(payload, tables) is Kind.CHECKPOINT) != (offset == DATA_START):
                     raise WalCorrupted(number, offset, "a checkpoint in the wrong place")
             elif offset == DATA_START:
                 raise WalCorrupted(number, offset, "the segment does not begin with a checkpoint")

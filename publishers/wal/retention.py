@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from publishers.options import LogOptions
+from publishers.wal.ages import Ages
 from publishers.wal.catalog import Catalog, SegmentEntry
-from publishers.wal.clock import Clock
 from publishers.wal.filesystem import FileSystem, sync_names
 from publishers.wal.holds import Extent, Holds, HoldStatistics
 from publishers.wal.live import LiveSegment
@@ -30,7 +30,7 @@ def oldest_to_keep(
     size: Callable[[int], int],
     options: LogOptions,
     floor: int | None,
-    now: int,
+    ages: Sequence[float],
 ) -> int:
     """The number of the oldest segment that stays.
 
@@ -43,15 +43,15 @@ def oldest_to_keep(
         size: Bytes of a segment by its number.
         options: ``retain_bytes`` and ``retain_age``; where both are None everything stays.
         floor: The least version that somebody still needs; None if nobody holds anything.
-        now: Unix microseconds.
+        ages: Seconds since each of them but the last was closed.
     """
     most, age = options.retain_bytes, options.retain_age
     total = sum(size(entry.number) for entry in entries) if most is not None else 0
-    for entry, following in pairwise(entries):
+    for (entry, following), elapsed in zip(pairwise(entries), ages, strict=True):
         if floor is not None and following.first_version > floor:
             return entry.number
         large = most is not None and total > most
-        old = age is not None and now - following.created_at > age * 1e6
+        old = age is not None and elapsed > age
         if not large and not old:
             return entry.number
         if most is not None:
@@ -74,7 +74,7 @@ class Retention:
         options: LogOptions,
         filesystem: FileSystem,
         directory: Path,
-        clock: Clock,
+        ages: Ages,
     ) -> None:
         """Makes the retention of a log.
 
@@ -85,7 +85,7 @@ class Retention:
             options: Bounds.
             filesystem: Where the files are.
             directory: Of the log.
-            clock: Unix microseconds.
+            ages: Judges how old segments are.
         """
         self.holds = Holds(lambda: catalog.entries[0].first_version)
         self._catalog = catalog
@@ -94,7 +94,7 @@ class Retention:
         self._options = options
         self._filesystem = filesystem
         self._directory = directory
-        self._clock = clock
+        self._ages = ages
 
     def size(self, number: int) -> int:
         """Bytes of a segment, zeros ahead of the end not counted."""
@@ -109,7 +109,7 @@ class Retention:
     def statistics(self) -> tuple[HoldStatistics, ...]:
         """Every hold, judged now."""
         return self._judged(
-            lambda entries: self.holds.statistics(self._extents(entries, self._kept(entries, self._clock())))
+            lambda entries: self.holds.statistics(self._extents(entries, self._ages.of(entries)))
         )
 
     def _judged(self, judge: Callable[[Sequence[SegmentEntry]], _T]) -> _T:
@@ -132,19 +132,20 @@ class Retention:
             OSError: What the file system raises.
         """
         entries = self._catalog.entries
-        now = self._clock()
-        kept = self._kept(entries, now)
+        self._ages.observe()
+        ages = self._ages.of(entries)
+        kept = self._kept(entries, ages)
         oldest = entries[0].number
 
         def decide(held: int | None) -> int:
             nonlocal oldest
             needs = [version for version in (floor, held) if version is not None]
-            oldest = oldest_to_keep(entries, self.size, self._options, min(needs, default=None), now)
+            oldest = oldest_to_keep(entries, self.size, self._options, min(needs, default=None), ages)
             return entries[oldest - entries[0].number].first_version
 
         if kept == entries[0].number and not any(self.holds):
             return False
-        lost = self.holds.settle(self._extents(entries, kept), decide)
+        lost = self.holds.settle(self._extents(entries, ages), decide)
         gone = range(entries[0].number, oldest)
         if gone and self.holds.synchronise():
             self._write_head(oldest)
@@ -157,22 +158,22 @@ class Retention:
         self.holds.tell(lost)
         return bool(gone)
 
-    def _kept(self, entries: Sequence[SegmentEntry], now: int) -> int:
-        return oldest_to_keep(entries, self.size, self._options, None, now)
+    def _kept(self, entries: Sequence[SegmentEntry], ages: Sequence[float]) -> int:
+        return oldest_to_keep(entries, self.size, self._options, None, ages)
 
-    def _extents(self, entries: Sequence[SegmentEntry], kept: int) -> Callable[[int], Extent]:
+    def _extents(self, entries: Sequence[SegmentEntry], ages: Sequence[float]) -> Callable[[int], Extent]:
         """Tells of the segment of a version; sizes are added up once."""
         behind: dict[int, int] = {}
         total = 0
         for entry in reversed(entries):
             total += self.size(entry.number)
             behind[entry.number] = total
-        first, last, now = entries[0].number, entries[-1].number, self._clock()
+        first, last, kept = entries[0].number, entries[-1].number, self._kept(entries, ages)
 
         def extent(version: int) -> Extent:
             number = self._catalog.find(version).number
             number = min(max(number, first), last)  # the log may have grown since, or lost its beginning
-            age = None if number == last else (now - entries[number + 1 - first].created_at) / 1e6
+            age = None if number == last else ages[number - first]
             return Extent(behind[number], age, number >= kept)
 
         return extent

@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
+from publishers.errors import FormatTooNew
 from publishers.wal.filesystem import FileSystem, sync_file, write_all
 
 __all__ = [
     "DATA_START",
+    "FORMAT",
     "INDEX_STEP",
     "SegmentHeader",
     "SparseIndex",
@@ -24,6 +26,8 @@ __all__ = [
 ]
 
 DATA_START: Final = 64
+FORMAT: Final = 2
+"""The newest format that is read, and the one that is written. All segments of a log from some number on have it."""
 INDEX_STEP: Final = 64 * 1024
 
 _MAGIC: Final = b"PENSTK01"
@@ -62,6 +66,7 @@ class SegmentHeader(NamedTuple):
         log_id: Of the log.
         created_at: Unix microseconds.
         previous: ``crc`` of the last frame of the segment before; 0 in segment 1.
+        form: The format of everything in it, 1 or 2.
     """
 
     number: int
@@ -69,12 +74,13 @@ class SegmentHeader(NamedTuple):
     log_id: UUID
     created_at: int
     previous: int
+    form: int = FORMAT
 
     def pack(self) -> bytes:
         """The 64 bytes."""
         body = _HEADER.pack(
             _MAGIC,
-            1,
+            self.form,
             0,
             64,
             self.number,
@@ -90,7 +96,8 @@ class SegmentHeader(NamedTuple):
         """Reads a header.
 
         Raises:
-            ValueError: If it is not a valid one of format 1; the text says what is wrong.
+            FormatTooNew: If it is of a later format.
+            ValueError: If it is not a valid one; the text says what is wrong.
         """
         if len(data) < DATA_START:
             raise ValueError(f"the header has {len(data)} of 64 bytes")
@@ -98,9 +105,13 @@ class SegmentHeader(NamedTuple):
         if crc32(data[:60]) != crc:
             raise ValueError("the crc of the header is wrong")
         magic, form, flags, size, number, first, log_id, created_at, previous = _HEADER.unpack_from(data)
-        if magic != _MAGIC or form != 1 or flags or size != DATA_START:
-            raise ValueError(f"the header is not of format 1 (magic {magic!r}, format {form}, flags {flags})")
-        return cls(number, first, UUID(bytes=log_id), created_at, previous)
+        if magic == _MAGIC and form > FORMAT:
+            raise FormatTooNew(form, FORMAT)
+        if magic != _MAGIC or not form or flags or size != DATA_START:
+            raise ValueError(
+                f"the header is not of format 1 or {FORMAT} (magic {magic!r}, format {form}, flags {flags})"
+            )
+        return cls(number, first, UUID(bytes=log_id), created_at, previous, form)
 
 
 class Trailer(NamedTuple):

@@ -1,7 +1,10 @@
 """TAIL: a page of 4 KiB, mapped by writer and followers, that tells the live visible position.
 
-It is never synced and counts only within the boot that wrote it; otherwise HEAD does. The counter is odd while the
+It is never synced and counts only within the boot that wrote it; otherwise HEAD does. Within that boot nothing that it tells
+of can be lost by a crash: where the files hold less, some of them are missing, or were replaced by older ones. The counter is odd while the
 page is being changed; a reader takes what it has read between two equal even counters, with the right crc.
+
+What format 1 tells is 56 bytes with their crc; format 2 adds the random bits of the epoch, before the crc.
 
 Behind it stands a number that each opening for writing raises before it touches anything else. An owner who finds another
 number than his own was fenced off: somebody took his lock away from him, and writes.
@@ -12,14 +15,19 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from publishers.wal.filesystem import FileSystem, write_all
+from flow import forks
+from publishers.wal.filesystem import File, FileSystem, write_all
+from publishers.wal.openable import open_file
 
 __all__ = ["TAIL_NAME", "Tail", "TailState"]
 
 TAIL_NAME: Final = "TAIL"
 _PAGE: Final = 4096
 _COUNTER: Final = Struct("<Q")
-_BODY: Final = Struct("<QQQQQ16s")
+_BODY: Final = Struct("<QQQQQ16sQ")
+_SEALED: Final = Struct("<QQQQQ16sQI")
+_PLAIN: Final = _BODY.size - 8
+_COPY: Final = slice(8, 8 + _SEALED.size)
 _CRC: Final = Struct("<I")
 _ATTEMPTS: Final = 64
 _FENCE: Final = 128
@@ -35,6 +43,7 @@ class TailState(NamedTuple):
         segment: Where its last frame lies.
         end: Offset behind that frame.
         durable: Newest durable version.
+        random: Random bits of the epoch; 0 for one of format 1.
     """
 
     epoch: int
@@ -42,26 +51,37 @@ class TailState(NamedTuple):
     segment: int
     end: int
     durable: int
+    random: int = 0
 
 
 class Tail:
     """The page, mapped. One writer; any number of readers in any process."""
 
-    def __init__(self, page: memoryview, boot_id: bytes) -> None:
+    def __init__(
+        self, page: memoryview, boot_id: bytes, file: File | None = None, path: Path = Path()
+    ) -> None:
         self._page = page
+        self._file = file
+        self._path = path
         self._boot_id = boot_id
         # Where an older kernel or a foreign hand left nonsense, counting starts anew.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
         self._fence = bytes(page[_FENCE : _FENCE + 8])
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the page is shared with the parent. An empty one tells nothing, and that it is claimed."""
+        self._page = memoryview(bytes(_PAGE))
 
     @classmethod
     def create(cls, filesystem: FileSystem, directory: Path) -> "Tail":
         """Maps the page for writing, making it where there is none.
 
         Raises:
+            LogUnreadable: If it is there and cannot be opened.
             OSError: What the file system raises.
         """
-        file = filesystem.open(directory / TAIL_NAME, "create")
+        file = open_file(filesystem, directory / TAIL_NAME, "create")
         try:
             if file.size() < _PAGE:
                 # Written, not lengthened: a store into a hole of a full disk would end the process with SIGBUS.
@@ -72,17 +92,27 @@ class Tail:
 
     @classmethod
     def open(cls, filesystem: FileSystem, directory: Path) -> "Tail | None":
-        """Maps the page for reading; None where there is no whole page."""
+        """Maps the page for reading; None where there is no whole page.
+
+        Raises:
+            LogUnreadable: If it is there and cannot be opened.
+        """
+        path = directory / TAIL_NAME
         try:
-            file = filesystem.open(directory / TAIL_NAME, "read")
+            file = open_file(filesystem, path, "read")
         except OSError:
             return None
         try:
-            return cls(file.map(_PAGE), filesystem.boot_id()) if file.size() >= _PAGE else None
+            if file.size() >= _PAGE:
+                return cls(file.map(_PAGE), filesystem.boot_id(), file, path)
         except OSError:
-            return None
-        finally:
-            file.close()
+            pass
+        file.close()
+        return None
+
+    def holds(self) -> bool:
+        """Whether the page that was opened for reading still has its name; else another one may be written."""
+        return self._file is None or self._file.is_at(self._path)
 
     def claim(self) -> None:
         """Fences off every owner before, who finds it out at his next commit."""
@@ -95,13 +125,20 @@ class Tail:
         """Whether nobody has claimed the log since."""
         return self._page[_FENCE : _FENCE + 8] == self._fence
 
-    def write(self, epoch: int, visible: int, segment: int, end: int, durable: int) -> None:
+    def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> None:
         """Publishes a position."""
+        body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id, random)
+        self._put(body + _CRC.pack(crc32(body)))
+
+    def clear(self) -> None:
+        """Lets the page tell nothing, because what it tells of is given up."""
+        self._put(bytes(_SEALED.size))
+
+    def _put(self, copy: bytes) -> None:
         page = self._page
         counter = (self._counter | 1) + 2
-        body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id)
         _COUNTER.pack_into(page, 0, counter)
-        page[8:68] = body + _CRC.pack(crc32(body))
+        page[_COPY] = copy
         self._counter = counter = counter + 1
         _COUNTER.pack_into(page, 0, counter)
 
@@ -112,15 +149,21 @@ class Tail:
             (before,) = _COUNTER.unpack_from(page)
             if before & 1:
                 continue
-            copy = bytes(page[8:68])
+            copy = bytes(page[_COPY])
             if _COUNTER.unpack_from(page)[0] != before:
                 continue
-            if crc32(copy[:56]) != _CRC.unpack_from(copy, 56)[0]:
-                continue
-            *fields, boot_id = _BODY.unpack_from(copy)
-            return TailState(*fields) if boot_id == self._boot_id != _NO_BOOT else None
+            epoch, visible, segment, end, durable, boot_id, random, crc = _SEALED.unpack(copy)
+            if crc32(copy[: _BODY.size]) != crc:
+                if crc32(copy[:_PLAIN]) != _CRC.unpack_from(copy, _PLAIN)[0]:
+                    continue
+                random = 0
+            if not boot_id == self._boot_id != _NO_BOOT:
+                return None
+            return TailState(epoch, visible, segment, end, durable, random)
         return None
 
     def close(self) -> None:
         """Unmaps the page."""
         self._page.release()
+        if self._file is not None:
+            self._file.close()

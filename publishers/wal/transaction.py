@@ -7,6 +7,7 @@ split into frames, compressed and summed. A transaction too large for memory goe
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from operator import sub
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -14,7 +15,8 @@ from zlib import compress as deflate
 from zlib import crc32, decompressobj
 from zlib import error as ZlibError  # noqa: N812 - it is a class, whatever its name looks like
 
-from publishers.errors import TransactionTooLarge
+from flow import forks
+from publishers.errors import KeyTooLong, TransactionTooLarge
 from publishers.options import LogOptions
 from publishers.wal.catalog import Location
 from publishers.wal.columns import Column, Columns, encode_payload
@@ -160,9 +162,15 @@ class _Spool:
         self._path = directory / f"spool-{filesystem.process_id()}-{next(_spools)}.tmp"
         self._file: File | None = filesystem.open(self._path, "create")
         self._end = 0
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the parent still needs the file."""
+        self._file = None
 
     def write(self, payload: Sealed) -> Sealed:
-        assert self._file is not None
+        if self._file is None:
+            raise OSError("the spool of the transaction was discarded")
         offset = self._end
         write_all(self._file, payload.data, offset)
         self._end += payload.length
@@ -216,6 +224,7 @@ def inflate(payload: Data, most: int) -> bytes:
 def seal_change(
     payload: Data,
     *,
+    key_bytes: int,
     options: LogOptions,
     producer: UUID | None = None,
     sequence: int = 0,
@@ -223,8 +232,11 @@ def seal_change(
     """Seals a transaction of one change, whose payload `encode_one` made; the short way for the commonest case.
 
     Raises:
-        TransactionTooLarge: If the change is above ``max_change_bytes`` or ``max_transaction_bytes``.
+        TransactionTooLarge: If the change is above ``max_change_bytes`` or ``max_transaction_bytes``, or its key, which has
+            ``key_bytes``, above ``max_key_bytes``.
     """
+    if key_bytes > options.max_key_bytes:
+        raise KeyTooLong(key_bytes, options.max_key_bytes)
     sealed = seal_payload(bytes(payload), 1, compress=options.compress)
     if sealed.raw > options.max_change_bytes:
         raise TransactionTooLarge("max_change_bytes", sealed.raw, options.max_change_bytes)
@@ -296,6 +308,14 @@ def _check(option: str, value: int, limit: int) -> None:
         raise TransactionTooLarge(option, value, limit)
 
 
+def _check_keys(keys: Column, limit: int) -> None:
+    if len(keys.data) > limit:
+        ends = keys.offsets.tolist()
+        longest = max(map(sub, ends[1:], ends), default=0)
+        if longest > limit:
+            raise KeyTooLong(longest, limit)
+
+
 def _frames(batches: Iterable[Columns], options: LogOptions) -> Iterator[Columns]:
     """Splits batches so that each part fits ``frame_bytes`` or is a single change; at least one comes out."""
     first = True
@@ -316,6 +336,7 @@ def _split(batch: Columns, options: LogOptions) -> Iterator[Columns]:
     if batch.nbytes > options.max_change_bytes:
         for row in range(rows):
             _check("max_change_bytes", batch.span(row, row + 1), options.max_change_bytes)
+    _check_keys(batch.key, options.max_key_bytes)
     start = 0
     while True:
         low, high = start + 1, rows

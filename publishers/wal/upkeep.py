@@ -1,11 +1,14 @@
 """The steps of housekeeping that make later commits fast: zeros ahead, a spare segment, indexes, a recent HEAD."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from flow.clock import Clock
+from publishers.errors import LogUnreadable
 from publishers.options import LogOptions
 from publishers.wal.catalog import Catalog
-from publishers.wal.clock import Clock
 from publishers.wal.evidence import Evidence
 from publishers.wal.filesystem import FileSystem, means_full
 from publishers.wal.reserve import Reserve
@@ -13,6 +16,10 @@ from publishers.wal.segment import write_index
 from publishers.wal.writer import Writer
 
 __all__ = ["Upkeep"]
+
+_LOG: Final = logging.getLogger(__name__)
+_AHEAD: Final = 1.0
+"""Seconds above which a last commit ahead of the clock is worth a warning: no burst of commits gets so far by itself."""
 
 
 class Upkeep:
@@ -25,7 +32,7 @@ class Upkeep:
         options: Bounds and times.
         filesystem: Where the files are.
         directory: Of the log.
-        clock: Unix microseconds.
+        clock: Measures the time between two writes of HEAD.
         reserve: Filled before anything else gets room.
 
     Attributes:
@@ -51,14 +58,22 @@ class Upkeep:
         self._options = options
         self._filesystem = filesystem
         self._directory = directory
-        self._clock = clock
+        self._clock = clock.monotonic
+        self._ahead = False
         self._reserve = reserve
-        self._head_at = clock()
+        self._head_at = clock.monotonic()
 
     @property
     def steps(self) -> tuple[Callable[[], bool], ...]:
         """Every step, each of which may raise `OSError`."""
-        return self._reserve.fill, self._fill, self._make_spare, self._write_index, self._refresh_head
+        return (
+            self._reserve.fill,
+            self._fill,
+            self._make_spare,
+            self._write_index,
+            self._refresh_head,
+            self._watch_clock,
+        )
 
     def take(self, *steps: Callable[[], bool]) -> bool:
         """Takes steps, these or others, one after the other; answers whether one of them has done something.
@@ -72,8 +87,8 @@ class Upkeep:
                 break
             try:
                 done = step() or done
-            except OSError as error:
-                if means_full(error):
+            except (OSError, LogUnreadable) as error:
+                if isinstance(error, OSError) and means_full(error):
                     full = True
                 else:
                     health.fail(error)
@@ -113,8 +128,20 @@ class Upkeep:
         _, segment, offset = self._writer.evidence()
         if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
             return False
-        if self._clock() - self._head_at < self._options.head_sync * 1e6:
+        if self._clock() - self._head_at < self._options.head_sync:
             return False
         self._evidence.write()
         self._head_at = self._clock()
         return True
+
+    def _watch_clock(self) -> bool:
+        """Warns once while commits are stamped with the future, because the clock was ahead for a moment."""
+        ahead = self._writer.ahead
+        if ahead > _AHEAD and not self._ahead:
+            _LOG.warning(
+                "the last commit is %.0f s ahead of the clock, which has been put back since; until it has caught up, each "
+                "commit is stamped a microsecond after the one before",
+                ahead,
+            )
+        self._ahead = ahead > _AHEAD or (self._ahead and ahead > 0)
+        return False

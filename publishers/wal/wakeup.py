@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from flow import forks
 from publishers.wal.bell import BELL_NAME, READERS_NAME, Bell, Ear, EarKind, PollingEar, SilentBell
 
 __all__ = ["LONGEST_PATH", "RealBell", "RealEar", "listen"]
@@ -67,7 +68,13 @@ class RealBell:
         except BaseException:
             os.close(self._file)
             raise
+        forks.register(self)
         self.look()
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`."""
+        self._lock = threading.Lock()
+        self.close()
 
     @classmethod
     def open(cls, directory: Path) -> Bell:
@@ -155,6 +162,16 @@ class RealEar:
         self._poll.register(self._descriptor, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
         self._closed = False
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`."""
+        if not self._closed:
+            self._closed = True
+            self._source.let_go()
+            os.close(self._woken)
+            os.close(self._waker)
+            self._woken = self._waker = -1  # whoever wakes is not to write into what has the number next
 
     def wait(self, timeout: float, /) -> bool:
         """See `Ear.wait`."""
@@ -208,6 +225,10 @@ class _Socket:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Closes it; the name stays for who has another copy of the descriptor."""
         self._socket.close()
 
 
@@ -251,6 +272,8 @@ class _Watch:
         for descriptor in (self._descriptor, self._file):
             if descriptor >= 0:
                 os.close(descriptor)
+
+    let_go = close
 
 
 def listen(directory: Path, kinds: Sequence[EarKind] = ("datagram", "inotify")) -> Ear:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from publishers.errors import LogClosed, LogFailed
+from flow import forks
+from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.errors import LogClosed, LogFailed, LogForked
 from publishers.options import LogOptions
-from publishers.wal.clock import Clock, system_clock
 from publishers.wal.control import Epoch, ProducerState
 from publishers.wal.evidence import Evidence
 from publishers.wal.filesystem import FencedError, FileSystem, RealFileSystem, means_full
@@ -35,7 +36,10 @@ class Wal:
         reader: Reads what is durable and not withheld.
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
+        inherited: What to raise in a child of ``fork``; None in the process that opened it.
     """
+
+    inherited: LogForked | None = None
 
     def __init__(
         self,
@@ -62,8 +66,20 @@ class Wal:
             writer, evidence, self._catalog, options, filesystem, self.directory, clock, reserve
         )
         self.retention = Retention(
-            self._catalog, lambda: writer.live, evidence.write, options, filesystem, self.directory, clock
+            self._catalog,
+            lambda: writer.live,
+            evidence.write,
+            options,
+            filesystem,
+            self.directory,
+            writer.ages,
         )
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See `flow.forks.Forkable`: each file lets go by itself, and nothing is done with them any more."""
+        self.inherited = self.retention.holds.inherited = LogForked(self.directory, pid)
+        self._closed = self._upkeep.closed = True
 
     @classmethod
     def open(
@@ -72,7 +88,7 @@ class Wal:
         options: LogOptions | None = None,
         *,
         filesystem: FileSystem | None = None,
-        clock: Clock = system_clock,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> "Wal":
         """Opens a log, after recovering what a crash may have left, or creates one in a new or empty directory.
 
@@ -80,12 +96,13 @@ class Wal:
             directory: Of the log.
             options: Bounds and policies.
             filesystem: The real one by default.
-            clock: Unix microseconds; read for commit times and ages.
+            clock: What time it is, for commits; how long something has lasted.
 
         Raises:
             LogBusy: If the log is open for writing elsewhere.
             NotALog: If the directory holds something else.
             WalCorrupted: If acknowledged data are damaged.
+            LogUnreadable: If a file of the log, or its directory, cannot be opened.
             LogFull: If recovery has no room to write.
             LogFailed: If the disk fails during recovery.
         """
@@ -171,6 +188,11 @@ class Wal:
         return self._reserve.nbytes
 
     @property
+    def clock_ahead(self) -> float:
+        """Seconds by which the time of the last commit is ahead of the clock; 0 unless the clock was put back since."""
+        return self._writer.ahead
+
+    @property
     def producers(self) -> int:
         """How many producers are remembered."""
         return len(self._writer.tables.producers)
@@ -251,7 +273,9 @@ class Wal:
         if neighbours.fenced:
             writer.health.fail(FencedError())
             raise LogFailed("unknown", str(FencedError()))
-        neighbours.publish(writer.epoch, visible, place.segment, place.offset, writer.limit.version)
+        neighbours.publish(
+            writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random
+        )
 
     def show(self, visible: int | None) -> None:
         """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.

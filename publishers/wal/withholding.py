@@ -13,10 +13,11 @@ from threading import Lock
 
 from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal.catalog import Catalog, Limit
+from publishers.wal.control import draw_random
 from publishers.wal.cut import carry_out, place_of
-from publishers.wal.evidence import SLOT_BYTES, Evidence
+from publishers.wal.evidence import Evidence
 from publishers.wal.filesystem import FileSystem, means_full
-from publishers.wal.head import CUT, DEFERRED, Head
+from publishers.wal.head import CUT, DEFERRED, SLOT_BYTES, Head
 from publishers.wal.live import LiveSegment
 from publishers.wal.restored import restore
 from publishers.wal.segment import DATA_START, SegmentHeader, segment_name
@@ -148,7 +149,8 @@ class Withholding:
             left = restore(file, header, offset)
             if (left.chain.version, left.end) != (version, offset):
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the place of the cut")
-            self._head.write(epoch, version, number, offset, visible=visible)
+            random = draw_random(self._filesystem)
+            self._head.write(epoch, version, number, offset, visible=visible, random=random)
         except BaseException:
             file.close()
             raise

@@ -13,31 +13,32 @@ No lock is held by the housekeeping for longer than a write of 256 KiB, except t
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from flow.clock import Clock
 from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
+from publishers.wal.ages import Ages
 from publishers.wal.appender import Appender
 from publishers.wal.catalog import Catalog, Limit, SegmentEntry
-from publishers.wal.clock import Clock
 from publishers.wal.control import Tables, encode_epoch
 from publishers.wal.filesystem import FileSystem, means_full
 from publishers.wal.frame import Chain
 from publishers.wal.head import Head
 from publishers.wal.health import Health
-from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, control_frame, create_segment
+from publishers.wal.live import FIRST_FILL, Closed, LiveSegment, Spare, control_frame, create_segment
 from publishers.wal.reserve import Reserve
-from publishers.wal.segment import SegmentHeader, Trailer
+from publishers.wal.segment import FORMAT, SegmentHeader, Trailer
 from publishers.wal.spares import Spares
 from publishers.wal.transaction import Appended, Transaction
 
 __all__ = ["Writer"]
 
 _LOG: Final = logging.getLogger(__name__)
-_SLOW_SYNC: Final = 1_000_000
+_SLOW_SYNC: Final = 1.0
 
 
 class Writer(Appender):
@@ -48,8 +49,10 @@ class Writer(Appender):
         limit: Up to where everything is durable, for readers.
         synced_end: Where the synced data end: segment and offset.
         epoch: Of this opening, or begun by the last cut.
+        random: Random bits of the epoch, which HEAD tells before it begins.
         closed: Segments that wait for their index.
         spares: The segment that the next roll takes.
+        ages: How old segments are.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Writer(Appender):
         self.synced_end = (live.number, live.offset)
         self.closed: deque[Closed] = deque()
         self.epoch = epoch
+        self.random = head.state.random
         self.spares = Spares(filesystem, directory, options)
         self._options = options
         self._catalog = catalog
@@ -79,7 +83,10 @@ class Writer(Appender):
         self._reserve = reserve
         self._os_durable = options.sync == "os"
         self._segment_bytes = options.segment_bytes
-        self._segment_age = None if options.segment_age is None else options.segment_age * 1e6
+        self._segment_age = options.segment_age
+        self._monotonic = clock.monotonic
+        self.ages = Ages(clock)
+        self._began = self._beginning(live)
 
     def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
         """See `Wal.append`."""
@@ -151,8 +158,17 @@ class Writer(Appender):
             return False
         age = self._segment_age
         return offset + size > self._segment_bytes or (
-            age is not None and self._clock() - live.created_at >= age
+            age is not None and self._monotonic() - self._began >= age
         )
+
+    def _beginning(self, live: LiveSegment) -> float:
+        """When a segment was made, in seconds of the monotonic clock; one from the future is made now."""
+        return self._monotonic() - max(self._clock() - live.created_at, 0) / 1e6
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which the time of the last commit is ahead of the clock, else 0."""
+        return max(self._committed_at - self._clock(), 0) / 1e6
 
     def sync(self) -> int:
         """See `Wal.sync`."""
@@ -163,7 +179,7 @@ class Writer(Appender):
         offset = live.offset
         end = (live.number, offset)
         if end != self.synced_end:
-            clock = self._clock
+            clock = self._monotonic
             before = clock()
             try:
                 live.file.sync()
@@ -176,7 +192,7 @@ class Writer(Appender):
                 raise LogFailed("unknown", health.why)
             elapsed = clock() - before
             if elapsed > _SLOW_SYNC:
-                _LOG.warning("a sync took %.1f s", elapsed / 1e6)
+                _LOG.warning("a sync took %.1f s", elapsed)
             self.synced = self.appended
             self.synced_end = end
         self.limit = Limit(self.synced, live.number, offset)
@@ -190,40 +206,41 @@ class Writer(Appender):
 
     def roll(self) -> None:
         """Closes the live segment and begins the next one."""
+        try:
+            self._roll(self.spares.take)
+        except OSError as error:
+            if means_full(error):
+                raise LogFull(self._free(), min(self._options.fill_step, FIRST_FILL)) from error
+            raise
+
+    def _roll(self, spare: Callable[[], Spare]) -> None:
+        """Does it; where it raises for lack of room nothing has changed, and it may be done again."""
         old = self.live
         options = self._options
         now = self._clock()
         chain = Chain(self._crc, self.appended, self._committed_at)
         trailer = Trailer(self.appended, self._crc, old.offset, self._committed_at)
-        try:
-            with old.lock:
-                old.finish()
-                self.synced = self.appended
-                self.synced_end = (old.number, old.offset)
-                oldest = self._catalog.entries[0].first_version
-                self.tables.prune(options.producers, now - int(options.producer_ttl * 1e6), oldest)
-                header = SegmentHeader(
-                    old.number + 1, self.appended + 1, self._catalog.log_id, now, self._crc
-                )
-                frame = control_frame(self.tables.encode(), chain, now, self.synced)
-                new = create_segment(
-                    self._filesystem,
-                    self._directory,
-                    header,
-                    frame,
-                    spare=self.spares.take(),
-                )
-                old.close()
-        except OSError as error:
-            if means_full(error):
-                raise LogFull(self._free(), min(options.fill_step, FIRST_FILL)) from error
-            raise
+        with old.lock:
+            old.finish()
+            self.synced = self.appended
+            self.synced_end = (old.number, old.offset)
+            oldest = self._catalog.entries[0].first_version
+            # By a clock that is wrong for a moment no producer is idle: a retry would be written twice.
+            believed = min(self.ages.now or 0, now)
+            self.tables.prune(options.producers, believed - int(options.producer_ttl * 1e6), oldest)
+            header = SegmentHeader(old.number + 1, self.appended + 1, self._catalog.log_id, now, self._crc)
+            frame = control_frame(self.tables.encode(), chain, now, self.synced)
+            new = create_segment(self._filesystem, self._directory, header, frame, spare=spare())
+            old.close()
         self.closed.append(Closed(old, trailer))
         self._catalog.ended(old.number, trailer.end)
-        self._catalog.add(SegmentEntry(new.number, new.first_version, new.created_at), new.index)
+        self._catalog.add(
+            SegmentEntry(new.number, new.first_version, new.created_at, self._monotonic()), new.index
+        )
         self._crc = chain.crc
         self._committed_at = chain.committed_at
         self.live = new
+        self._began = self._monotonic()
         self.synced_end = (new.number, new.offset)
         try:
             self._head.write(self.epoch, self.synced, *self.synced_end)
@@ -242,10 +259,12 @@ class Writer(Appender):
             tables: As they were then.
         """
         gone, self.live = self.live, live
+        self._began = self._beginning(live)
         gone.close()
         tables.forgotten += self.tables.forgotten
         self.tables = tables
         self.epoch = epoch
+        self.random = self._head.state.random
         self.appended = self.synced = chain.version
         self.synced_end = (live.number, live.offset)
         self.limit = Limit(chain.version, *self.synced_end)
@@ -262,9 +281,12 @@ class Writer(Appender):
         Raises:
             OSError: What the file raises.
         """
+        if self.live.form < FORMAT:
+            # No segment mixes formats. Without zeros ahead, because there may be no room for them.
+            self._reserve.holding(partial(self._roll, partial(Spare, self._filesystem, self._directory, 0)))
         live = self.live
         chain = Chain(self._crc, self.appended, self._committed_at)
-        self.tables.opened(self.epoch, self.appended + 1)
+        self.tables.opened(self.epoch, self.appended + 1, self.random)
         frame = control_frame(encode_epoch(self.tables.epochs[-1]), chain, self._clock(), self.synced)
         self._reserve.holding(partial(live.put, frame))
         self._crc = chain.crc

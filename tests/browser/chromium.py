@@ -28,6 +28,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--disable-sync",
     "--hide-scrollbars",
+    "--host-resolver-rules=MAP *.example 127.0.0.1",  # pages of origins that are not this machine's
     "--remote-debugging-port=0",
     "--window-size=1440,900",
 )

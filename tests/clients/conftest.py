@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.harness.missing import skip_without
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -70,7 +71,7 @@ async def running(*command: str | Path, cwd: Path | None = None) -> AsyncIterato
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which Node finds the packages of the lock file."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("Node and npm are not installed")
+        skip_without("Node with npm")
     installed = HERE / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < (HERE / "package-lock.json").stat().st_mtime:
         command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]

@@ -6,10 +6,10 @@ import json
 import shutil
 from contextlib import asynccontextmanager
 
-import pytest
 import websockets
 
 from publishers import upsert
+from tests.harness.missing import skip_without
 from transports import serve
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -81,8 +81,9 @@ async def subscribed(log):
             await asyncio.sleep(0)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 async def test_the_page_subscribes_and_shows_each_change(log, tmp_path):
+    if CHROMIUM is None:
+        skip_without("Chromium")
     with serve(log) as server:
         async with browser(tmp_path / "profile") as tab:
             target = (await tab.call("Target.createTarget", url="about:blank"))["targetId"]

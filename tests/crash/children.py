@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import threading
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from publishers import ChangeLog, Position, upsert
-from publishers.errors import LogBusy
+from publishers import ChangeLog, Position, copies, upsert
+from publishers.errors import LogBusy, LogForked
 from publishers.wal import Follower, RealFileSystem
 
 
@@ -105,6 +106,44 @@ def interrupt_once(path: str, options: dict, life: int) -> None:
             os._exit(3)
     log.close()
     say("closed")
+
+
+def deferring(path: str, options: dict) -> None:
+    """Commits, withholds, shows and forgets in turn, as fast as it can; what is of type ``secret`` is always forgotten."""
+    log = ChangeLog.open(path, **options)
+    say("open")
+    for number in count(0, 4):
+        log.commit(rows("shown", number, 1, 700))
+        log.commit(rows("shown", number + 1, 3, 700))
+        shown = log.commit(rows("shown", number + 2, 1, 700), visible=False).version
+        if number % 3:
+            log.commit(rows("secret", number, 2, 700))  # which waits behind it
+            log.forget_after(shown - 1)
+            log.commit(rows("shown", number + 2, 1, 700))
+        else:
+            log.commit(rows("secret", number, 2, 700), visible=False)
+            log.publish(shown)
+            log.forget_after(shown)
+        log.commit(rows("shown", number + 3, 2, 700))
+        say("round", number)
+
+
+def killed_backup(path: str, target: str, arguments: list, steps: int) -> None:
+    """Runs the command, and dies by SIGKILL when it has put so many files in their place."""
+    from transports.cli import main
+
+    class Dying(RealFileSystem):
+        __slots__ = ()
+        left = steps
+
+        def rename(self, source: Path, other: Path, /) -> None:
+            if not Dying.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            Dying.left -= 1
+            super().rename(source, other)
+
+    copies.RealFileSystem = Dying  # type: ignore[misc]  # what the command uses
+    say("code", main(["backup", path, target, *arguments]))
 
 
 def large(path: str, options: dict, count: int, weight: int) -> None:
@@ -225,6 +264,60 @@ class Consumer(Told):
             say("at", end.version)
             if self.log.links.release(end):
                 say("released", end.version)
+
+
+def fork_often(path: str, options: dict, workers: int, loop: str) -> None:
+    """Commits and serves, while forked children try what their parent does: those of a pool, and some that live on."""
+    import multiprocessing
+
+    from transports import serve
+
+    if loop == "uvloop":
+        importlib.import_module("uvloop").install()
+    log = ChangeLog.open(path, **options)
+    follower = ChangeLog.open(path, read_only=True)
+    server = serve(log)
+    say("open", server.port, type(server._loop).__module__.split(".")[0])
+
+    def produce(number: int) -> None:
+        for sequence in range(10**9):
+            count = (sequence * 7 + number) % 5 + 1
+            done = log.commit(rows(f"producer{number}", sequence, count))
+            say("done", f"producer{number}", sequence, done.version, 0, 0)
+
+    for number in range(2):
+        threading.Thread(target=produce, args=(number,), daemon=True).start()
+    globals()["INHERITED"] = log, follower, server
+    for number in range(10**9):
+        with multiprocessing.get_context("fork").Pool(workers) as pool:
+            for told in pool.map(try_all, range(workers), chunksize=1):
+                say("child", *told)
+        if number < workers and not os.fork():
+            signal.alarm(300)
+            say("lives", os.getpid(), *try_all(number))
+            while True:
+                signal.pause()
+
+
+def try_all(_number: int) -> tuple[str, int]:
+    """What a child is told that writes, follows and serves what its parent has opened."""
+    log, follower, server = globals()["INHERITED"]
+    told = set()
+    for attempt in (
+        lambda: log.commit(rows("child", 0, 1)),
+        follower.history,
+        log.statistics,
+        follower.changes,
+    ):
+        try:
+            attempt()
+        except LogForked as error:
+            told.add((str(error.path), error.pid))
+    server.stop()
+    follower.close()
+    log.close()
+    ((path, owner),) = told
+    return path, owner
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge
+from tests.harness.missing import skip_without
 from tests.publishers.support import wait_until
 
 pytestmark = pytest.mark.crash
@@ -40,7 +41,7 @@ def test_a_follower_that_looks_once_a_minute_is_told_at_once(place, kind):
 def test_a_follower_that_may_write_nothing_is_told_all_the_same(place):
     """F50, F51: another user, for whom the directory is read-only, watches BELL."""
     if os.getuid() != 0:
-        pytest.skip("only root can run a process as another user")
+        skip_without("root, to run a process as another user")
     place.chmod(0o755)
     path = hearing("datagram", place)
     with ChangeLog.open(path, **QUICK) as log, Child("follow", str(path), NEVER, NOBODY) as follower:
@@ -56,7 +57,7 @@ def test_a_follower_that_may_write_nothing_is_told_all_the_same(place):
 def test_another_user_that_may_write_into_readers_gets_datagrams(place):
     """F51: the owner may send to the socket of whomever it has let in."""
     if os.getuid() != 0:
-        pytest.skip("only root can run a process as another user")
+        skip_without("root, to run a process as another user")
     place.chmod(0o755)
     path = hearing("datagram", place)
     with ChangeLog.open(path, **QUICK) as log:

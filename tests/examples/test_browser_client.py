@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.browser.chromium import PROGRAM, chromium
+from tests.harness.missing import skip_without
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="no chromium here: .ci/browser installs it on Debian")
 def test_a_page_takes_three_orders_at_a_click_in_order():
+    if PROGRAM is None:
+        skip_without("Chromium")
     command = [sys.executable, ROOT / "examples" / "browser_client.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as example:

@@ -1,5 +1,6 @@
 """Subscribers, feeds and executors that the tests of this package watch."""
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -206,3 +207,9 @@ def dropped_errors() -> Iterator[Dropped]:
         yield dropped
     finally:
         hooks.on_dropped_error = before
+
+
+def run_whole(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, then end it as `asyncio.run` does: tasks are cancelled and awaited, and it is closed."""
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

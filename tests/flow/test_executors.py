@@ -170,6 +170,34 @@ def test_a_loop_that_closes_during_the_submit_raises_and_can_be_asked_again():
             executor.submit(lambda: None)
 
 
+def test_what_is_handed_over_runs_on_the_loop_or_is_said_to_be_lost():
+    for runs in (True, False):
+        loop, seen = asyncio.new_event_loop(), []
+        loop_executor(loop).hand_over(
+            lambda seen=seen: seen.append("run"), lambda seen=seen: seen.append("lost")
+        )
+        if runs:
+            turn(loop)
+        assert seen == (["run"] if runs else [])
+        loop.close()
+        assert seen == (["run"] if runs else ["lost"])
+        with pytest.raises(RuntimeError):
+            loop_executor(loop).hand_over(
+                lambda seen=seen: seen.append("run"), lambda seen=seen: seen.append("lost")
+            )
+        assert len(seen) == 1
+
+
+def test_what_is_handed_over_to_a_loop_that_has_gone_is_refused():
+    loop = asyncio.new_event_loop()
+    executor = loop_executor(loop)
+    loop.close()
+    del loop
+    gc.collect()
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.hand_over(lambda: None, lambda: None)
+
+
 async def test_threads_submit_while_the_loop_runs():
     executor = loop_executor(asyncio.get_running_loop())
     seen = []

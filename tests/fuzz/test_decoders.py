@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from publishers import ChangeLog, Criteria, Position, PositionToken
-from publishers.errors import PenstockError
+from publishers.errors import FormatTooNew, PenstockError
 from publishers.wal import Column, Columns
 from publishers.wal.columns import decode_payload, encode_payload
 from publishers.wal.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
@@ -64,6 +64,7 @@ def control() -> bytes:
     tables = Tables()
     tables.committed(bytes(range(16)), ProducerState(3, 4, 5))
     tables.opened(1, 1)
+    tables.opened(2, 5, 7)
     return tables.encode()
 
 
@@ -158,7 +159,13 @@ CRITERIA = json.dumps(
         }
     ]
 ).encode()
-TOKEN = str(PositionToken(ID, 3, Position(12, 4))).encode()
+TOKEN = str(PositionToken(ID, 3, Position(12, 4), 7)).encode()
+CONTROL_ERRORS = (ValueError, FormatTooNew)
+
+
+def decoded(data: bytes) -> None:
+    decode_control(data, Tables())
+
 
 DECODERS = {
     "frame header": (
@@ -167,7 +174,7 @@ DECODERS = {
         struct.error,
     ),
     "frames": (segment, scan, OSError),
-    "HEAD": (lambda: HeadState(ID, 1, 1, 2, 1, 900, 1).pack(), HeadState.unpack, ()),
+    "HEAD": (lambda: HeadState(ID, 1, 1, 2, 1, 900, 1, random=7).pack(), HeadState.unpack, ()),
     "TAIL": (
         lambda: bytes(4096),
         lambda data: Tail(memoryview(data[:4096].ljust(4096, b"\0")), bytes(16)).read(),
@@ -176,8 +183,8 @@ DECODERS = {
     "segment header": (lambda: SegmentHeader(1, 1, ID, 5, 0).pack(), SegmentHeader.unpack, ValueError),
     "index": (index, lambda data: SparseIndex.unpack(data, ID, 1), ValueError),
     "columns": (columns, touch, ValueError),
-    "checkpoint": (control, lambda data: decode_control(data, Tables()), ValueError),
-    "epoch": (lambda: encode_epoch(Epoch(2, 9)), lambda data: decode_control(data, Tables()), ValueError),
+    "checkpoint": (control, decoded, CONTROL_ERRORS),
+    "epoch": (lambda: encode_epoch(Epoch(2, 9, 7)), decoded, CONTROL_ERRORS),
     "token": (lambda: TOKEN, lambda data: PositionToken.parse(data.decode("latin-1")), PenstockError),
     "criteria": (lambda: CRITERIA, criteria, PenstockError),
     "starts": (lambda: b'{"time":"2026-03-01T12:00:00.000001+02:00"}', start, PenstockError),

@@ -42,6 +42,7 @@ class Plan:
         steady: Whether a second tailing process, which serves too, and its clients are left alive, so that their memory
             and their open files can be watched.
         fault: Mean time between two faults, in seconds.
+        kills: How many processes are killed at least, however long that takes.
     """
 
     seconds: float = 20.0
@@ -52,6 +53,7 @@ class Plan:
     guests: int = 3
     steady: bool = False
     fault: float = 0.8
+    kills: int = 0
 
 
 class Life:
@@ -220,6 +222,11 @@ class Run:
 
     # Its life.
 
+    @property
+    def kills(self) -> int:
+        """Processes that were killed until now."""
+        return sum(count for what, count in self.faults.items() if what.startswith("kill"))
+
     def start(self, role: Role) -> None:
         number = len(role.lives)
         last = role.life.arguments["history"] if role.lives else None
@@ -253,8 +260,8 @@ class Run:
             self.start(role)
             role.life.wait_for("open")
         deadline = time.monotonic() + self.plan.seconds
-        while (left := deadline - time.monotonic()) > 0:
-            _pause(min(left, self.chance.expovariate(1 / self.plan.fault)))
+        while (left := deadline - time.monotonic()) > 0 or self.kills < self.plan.kills:
+            _pause(min(max(left, 0.1), self.chance.expovariate(1 / self.plan.fault)))
             for role in self.roles:
                 assert role.life.process.poll() is None, f"{role.name} died: {role.life.why()}"
                 if not role.mortal:
@@ -311,7 +318,7 @@ class Run:
                     role.life.process.kill()
                     role.life.process.wait()
         report = check([*self.histories(), History(truth)])
-        report.counts["kills"] = sum(n for what, n in self.faults.items() if what.startswith("kill"))
+        report.counts["kills"] = self.kills
         for text in self.resources.judge():
             report.broken("GROWTH", text)
         return report

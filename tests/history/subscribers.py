@@ -12,6 +12,7 @@ from typing import Any
 import flow
 from publishers import Area, ChangeLog, Content, Criterion, Position
 from publishers.errors import PenstockError, PositionError
+from tests.flow.probes import run_whole
 from tests.history.record import KEYS, History, Recorder, Wish
 
 __all__ = ["PLENTY", "Company", "Witness", "criteria", "draw_wish", "items_of", "last_places"]
@@ -156,7 +157,7 @@ class Company:
         self.stopping = threading.Event()
         self._threads = ThreadPoolExecutor(2, "witness")
         self._loop = asyncio.new_event_loop()
-        self._running = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._running = threading.Thread(target=run_whole, args=(self._loop,), daemon=True)
         self._running.start()
         self._driver = threading.Thread(target=self._drive, daemon=True)
 
@@ -245,5 +246,4 @@ class Company:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._running.join()
-        self._loop.close()
         self._threads.shutdown()

@@ -22,7 +22,7 @@ from tests.publishers import test_interleaving
 from tests.publishers.test_deferral_machine import Owner
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.publishers.world import live
-from tests.simulation import forks
+from tests.simulation import forks, histories
 from tests.simulation.deferral import DeferralTrial
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Trial
@@ -92,6 +92,10 @@ def _forks(seed: int) -> None:
     forks.run(seed)
 
 
+def _histories(seed: int) -> None:
+    histories.run(seed)
+
+
 def _damage(seed: int) -> None:
     """One flipped bit, mostly behind what HEAD vouches for: reported, or the same; only the very last may be lost."""
     files, whole, start = _damageable()
@@ -109,7 +113,8 @@ def _damage(seed: int) -> None:
     damaged[at] ^= 1 << rng.randrange(8)
     log = None
     try:
-        log = opened(SimulatedFileSystem.of(LOG, {**files, name: bytes(damaged)}))
+        # On a machine that was started anew, where TAIL is no evidence.
+        log = opened(SimulatedFileSystem.of(LOG, {**files, name: bytes(damaged)}, boot=2))
         found = contents(log)
     except WalCorrupted:
         return
@@ -205,6 +210,7 @@ KILLERS: dict[str, Callable[[int], None]] = {
     "T1-deferral": _deferrals,
     "T3": _damage,
     "T3-forks": _forks,
+    "histories": _histories,
     "T4": _truncation,
     "T5": _full,
     "world": _world,

@@ -55,7 +55,7 @@ _WRITING = [
     ),
     Mutant(
         "producers forgotten at roll",
-        _WAL + "writer:Writer.roll",
+        _WAL + "writer:Writer._roll",
         "self.tables.encode()",
         "type(self.tables)().encode()",
         _LIVES,
@@ -102,7 +102,7 @@ _HEAD = [
     Mutant(
         "HEAD not written after recovery",
         _WAL + "recovery:_Recovery.run",
-        "self._head.write(epoch, version, last.number, end, visible=visible)",
+        "self._head.write(epoch, version, last.number, end, visible=visible, random=random)",
         "pass",
         _LIVES,
     ),
@@ -123,7 +123,7 @@ _RECOVERY = [
     Mutant(
         "LAST not required",
         _WAL + "frame:Scan.__iter__",
-        "if header.flags & (LAST | CONTROL):",
+        "if header.flags & LAST or header.ends:",
         "if True:",
         _LIVES,
     ),
@@ -149,6 +149,13 @@ _RECOVERY = [
         _LIVES,
     ),
     Mutant("recovery not synced", _WAL + "recovery:_Recovery.run", "sync_file(file)", "pass", _LIVES),
+    Mutant(
+        "random bits not drawn anew",
+        _WAL + "recovery:_Recovery.run",
+        "draw_random(filesystem)",
+        "self._head.state.random or draw_random(filesystem)",
+        _LIVES,
+    ),
     Mutant("epoch not raised", _WAL + "recovery:_Recovery.run", " else 0) + 1", " else 0)", _LIVES),
     Mutant(
         "producers not restored",
@@ -199,6 +206,81 @@ _CHAIN = [
     ),
 ]
 
+_HISTORIES = ("histories",)
+
+_LINEAGE = [
+    Mutant(
+        "epochs known by their number alone",
+        "publishers.lineage:_knows",
+        "(one.epoch, one.random) == (epoch, random)",
+        "one.epoch == epoch",
+        _HISTORIES,
+    ),
+    Mutant(
+        "unknown epochs believed",
+        "publishers.lineage:Lineage.judge",
+        "raise PositionAhead(head) if behind else PositionForked(epoch, None)",
+        "return position",
+        _HISTORIES,
+    ),
+    Mutant(
+        "end of an epoch off by one",
+        "publishers.lineage:Lineage.judge",
+        "Position(later.first_version)",
+        "Position(later.first_version + 1)",
+        _HISTORIES,
+    ),
+    Mutant(
+        "a token names the epoch behind it",
+        "publishers.lineage:_before",
+        "position.version - 1",
+        "position.version",
+        _HISTORIES,
+    ),
+    Mutant(
+        "plain tokens believed of every epoch",
+        "publishers.lineage:_knows",
+        "if one.random), newest if bits else newest + 1)",
+        "if False), newest + 1)",
+        _HISTORIES,
+    ),
+    Mutant(
+        "a follower does not ask again",
+        "publishers.lineage:Lineage.judge",
+        "self._files.epochs_anew()",
+        "(self._files.opening, epochs)",
+        _HISTORIES,
+    ),
+    Mutant(
+        "the epoch before the oldest version forgotten",
+        _WAL + "control:Tables.prune",
+        "epochs[1].first_version < oldest",
+        "epochs[1].first_version <= oldest",
+        _HISTORIES,
+    ),
+    Mutant(
+        "random bits not in the checkpoint",
+        _WAL + "control:Tables.encode",
+        "for epoch in self.epochs)",
+        "for epoch in (one._replace(random=0) for one in self.epochs))",
+        _HISTORIES,
+    ),
+    Mutant(
+        "TAIL not asked at an opening",
+        _WAL + "recovery:recover",
+        "reserve, tail.read()).run()",
+        "reserve, None).run()",
+        _HISTORIES,
+    ),
+    Mutant(
+        "TAIL not cleared by a repair",
+        _WAL + "checks.repair:_Work._cut",
+        "tail.clear()",
+        "pass",
+        _HISTORIES,
+    ),
+]
+
 _RETENTION = [
     Mutant(
         "unlink before HEAD.oldest",
@@ -228,8 +310,8 @@ _RETENTION = [
     Mutant(
         "interrupted retention not finished",
         _WAL + "recovery:_Recovery._drop_old",
-        "number < oldest or ",
-        "",
+        "number not in self._numbers",
+        "not self._numbers",
         _LIVES,
     ),
 ]
@@ -358,7 +440,7 @@ _TELLING = [
         "publisher not matched",
         "publishers.fanout.registry:Registry.snapshot",
         "self._refresh()",
-        "pass",
+        "None",
         _BOTH,
     ),
     Mutant(
@@ -386,7 +468,7 @@ _TELLING = [
 
 MUTANTS = {
     mutant.name: mutant
-    for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_CHAIN, *_RETENTION, *_READING, *_TELLING)
+    for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_CHAIN, *_LINEAGE, *_RETENTION, *_READING, *_TELLING)
 }
 
 SELECTION = [
@@ -403,6 +485,9 @@ SELECTION = [
     "tail frames not written again",
     "failed write not taken back",
     "neither frames nor segments chained",
+    "epochs known by their number alone",
+    "a token names the epoch behind it",
+    "TAIL not asked at an opening",
     "unlink before HEAD.oldest",
     "until off by one",
     "ring start not moved",

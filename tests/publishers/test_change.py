@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from publishers import Action, Area, Change, Operation, Position
+from publishers import Action, Area, Change, Content, Images, Operation, Position, discard, set_field
 from publishers.change import time_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -111,3 +111,19 @@ def test_a_time_keeps_its_microseconds():
 def test_a_change_says_what_it_is():
     assert repr(change()) == "<Change 3:1 UPSERT order 42>"
     assert "TRANSACTION" in repr(change(operation=Operation.TRANSACTION, entity_type=None, key=None))
+
+
+def test_a_change_says_whether_it_has_no_body_or_does_not_show_it(log):
+    """E1: what was not asked for is told from what there is not."""
+    with log.transaction() as tx:
+        tx.upsert("order", "1", {"n": 1}, changes=[set_field("n", 1), discard("m", 2)])
+        tx.remove("order", "2")
+        tx.truncate("visit")
+
+    def told(**view):
+        return [repr(found).partition(",")[2] for found in log.history(**view).changes]
+
+    hidden = " body not shown>"
+    assert told(content=Content.BODY) == [""] * 6
+    assert told() == [hidden] * 4 + [""] * 2
+    assert told(content=Content.BODY, images=Images.KEYS_ONLY) == [""] + [hidden] * 3 + [""] * 2

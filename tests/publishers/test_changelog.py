@@ -9,13 +9,16 @@ import pytest
 import flow
 from publishers import (
     ChangeLog,
+    Criterion,
     InvalidChange,
     InvalidOption,
+    KeyTooLong,
     LogBusy,
     LogClosed,
     LogOptions,
     LogReadOnly,
     NotALog,
+    Operation,
     Position,
     PositionAhead,
     PositionForeign,
@@ -86,14 +89,38 @@ def test_a_token_names_the_history_of_its_position():
     with ChangeLog.open(path, **QUICK) as log:
         fill(log, 3)
         token = log.token(Position(2, 1))
-        assert token == PositionToken(log.log_id, 1, Position(2, 1))
+        (epoch,) = log._files.epochs
+        assert token == PositionToken(log.log_id, 1, Position(2, 1), epoch.random)
         assert log.position_of(str(token)) == log.position_of(token) == Position(2, 1)
         assert log.position_of(str(log.token(log.head))) == log.head
     with ChangeLog.open(path, **QUICK) as log:
         fill(log, 1)
-        assert [log.token(Position(v)).epoch for v in (1, 3, 4, 5)] == [1, 1, 2, 2]
+        assert [log.token(Position(v)).epoch for v in (1, 3, 4, 5)] == [1, 1, 1, 2]
         assert log.position_of(str(token)) == Position(2, 1)
-        assert log.position_of(PositionToken(log.log_id, 1, Position(4, 0))) == Position(4, 0)
+        assert log.position_of(token._replace(position=Position(4, 0))) == Position(4, 0)
+
+
+def test_a_token_is_at_most_sixteen_characters_longer_than_in_format_1(log):
+    """F144."""
+    token = log.token(log.head)
+    assert token.random
+    assert len(str(token)) <= len(str(token._replace(random=0))) + 16
+
+
+def test_a_place_at_the_head_survives_openings_in_which_nobody_commits():
+    """F144: nothing stands between it and the next change, whoever opens the log meanwhile."""
+    path = scratch() / "log"
+    places = {}
+    with ChangeLog.open(path, **QUICK) as log:
+        places[str(log.token(log.head))] = log.head
+        fill(log, 3)
+        places[str(log.token(log.head))] = log.head
+    for _ in range(3):
+        with ChangeLog.open(path, **QUICK) as log:
+            places[str(log.token(log.head))] = log.head
+    with ChangeLog.open(path, **QUICK) as log:
+        fill(log, 1)
+        assert [log.position_of(text) for text in places] == [*places.values()] == [Position(1), Position(4)]
 
 
 def test_each_position_that_is_none_of_the_log_has_its_error():
@@ -109,13 +136,19 @@ def test_each_position_that_is_none_of_the_log_has_its_error():
             log.changes(since=str(PositionToken(other, 1, Position(1))))
         assert (foreign.value.log_id, foreign.value.expected) == (other, log.log_id)
         with pytest.raises(PositionForked) as forked:
-            log.position_of(PositionToken(log.log_id, 1, Position(4, 1)))
+            log.position_of(log.token(Position(4, 0))._replace(position=Position(4, 1)))
         assert (forked.value.epoch, forked.value.end) == (1, Position(4, 0))
         with pytest.raises(PositionAhead) as ahead:
-            log.position_of(PositionToken(log.log_id, 2, Position(6, 1)))
+            log.position_of(log.token(Position(6, 1)))
         assert ahead.value.head == Position(6, 0)
-        with pytest.raises(PositionAhead):
-            log.position_of(PositionToken(log.log_id, 3, Position(1, 0)))
+        for strange in (
+            PositionToken(log.log_id, 3, Position(2)),
+            PositionToken(log.log_id, 2, Position(2), 5),
+        ):
+            with pytest.raises(PositionForked) as forked:
+                log.position_of(strange)
+            assert forked.value.end is None
+            assert "restored from a copy" in str(forked.value)
 
 
 def test_a_transaction_commits_on_leaving_and_nothing_on_an_exception(log):
@@ -176,6 +209,29 @@ def test_a_transaction_above_a_bound_is_refused_and_leaves_nothing():
                 log.commit(mutations)
         assert log.head == Position(1)
         assert log.commit([order(1)] * 5).version == 1
+
+
+def test_a_key_above_its_bound_is_refused_by_name_and_a_longer_stored_one_is_read():
+    """F147: one change and several, and columns; what an earlier option allowed is read, matched and delivered."""
+    path = scratch() / "log"
+    long = "k" * 5_000
+    with ChangeLog.open(path, max_key_bytes=8_192, **QUICK) as log:
+        log.commit([upsert("o", long, {})])
+    with ChangeLog.open(path, **QUICK) as log:
+        for rows in ([upsert("o", "k" * 1_025, {})], [order(1), upsert("o", "k" * 1_025, {}), order(2)]):
+            with pytest.raises(KeyTooLong, match="1025 bytes, but max_key_bytes is 1024") as caught:
+                log.commit(rows)
+            assert (caught.value.option, caught.value.value, caught.value.limit) == (
+                "max_key_bytes",
+                1_025,
+                1_024,
+            )
+        assert log.head == Position(2)
+        log.commit([upsert("o", "k" * 1_024, {})] * 2)
+        found = log.history(
+            Criterion(key_patterns={"k{2}k*"}, operations={Operation.UPSERT}), limit=9
+        ).changes
+        assert [len(change.key) for change in found] == [5_000, 1_024, 1_024]
 
 
 def test_a_read_only_opening_cannot_write_and_sees_what_the_owner_shows():
@@ -270,6 +326,7 @@ def test_close_completes_who_has_everything_and_tells_the_others_where_to_resume
 @pytest.mark.parametrize("where", ["pool", "inline", "manual"])
 def test_close_delivers_what_is_visible_and_asked_for_however_many_turns_it_takes(where):
     """Invariant 11: completed if everything visible was delivered, even if that takes more than one turn."""
+    others = set(threading.enumerate())
     with opened() as log:
         executor = {"pool": None, "inline": flow.INLINE, "manual": ManualExecutor()}[where]
         go = threading.Event()
@@ -290,7 +347,7 @@ def test_close_delivers_what_is_visible_and_asked_for_however_many_turns_it_take
         probe.wait_for_end()
         assert probe.completed, probe.state()
         assert len(probe.positions) == 100
-    wait_until(lambda: not any(t.name.startswith("penstock-log") for t in threading.enumerate()))
+    wait_until(lambda: not any(t.name.startswith("penstock-log") for t in {*threading.enumerate()} - others))
 
 
 def test_everything_is_refused_after_close():

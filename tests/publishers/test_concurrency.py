@@ -12,6 +12,7 @@ import pytest
 import flow
 from publishers import Area, Criterion, Position
 from publishers.errors import PenstockError
+from tests.flow.probes import run_whole
 from tests.publishers.support import Probe, chance, everything, in_threads, opened, order, scaled, wait_until
 
 WISHES = [
@@ -56,7 +57,7 @@ class Crowd:
         self.stop = threading.Event()
         self.guests = deque()
         self.loops = [asyncio.new_event_loop() for _ in range(2)]
-        self.threads = [threading.Thread(target=loop.run_forever, daemon=True) for loop in self.loops]
+        self.threads = [threading.Thread(target=run_whole, args=(loop,), daemon=True) for loop in self.loops]
         for thread in self.threads:
             thread.start()
         self.gone = 0
@@ -126,7 +127,7 @@ class Crowd:
         for loop, thread in zip(self.loops, self.threads, strict=True):
             loop.call_soon_threadsafe(loop.stop)
             thread.join(20)
-            loop.close()
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("size", [1, 30, 1000])

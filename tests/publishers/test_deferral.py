@@ -19,12 +19,12 @@ from publishers import (
     InvalidOption,
     LogClosed,
     LogFailed,
+    LogForked,
     LogFull,
     LogReadOnly,
     NoSuchVersion,
     Position,
     PositionForked,
-    PositionToken,
     schema,
     upsert,
 )
@@ -157,8 +157,8 @@ def test_a_failed_batch_that_is_repeated_is_delivered_once(log):
     # A place among what was forgotten is none among what has come instead.
     with pytest.raises(PositionForked):
         log.position_of(token)
-    assert log.position_of(PositionToken(log.log_id, epoch, Position(2))) == Position(2)
-    assert log.token(Position(2)).epoch == epoch + 1
+    assert log.position_of(token._replace(position=Position(2))) == Position(2)
+    assert [log.token(Position(2, index)).epoch for index in (0, 1)] == [epoch, epoch + 1]
 
 
 def test_what_is_visible_cannot_be_forgotten(log):
@@ -408,3 +408,11 @@ def test_a_disk_that_cannot_forget_a_schema_forgets_nothing(monkeypatch, number,
         log.forget_after(1)
         assert log.withheld is None
         assert log.schemas() == {}
+
+
+def test_a_log_that_a_child_has_inherited_counts_as_failed(log, monkeypatch):
+    """F143: so that nothing is written beside it either."""
+    assert not log._failed
+    with monkeypatch.context() as child:
+        child.setattr(log._service, "inherited", LogForked(log.path, 7))
+        assert log._failed

@@ -1,11 +1,14 @@
 """Errors: what they carry, and that they can be told."""
 
 import inspect
+import pickle
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 import publishers
-from publishers import Content, InvalidChange, PenstockError, errors, upsert
+from publishers import Content, InvalidChange, LogIdentity, PenstockError, Position, errors, upsert
 
 
 class Unspeakable:
@@ -21,6 +24,33 @@ def test_every_error_can_be_caught_by_its_public_name():
     }
     assert raised == set(errors.__all__)
     assert raised <= set(publishers.__all__)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.LogForked(Path("/var/orders"), 7),
+        errors.LogBusy(Path("/var/orders"), 7),
+        errors.NoSuchLog("orders", ["users"]),
+        errors.InvalidOption("limit", 0, "a whole number"),
+        errors.HistoryPruned(Position(7, 2)),
+        errors.LogFailed("unknown", "EIO"),
+        errors.LogGone(Path("/var/orders")),
+        errors.LogReplaced(LogIdentity(UUID(int=1), "3.x"), LogIdentity(UUID(int=2), "1.y")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_whole_out_of_another_process(error):
+    """F143: a pool of processes pickles what its workers raise, and hangs if that cannot be undone."""
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.args) == (type(error), str(error), error.args)
+    assert vars(again) == vars(error)
+
+
+def test_the_error_of_a_fork_says_where_it_was_opened_and_what_would_be_right():
+    """F143."""
+    told = str(errors.LogForked(Path("/var/orders"), 7))
+    assert told == "/var/orders was opened in process 7; open it here with read_only=True"
 
 
 @pytest.mark.parametrize("value", [10**5000, Unspeakable()], ids=["long", "unspeakable"])

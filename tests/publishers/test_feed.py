@@ -1,6 +1,7 @@
 """Subscribing: where it starts, how it ends, and what is refused."""
 
 import asyncio
+import contextlib
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,9 +10,11 @@ import pytest
 import flow
 from publishers import (
     ChangeLog,
+    ChangeStore,
     Content,
     Criterion,
     HistoryPruned,
+    InvalidChange,
     InvalidCriteria,
     InvalidOption,
     LogClosed,
@@ -322,6 +325,70 @@ def test_the_blocking_iterator_reads_a_log(log):
     fill(log, 50)
     with flow.iter_blocking(log.changes(since=log.oldest, until=50), prefetch=4) as changes:
         assert [change.position for change in changes] == everything(log)
+
+
+def test_a_loop_over_a_feed_reads_the_log_and_ends_its_subscription_however_it_is_left(log):
+    """F128, E42."""
+    fill(log, 50)
+    feed = log.changes(since=log.oldest, until=50)
+    assert [change.position for change in feed] == everything(log)
+    for change in feed:
+        if change.version == 7:
+            break
+
+    def fail():
+        for change in log.changes(since=log.oldest):
+            raise KeyError(change.key)
+
+    with pytest.raises(KeyError):
+        fail()
+    with contextlib.closing(iter(log.changes())) as changes:
+        fill(log, 1)
+        assert next(changes).version == 51
+    wait_until(lambda: not log.statistics().publishers)
+
+
+async def test_an_asynchronous_loop_over_a_feed_reads_the_log_and_ends_its_subscription(log):
+    """F128, E42."""
+    fill(log, 50)
+    feed = log.changes(since=log.oldest, until=50)
+    assert [change.position async for change in feed] == everything(log)
+    async for change in feed:
+        if change.version == 7:
+            break
+    async with contextlib.aclosing(aiter(log.changes(since=Position(50)))) as changes:
+        assert (await anext(changes)).version == 50
+    await asyncio.to_thread(wait_until, lambda: not log.statistics().publishers)
+
+
+def test_a_loop_ends_with_the_error_of_its_subscription(log):
+    fill(log, 1)
+    seen = []
+
+    def follow():
+        for change in log.changes(since=log.oldest):
+            seen.append(change)
+            log.close(ValueError("dropped"))
+
+    with pytest.raises(ValueError, match="dropped"):
+        follow()
+    with pytest.raises(ValueError, match="dropped"):
+        list(log.changes())
+
+
+@pytest.mark.parametrize("system", [False, True], ids=["of a log", "of the system log"])
+def test_a_feed_is_no_list_of_wishes_or_changes(tmp_path, system):
+    """It has no end, so whatever went through it would wait for ever."""
+    with ChangeStore.open(tmp_path) as store:
+        log = store.create("orders")
+        feed = store.system.changes() if system else log.changes()
+        for read in (log.changes, log.history, store.system.changes, store.system.history):
+            with pytest.raises(InvalidCriteria, match=r"criteria is .*ChangeFeed"):
+                read(feed)
+        with pytest.raises(InvalidChange, match=r"mutations is .*ChangeFeed"):
+            log.commit(feed)
+        with pytest.raises(InvalidChange, match=r"mutations is .*ChangeFeed"), log.transaction() as tx:
+            tx.extend(feed)
 
 
 def test_a_log_is_followed_after_reopening_from_the_text_of_a_position():

@@ -1,11 +1,13 @@
 """When a read-only opening looks, and what it publishes; two processes do it in tests/crash/test_wakeup.py."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from publishers import ChangeLog
+from publishers.errors import LogGone, WalCorrupted
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.options import LogOptions
@@ -36,8 +38,12 @@ class Ear:
 class Files:
     def __init__(self):
         self.visible = 0
+        self.errors = []
 
     def refresh(self):
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
         return self.visible
 
 
@@ -49,6 +55,7 @@ class Room:
         self.watermark = SimpleNamespace(visible=0)
         self.registry = SimpleNamespace(publishers=list)
         self.gate = threading.Lock()
+        self.lost = []
 
     def publish(self, transactions):
         self.watermark.visible = transactions[-1].version
@@ -57,7 +64,7 @@ class Room:
 
 def following(ear, **options):
     files, room = Files(), Room(**options)
-    return Following(files, room, room, ear), files
+    return Following(files, room, room, ear, room.lost.append), files
 
 
 def look(one, ear):
@@ -101,6 +108,31 @@ def test_a_long_poll_is_never_shortened_by_the_idle_one():
     ear = Ear()
     one, _ = following(ear, tail_poll=60.0, tail_idle=1.0)
     assert {look(one, ear)[0] for _ in range(5)} == {60.0}
+
+
+GONE = LogGone(Path("/var/shop"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "lost"),
+    [
+        ([GONE, None, GONE, None], []),
+        ([None, GONE, GONE], [GONE]),
+        ([WalCorrupted(0, 0, "HEAD"), GONE], [GONE]),
+    ],
+    ids=["passing", "gone", "worse"],
+)
+def test_what_would_end_a_follower_is_looked_at_twice(errors, lost):
+    """F144: a name that is being switched, a slot of HEAD that is being written, an error of the disk may pass."""
+    ear = Ear()
+    one, files = following(ear, tail_poll=0.5, tail_idle=7.0)
+    ear.rings = [True]
+    assert look(one, ear) == (0.5, False)
+    files.errors = list(errors)
+    waits = [look(one, ear)[0] for _ in errors]
+    assert one._lose.__self__ == lost
+    after = [wait for wait, before in zip(waits[1:], errors, strict=False) if before is not None]
+    assert set(after) == {0.5}, "the second look comes soon"
 
 
 class Counting(RealFileSystem):

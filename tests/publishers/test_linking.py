@@ -4,20 +4,23 @@ import pytest
 
 from flow.clock import SystemClock
 from publishers import ChangeLog, Position
-from publishers.errors import HistoryPruned, InvalidOption, LogClosed, LogReadOnly
+from publishers.errors import HistoryPruned, InvalidOption, LogClosed, LogGone, LogReadOnly
 from tests.publishers.support import QUICK, Probe, everything, fill, scratch, wait_until
 
 SMALL = {**QUICK, "segment_bytes": 65_536, "retain_bytes": 0, "tail_poll": 0.001}
 
 
 class Clock(SystemClock):
-    """The time of day is what a test says."""
+    """The time is what a test says."""
 
     def __init__(self):
         self.now = 1_000_000_000_000_000
 
     def now_us(self):
         return self.now
+
+    def monotonic(self):
+        return self.now / 1e6
 
 
 def segments(path):
@@ -141,3 +144,18 @@ def full():
     from publishers.errors import LogFull
 
     raise LogFull(0, 1)
+
+
+def test_a_consumer_whose_log_is_gone_is_told():
+    """F144, F46: its links go with the directory."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as owner:
+        owner.links.add("spark")
+        fill(owner, 2)
+    with ChangeLog.open(path, read_only=True, consumer="spark", **SMALL) as consumer:
+        probe = Probe(first=4)
+        consumer.changes(since=Position(1)).subscribe(probe)
+        probe.wait_for(4)
+        path.rename(path.with_name("away"))
+        wait_until(lambda: probe.error, probe.state)
+        assert isinstance(probe.error, LogGone)

@@ -194,17 +194,20 @@ def test_a_schema_told_by_a_withheld_commit_survives_the_death_of_its_teller():
 def life(disk, stage):
     """A schema is withheld, forgotten and told again; ``stage`` says how far it got for sure."""
     log = opening(disk)
-    stage.append("opened")
-    log.commit([schema("order", {"n": 1})])
-    log.commit([schema("order", {"n": "forgotten"}), upsert("order", "1", {})], visible=False)
-    stage.append("withheld")
-    log.forget_after(1)
-    stage.append("forgotten")
-    log.commit([upsert("other", "1", {})])
-    log.commit([upsert("order", "1", {})])
-    log.commit([schema("order", {"n": "later"}), upsert("order", "1", {})])
-    stage.append("told again")
-    log.close()
+    try:
+        stage.append("opened")
+        log.commit([schema("order", {"n": 1})])
+        log.commit([schema("order", {"n": "forgotten"}), upsert("order", "1", {})], visible=False)
+        stage.append("withheld")
+        log.forget_after(1)
+        stage.append("forgotten")
+        log.commit([upsert("other", "1", {})])
+        log.commit([upsert("order", "1", {})])
+        log.commit([schema("order", {"n": "later"}), upsert("order", "1", {})])
+        stage.append("told again")
+        log.close()
+    finally:
+        log._housekeeping.close()  # the process dies as it is, and its threads with it
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

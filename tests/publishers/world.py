@@ -183,10 +183,10 @@ class World:
         saved.append((Registry, "add", add))
         world = self
 
-        def locked_add(registry: Registry, criteria: Any, make: Any) -> Any:
+        def locked_add(registry: Registry, criteria: Any, make: Any, prepared: Any) -> Any:
             before, world.closed_to_others = world.closed_to_others, True
             try:
-                return add(registry, criteria, make)
+                return add(registry, criteria, make, prepared)
             finally:
                 world.closed_to_others = before
 

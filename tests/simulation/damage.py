@@ -66,8 +66,13 @@ def _live(*, clean: bool) -> Life:
     return life
 
 
+def _restarted(files: Files) -> SimulatedFileSystem:
+    """The files on a machine that was started anew: what TAIL tells is not believed, and has to be found without it."""
+    return SimulatedFileSystem.of(LOG, {name: data for name, data in files.items() if name != TAIL_NAME})
+
+
 def _seen_by_owner(files: Files) -> Any:
-    system = SimulatedFileSystem.of(LOG, files)
+    system = _restarted(files)
     wal = Wal.open(LOG, OPTIONS, filesystem=system, clock=Clock(2_000_000_000))
     try:
         schemas = schemas_of(system, wal)
@@ -89,7 +94,7 @@ def _seen_by_owner(files: Files) -> Any:
 
 
 def _seen_by_follower(files: Files) -> Any:
-    system = SimulatedFileSystem.of(LOG, {name: data for name, data in files.items() if name != TAIL_NAME})
+    system = _restarted(files)
     follower = Follower.open(LOG, filesystem=system)
     try:
         return contents(follower.reader)

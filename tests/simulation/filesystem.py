@@ -151,6 +151,7 @@ class SimulatedFileSystem:
         read_faults: Numbers of reads that fail with EIO.
         capacity: Bytes that all files may have together.
         trace: What was done, if tracing.
+        entropy: What the system's own random bytes are drawn from; give copies of one log another seed each.
 
     Args:
         directories: Whether to make and to remove a directory are operations as well, which a power cut may undo.
@@ -161,6 +162,7 @@ class SimulatedFileSystem:
         self, seed: int = 0, *, capacity: int = 1 << 40, trace: bool = False, directories: bool = False
     ) -> None:
         self.random = random.Random(seed)
+        self.entropy = random.Random(f"entropy of {seed}")
         self.capacity = capacity
         self.operations = 0
         self.reads = 0
@@ -212,6 +214,18 @@ class SimulatedFileSystem:
         """The process dies; the kernel keeps what it has."""
         self.life += 1
         self.dead = False
+
+    def restart(self) -> None:
+        """The machine is started anew, and the kernel has written everything back before."""
+        for names in self._names.values():
+            for inode in names.values():
+                inode.durable, inode.mapped, inode.locked_by = bytearray(inode.current), False, None
+                inode.pending.clear()
+        for directory, pending in self._pending.items():
+            self._durable[directory] = dict(self._names[directory])
+            pending.clear()
+        self._boot += 1
+        self.kill()
 
     def power_cut(self) -> None:
         """The machine loses power, and starts again."""
@@ -430,6 +444,9 @@ class SimulatedFileSystem:
     def process_id(self) -> int:
         return 1000 + self.life
 
+    def random_bytes(self, size: int, /) -> bytes:
+        return self.entropy.randbytes(size)
+
     def bell(self, directory: Path, /) -> SilentBell:
         return SilentBell()
 
@@ -458,9 +475,12 @@ class SimulatedFileSystem:
         return {name: bytes(inode.current) for name, inode in self._directory(_key(path)).items()}
 
     @classmethod
-    def of(cls, path: Path, files: dict[str, bytes], seed: int = 0) -> "SimulatedFileSystem":
-        """A file system with one directory of files."""
+    def of(
+        cls, path: Path, files: dict[str, bytes], seed: int = 0, *, boot: int = 1
+    ) -> "SimulatedFileSystem":
+        """A file system with one directory of files, on a machine that was started so often."""
         system = cls(seed)
+        system._boot = boot
         system.make_directory(path)
         names = {name: Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
         system._names[_key(path)], system._durable[_key(path)] = names, names.copy()

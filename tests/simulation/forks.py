@@ -30,8 +30,8 @@ def run(seed: int, trace: list[str] | None = None) -> Mapping[str, int]:
     trunk.close()
     common = system.snapshot(LOG)
     bodies = [rng.choice([10, 300, 6000]) for _ in range(rng.randrange(20, 60))]
-    ours, told = _fork(common, sizes, bodies, b"o")
-    theirs, _ = _fork(common, sizes, bodies, b"h")
+    ours, told = _fork(common, sizes, bodies, b"o", 1)
+    theirs, _ = _fork(common, sizes, bodies, b"h", 2)
     names = sorted(name for name in ours if name in theirs and ours[name] != theirs[name] and name != "LOCK")
     segments = [name for name in names if name.endswith(".log")]
     name = rng.choice(names)
@@ -64,9 +64,9 @@ def _fill(log: Wal, segments: int, letter: bytes) -> None:
 
 
 def _fork(
-    common: dict[str, bytes], sizes: LogOptions, bodies: list[int], letter: bytes
+    common: dict[str, bytes], sizes: LogOptions, bodies: list[int], letter: bytes, seed: int
 ) -> tuple[dict[str, bytes], Contents]:
-    system = SimulatedFileSystem.of(LOG, common)
+    system = SimulatedFileSystem.of(LOG, common, seed)
     log = opened(system, sizes, clock=Clock(10**15))
     for size in bodies:
         commit(log, letter * size)

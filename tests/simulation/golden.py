@@ -13,6 +13,7 @@ from unittest import mock
 from uuid import UUID
 
 from publishers.wal import Follower, Wal, recovery
+from publishers.wal.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
 from publishers.wal.frame import FrameHeader, seal
 from publishers.wal.head import HEAD_NAME, HeadState
 from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer
@@ -24,7 +25,7 @@ from tests.simulation.workload import LOG, PRODUCERS, Clock
 __all__ = ["run", "total", "write"]
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-PRESENT = "format-1"
+PRESENT = "format-2"
 LOG_ID = UUID("5f7c1c52-3c7f-4d0e-9a55-0123456789ab")
 STRUCTURES = "structures.json"
 EXPECTED = "expected.json"
@@ -68,7 +69,7 @@ MAKERS: dict[str, Callable[[Life], None]] = {"plain": _plain, "withheld": _withh
 
 def _made(maker: Callable[[Life], None]) -> dict[str, bytes]:
     life = Life(SimulatedFileSystem())
-    with mock.patch.object(recovery, "uuid4", return_value=LOG_ID):
+    with mock.patch.object(recovery, "_draw_id", return_value=LOG_ID):
         maker(life)
     kept = life.system.snapshot(LOG).items()
     return {
@@ -99,7 +100,8 @@ def _seen(files: dict[str, bytes]) -> dict[str, Any]:
     shown = _text(contents(follower.reader))
     follower.close()
     wal = Wal.open(LOG, OPTIONS, filesystem=system, clock=Clock(2_000_000_000))
-    visible, epochs = wal.visible, wal.epochs
+    visible, (*epochs, opened) = wal.visible, wal.epochs
+    assert opened.random
     schemas = schemas_of(system, wal)
     told = [
         [version, {part: body.decode() for part, body in found.parts.items()}, list(found.position)]
@@ -112,7 +114,8 @@ def _seen(files: dict[str, bytes]) -> dict[str, Any]:
     found = {
         "log_id": str(wal.log_id),
         "visible": visible,
-        "epochs": [list(epoch) for epoch in epochs],
+        # Those of format 1 have no random bits, and those of this opening have just been drawn.
+        "epochs": [[part for part in epoch if part] for epoch in (*epochs, opened[:2])],
         "producers": [list(state) if (state := wal.producer(producer)) else None for producer in PRODUCERS],
         "schemas": told,
         "versions": _text(contents(wal.reader)),
@@ -130,14 +133,24 @@ def _structures() -> dict[str, str]:
     page = bytearray(4096)
     tail = Tail(memoryview(page), bytes(range(16, 32)))
     tail.claim()
-    tail.write(1, 2, 3, 4, 5)
+    tail.write(1, 2, 3, 4, 5, 6)
     return {
         "frame": frame.hex(),
-        "HEAD slot": HeadState(LOG_ID, 1, 2, 3, 4, 5, 6, 7, 8).pack().hex(),
+        "HEAD slot": HeadState(LOG_ID, 1, 2, 3, 4, 5, 6, 7, 8, 9).pack().hex(),
         "segment header": SegmentHeader(1, 2, LOG_ID, 3, 4).pack().hex(),
         "TAIL": bytes(page[:136]).hex(),
         "idx": index.pack(LOG_ID, 7, Trailer(8, 9, 10, 11)).hex(),
+        "CHECKPOINT": _tables().encode().hex(),
+        "EPOCH": encode_epoch(Epoch(10, 11, 12)).hex(),
     }
+
+
+def _tables() -> Tables:
+    tables = Tables()
+    tables.committed(bytes(range(16)), ProducerState(1, 2, 3))
+    tables.opened(4, 5)
+    tables.opened(6, 7, 8)
+    return tables
 
 
 def _log(format_: str, name: str) -> None:
@@ -161,24 +174,31 @@ def _head(data: bytes) -> HeadState:
     return max(slots, key=lambda slot: slot.counter)._replace(counter=0)
 
 
-def _structure(name: str) -> None:
-    kept = json.loads((GOLDEN / PRESENT / STRUCTURES).read_text())[name]
-    assert _structures()[name] == kept, f"{name} has other bytes"
+def _structure(format_: str, name: str) -> None:
+    kept = json.loads((GOLDEN / format_ / STRUCTURES).read_text())[name]
+    present = format_ == PRESENT
+    assert not present or _structures()[name] == kept, f"{name} has other bytes"
     data = bytes.fromhex(kept)
     if name == "frame":
         header = FrameHeader.unpack(data)
         assert (header.length, header[2:]) == (3, (0x22, 4, 5, 6, 3, 7, 8, bytes(range(16)), 9, 10, 11))
     elif name == "HEAD slot":
-        assert HeadState.unpack(data) == HeadState(LOG_ID, 1, 2, 3, 4, 5, 6, 7, 8)
+        assert HeadState.unpack(data) == HeadState(LOG_ID, 1, 2, 3, 4, 5, 6, 7, 8, 9 * present)
     elif name == "segment header":
-        assert SegmentHeader.unpack(data) == SegmentHeader(1, 2, LOG_ID, 3, 4)
+        assert SegmentHeader.unpack(data) == SegmentHeader(1, 2, LOG_ID, 3, 4, 1 + present)
     elif name == "TAIL":
         found = Tail(memoryview(bytearray(data)), bytes(range(16, 32))).read()
-        assert found == (1, 2, 3, 4, 5)
-    else:
+        assert found == (1, 2, 3, 4, 5, 6 * present)
+    elif name == "idx":
         index, trailer = SparseIndex.unpack(data, LOG_ID, 7)
         assert (len(index), trailer) == (2, Trailer(8, 9, 10, 11))
         assert (index.before(4, 5), index.before(4, 4)) == (70_000, 64)
+    else:
+        tables = Tables()
+        assert decode_control(data, tables).name == name
+        whole = _tables()
+        expected = (whole.producers, whole.epochs) if name == "CHECKPOINT" else ({}, (Epoch(10, 11, 12),))
+        assert (tables.producers, tables.epochs) == expected
 
 
 def _cases() -> list[tuple[Callable[..., None], tuple[str, ...]]]:
@@ -193,7 +213,11 @@ def _cases() -> list[tuple[Callable[..., None], tuple[str, ...]]]:
         *((_log, log) for log in logs),
         # What zlib makes of the large one is its own affair, and differs between its versions.
         *((_bytes, (name,)) for name in MAKERS if name != "large"),
-        *((_structure, (name,)) for name in _structures()),
+        *(
+            (_structure, (format_, name))
+            for format_ in formats
+            for name in json.loads((GOLDEN / format_ / STRUCTURES).read_text())
+        ),
     ]
 
 

@@ -32,9 +32,10 @@ def _whole() -> tuple[tuple[Files, Contents], ...]:
     return tuple((material.files, _opened(material.files)) for material in materials())
 
 
-def _opened(files: Files) -> Contents:
+def _opened(files: Files, boot: int = 1) -> Contents:
     """What an owner finds; `WalCorrupted` if he is refused."""
-    wal = Wal.open(LOG, OPTIONS, filesystem=SimulatedFileSystem.of(LOG, files), clock=Clock(2_000_000_000))
+    system = SimulatedFileSystem.of(LOG, files, boot=boot)
+    wal = Wal.open(LOG, OPTIONS, filesystem=system, clock=Clock(2_000_000_000))
     try:
         wal.show(None)
         return contents(wal.reader) if wal.durable else {}
@@ -97,7 +98,7 @@ def run(seed: int, trace: list[str] | None = None) -> Mapping[str, int]:
         assert verify(LOG, filesystem=system).verdict is Verdict.SOUND
         system.power_cut()
         left = system.snapshot(LOG)
-        found = _opened(left)
+        found = _opened(left, system._boot)
         assert found == kept, f"{list(found)} is kept, and not {list(kept)}"
         for step in planned.steps:
             if step.action == "cut":
@@ -137,7 +138,7 @@ def _no_worse(system: SimulatedFileSystem, before: Report, kept: Contents, whole
     now = verify(LOG, filesystem=system)
     assert now.version >= before.version, f"version {now.version} is left of {before.version}"
     try:
-        found = _opened(system.snapshot(LOG))
+        found = _opened(system.snapshot(LOG), system._boot)
     except WalCorrupted:
         return
     # A damage in a closed segment may not be noticed by who opens the log; then he has what is behind it as well.

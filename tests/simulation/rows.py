@@ -10,14 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants import hunting
-from tests.simulation import crash_states, damage, disk_errors, extremes, forks, golden, repairs, stores
+from tests.simulation import (
+    crash_states,
+    damage,
+    disk_errors,
+    extremes,
+    forks,
+    golden,
+    histories,
+    repairs,
+    stores,
+)
 from tests.simulation.deferral import DeferralTrial, SmallDeferralTrial
 from tests.simulation.workload import SmallTrial, Trial
 
 __all__ = ["ROWS", "Row", "corpus"]
 
 CORPUS = Path(__file__).parent.parent / "corpus"
-PART = 2500
 
 Run = Callable[[int, list[str] | None], Mapping[str, int]]
 
@@ -51,15 +60,9 @@ class Row:
         assert self.total is not None
         return self.total()
 
-    @property
-    def parts(self) -> int:
-        """In how many tests a commit runs them, none of which takes long."""
-        return 1 if self.sample is None else -(-self.sample // PART)
-
-    def seeds(self, chance: random.Random, part: int = 0) -> Sequence[int]:
-        """Those of one part of a commit, after the corpus; they are fresh each time."""
+    def seeds(self, chance: random.Random) -> Sequence[int]:
+        """Those of a commit, after the corpus."""
         count = self.per_commit()
-        count = len(range(part, count, self.parts))
         if self.total is None:
             first = chance.randrange(1 << 40)
             return range(first, first + count)
@@ -94,14 +97,14 @@ def corpus(name: str) -> list[int]:
 ROWS: dict[str, Row] = {
     row.name: row
     for row in (
-        Row("T1", "random lives on the simulated disk", _trial(Trial), sample=3000),
-        Row("T1-small", "short lives, in segments of a few KiB", _trial(SmallTrial), sample=20_000),
-        Row("T1-deferral", "as T1, withholding and forgetting", _trial(DeferralTrial), sample=2000),
+        Row("T1", "random lives on the simulated disk", _trial(Trial), sample=400),
+        Row("T1-small", "short lives, in segments of a few KiB", _trial(SmallTrial), sample=1500),
+        Row("T1-deferral", "as T1, withholding and forgetting", _trial(DeferralTrial), sample=300),
         Row(
             "T1-small-deferral",
             "as T1-small, withholding and forgetting",
             _trial(SmallDeferralTrial),
-            sample=7500,
+            sample=1000,
         ),
         Row(
             "T2",
@@ -109,9 +112,12 @@ ROWS: dict[str, Row] = {
             crash_states.run,
             crash_states.total,
         ),
-        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=5000),
-        Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=400),
-        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations),
+        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=3000),
+        Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=200),
+        Row(
+            "histories", "copies of one log, and every place told in each of them", histories.run, sample=800
+        ),
+        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations, sample=5000),
         Row(
             "T5",
             "every operation of 10 workloads x EIO, ENOSPC, EINTR, short write",
@@ -132,10 +138,10 @@ ROWS: dict[str, Row] = {
             "each operation of the steps of a store x power cuts, death, EIO, ENOSPC",
             stores.run,
             stores.total,
-            sample=700,
+            sample=250,
             endless=True,
         ),
-        Row("repair", "repairs of damaged logs, struck at any operation", repairs.run, sample=600),
+        Row("repair", "repairs of damaged logs, struck at any operation", repairs.run, sample=300),
         Row("T16", "logs and bytes of each format", golden.run, golden.total),
         Row("T17", "clocks that jump, numbers near 2**53 and 2**63", extremes.run, extremes.total),
     )

@@ -36,13 +36,17 @@ _LARGE = (*_SMALL[-4:], 15_000, 25_000, 40_000, 64_000)
 
 
 class Clock:
-    """Microseconds that a test moves; sometimes backwards, as clocks do."""
+    """Microseconds that a test moves; sometimes backwards, as clocks do. The monotonic clock only follows forward."""
 
     def __init__(self, now: int = 1_000_000_000) -> None:
-        self.now = now
+        self.now = self._furthest = now
 
-    def __call__(self) -> int:
+    def now_us(self) -> int:
         return self.now
+
+    def monotonic(self) -> float:
+        self._furthest = max(self._furthest, self.now)
+        return self._furthest / 1e6
 
 
 @dataclass
@@ -63,12 +67,15 @@ class Model:
         given: Every version that was appended last under that number, acknowledged or not.
         acknowledged: Newest version whose sync returned, or that was shown to a follower.
         oldest: Oldest version that retention has left, as last seen.
+        epoch: Of the last opening that was compared.
+        drawn: Random bits of such openings.
     """
 
     given: dict[int, Given] = field(default_factory=dict)
     acknowledged: int = 0
     oldest: int = 0
     epoch: int = 0
+    drawn: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -389,7 +396,10 @@ class Trial:
         numbers = [number for name in self.system.names(LOG) if (number := segment_number(name)) is not None]
         assert min(numbers) == wal._catalog.entries[0].number, "a retention that was cut off is not finished"
         assert wal.epoch > model.epoch
-        assert wal.epochs[-1] == (wal.epoch, wal.appended + 1)
+        newest = wal.epochs[-1]
+        assert newest[:2] == (wal.epoch, wal.appended + 1)
+        assert newest.random not in model.drawn | {0}
+        model.drawn.add(newest.random)
         model.epoch = wal.epoch
         model.acknowledged = wal.appended
         model.oldest = max(model.oldest, wal.reader.oldest)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.flow.probes import run_whole
+
 UVLOOP = importlib.util.find_spec("uvloop") is not None
 needs_uvloop = pytest.mark.skipif(not UVLOOP, reason="uvloop is not installed")
 
@@ -43,14 +45,13 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 def running_loop(kind: str = "plain") -> Iterator[asyncio.AbstractEventLoop]:
     """An event loop that runs in another thread; ``kind`` is plain, debug or uvloop."""
     loop = new_loop(kind)
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread = threading.Thread(target=run_whole, args=(loop,), daemon=True)
     thread.start()
     try:
         yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.close()
 
 
 @contextlib.contextmanager
@@ -60,6 +61,7 @@ def place(kind: str) -> Iterator[Any]:
         yield None
     elif kind == "pool":
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            pool.submit(int).result()  # it has a thread from now on, whichever test needs it first
             yield pool
     else:
         with running_loop(kind) as loop:

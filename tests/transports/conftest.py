@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 import websockets
 from websockets.asyncio.client import ClientConnection
 
@@ -85,6 +87,30 @@ class Wire:
                     await self.socket.recv()
             except websockets.ConnectionClosed as error:
                 return (1006, "") if error.rcvd is None else (error.rcvd.code, error.rcvd.reason)
+
+
+@contextlib.contextmanager
+def uvicorn_runs(application: Any, **options: Any) -> Iterator[tuple[uvicorn.Server, int]]:
+    """A server of others, on a listener that was made elsewhere; yields the server and its port."""
+    ready = threading.Event()
+
+    class Listening(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready.set()
+
+    config = uvicorn.Config(application, log_config=None, timeout_graceful_shutdown=2, **options)
+    server = Listening(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+        thread.start()
+        assert ready.wait(DEADLINE)
+        try:
+            yield server, listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(DEADLINE)
+            assert not thread.is_alive()
 
 
 @pytest.fixture

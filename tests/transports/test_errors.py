@@ -10,13 +10,16 @@ from publishers.errors import (
     InvalidCriteria,
     InvalidOption,
     LogClosed,
+    LogForked,
+    LogGone,
+    LogReplaced,
     PositionAhead,
     PositionForeign,
     PositionForked,
     PositionMalformed,
     WalCorrupted,
 )
-from publishers.position import Position
+from publishers.position import LogIdentity, Position
 from transports.errors import CloseCode, GoingAway, LogNotFound, close_reason, describe
 
 
@@ -37,9 +40,21 @@ def token(position):
         (LogNotFound("x", ["shop"]), "LOG_NOT_FOUND", False, {"path": "log"}),
         (LogClosed(Position(3, 1)), "LOG_CLOSED", True, {"cursor": "token 3:1"}),
         (LogClosed(), "LOG_CLOSED", True, {}),
+        (LogForked(Path("shop"), 7), "LOG_FORKED", False, {}),
+        (LogGone(Path("/var/secret")), "LOG_GONE", False, {}),
+        (
+            LogReplaced(LogIdentity(uuid.UUID(int=1), "3.x"), LogIdentity(uuid.UUID(int=2), "1.y")),
+            "LOG_REPLACED",
+            False,
+            {
+                "old": {"logId": str(uuid.UUID(int=1)), "epoch": "3.x"},
+                "new": {"logId": str(uuid.UUID(int=2)), "epoch": "1.y"},
+            },
+        ),
         (PositionMalformed("x"), "CURSOR_INVALID", False, {}),
         (PositionForeign(uuid.UUID(int=1), uuid.UUID(int=2)), "CURSOR_FOREIGN", False, {}),
         (PositionForked(2, Position(9, 0)), "CURSOR_FORKED", False, {"epoch": 2, "end": "token 9:0"}),
+        (PositionForked(2, None), "CURSOR_FORKED", False, {"epoch": 2, "end": None}),
         (HistoryPruned(Position(5, 0)), "HISTORY_PRUNED", False, {"oldest": "token 5:0"}),
         (PositionAhead(Position(5, 0)), "CURSOR_AHEAD", True, {"head": "token 5:0"}),
         (Lagged(7), "LAGGED", True, {"missed": 7}),
@@ -51,6 +66,7 @@ def test_every_error_has_its_word(error, code, retryable, data):
     problem = describe(error, token)
     assert (problem.code, problem.retryable, dict(problem.data)) == (code, retryable, data)
     assert problem.message
+    assert "secret" not in problem.message, "where a log lies is no affair of clients"
     assert problem.payload() == {"code": code, "message": problem.message, "retryable": retryable, **data}
 
 

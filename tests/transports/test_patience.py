@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from transports import Limits
+
 
 async def said(reader):
     """What comes until the end; an abort is an end."""
@@ -51,7 +53,7 @@ async def test_a_second_request_is_waited_for_no_longer(serving):
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
             assert json.loads(await reader.readexactly(length))["status"] == "ok"
     (protocol,) = server._uvicorn.server_state.connections
-    protocol.timeout = 0.1
+    protocol.limits = Limits(request_timeout=0.1)
     writer.write(request[:30])
     assert await said(reader) == b""
     writer.close()

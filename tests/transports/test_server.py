@@ -63,9 +63,24 @@ def test_importing_transports_needs_no_extra():
         "    import asyncio; asyncio.run(transports.connect('ws://localhost/ws').open())\n"
         "except transports.ExtraMissing as error:\n"
         "    print(error)\n"
+        "from transports import *\n"
+        "try:\n"
+        "    transports.LinkProtocol\n"
+        "except transports.ExtraMissing as error:\n"
+        "    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "a client needs websockets" in done.stdout
+    assert "the protocol class needs websockets" in done.stdout
+
+
+def test_what_needs_an_extra_has_a_public_name_too():
+    import transports
+    from transports.websocket.protocol import LinkProtocol
+
+    assert transports.LinkProtocol is LinkProtocol
+    with pytest.raises(AttributeError, match="'transports' has no attribute 'Nothing'"):
+        _ = transports.Nothing
 
 
 async def test_many_servers_and_loops_do_not_meet(log, dial, fill):

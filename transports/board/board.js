@@ -214,7 +214,7 @@ class Board {
   async #look() {
     try {
       const answer = await fetch("statistics", { headers: { accept: "application/json" } });
-      if (answer.ok) this.statistics = await answer.json();
+      if (answer.ok) this.statistics = served(await answer.json());
     } catch {
       return; // the connection tells that the server is away
     }
@@ -338,6 +338,13 @@ class Board {
     event.preventDefault();
     this.pause(!this.paused);
   }
+}
+
+/** Statistics without the logs that have ended by themselves, of which they tell no more than that.
+ * @param {any} statistics */
+function served(statistics) {
+  const logs = Object.entries(statistics.logs).filter(([_, log]) => log.failure === undefined);
+  return { ...statistics, logs: Object.fromEntries(logs) };
 }
 
 /** @param {any} log @param {object[]} criteria */

@@ -30,7 +30,8 @@ def ask(url: str, path: str, what: str, **query: object) -> Mapping[str, Any] | 
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}[parts.scheme]
     given = urlencode({name: value for name, value in query.items() if value is not None})
-    asked = f"{scheme}://{parts.netloc}{path}" + (f"?{given}" if given else "")
+    prefix = parts.path.removesuffix("/ws")  # of the web application in which it is mounted
+    asked = f"{scheme}://{parts.netloc}{prefix}{path}" + (f"?{given}" if given else "")
     try:
         with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - http or https, see above
             told = msgspec.json.decode(answer.read(_MOST))

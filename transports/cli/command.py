@@ -21,6 +21,7 @@ from publishers.errors import (
     PositionMalformed,
 )
 from transports.arguments import ArgumentParser
+from transports.cli.backup import add_backup, add_restore
 from transports.cli.checks import add_verify
 from transports.cli.dump import add_dump
 from transports.cli.log import add_log
@@ -134,6 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     add_verify(commands.add_parser("verify", help="look at every byte of a log, and name what is damaged"))
     add_dump(commands.add_parser("dump", help="print the frames of a log as JSON lines"))
     add_repair(commands.add_parser("repair", help="plan, and carry out, what a damaged log needs"))
+    add_backup(commands.add_parser("backup", help="copy a log or a store, also while it is being written"))
+    add_restore(commands.add_parser("restore", help="put a log or a store back from its backup"))
     add_stats(commands.add_parser("stats", help="print what a log, or a server, tells of itself"))
     add_schema(commands.add_parser("schema", help="print the schemas that a log, or a server's, was told"))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
@@ -146,6 +149,11 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--own", action="store_true", help="open it for writing, instead of following its writer"
     )
+    parser.add_argument(
+        "--follow-name",
+        action="store_true",
+        help="when what DIR names is replaced, renamed or removed, serve what comes to that name",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port",
@@ -154,7 +162,11 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="port to listen on, 0 for a free one (default: %(default)s)",
     )
     parser.add_argument(
-        "--origin", action="append", default=[], metavar="URL", help="web page that may connect; repeatable"
+        "--origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="web page that may connect and read; repeatable",
     )
     parser.add_argument(
         "--allow-host",

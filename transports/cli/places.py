@@ -1,6 +1,7 @@
 """What the user means by DIR: a log, or a log of a store; told apart by their files."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,7 +21,8 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 def url_of(source: str) -> str | None:
     """The address of a server, as our protocol is reached; None if the source is a directory.
 
-    What a browser shows, ``http://host:port/``, is taken for the server that is there.
+    What a browser shows, ``http://host:port/`` or, in a web application, ``http://host:port/live/``, is taken for the
+    server that is there.
 
     Raises:
         InvalidOption: If it is an address of another kind.
@@ -39,7 +41,7 @@ def url_of(source: str) -> str | None:
     if not host:
         raise InvalidOption("URL|DIR", source, right)
     return parts._replace(
-        scheme=_SCHEMES[scheme], path="/ws" if parts.path in ("", "/") else parts.path
+        scheme=_SCHEMES[scheme], path=f"{parts.path}ws" if parts.path.endswith("/") else parts.path or "/ws"
     ).geturl()
 
 
@@ -67,6 +69,8 @@ def followed(directory: str, name: str | None) -> Iterator[ChangeLog]:
         directory: A log, or a store.
         name: Which log of a store; ``$system`` for its system log. May be left out if it has one.
     """
+    # With what it ends is the error of the command, in the one line that the command prints.
+    logging.getLogger("penstock.follower").addHandler(logging.NullHandler())
     if not is_store(directory):
         _check_single(directory, name)
         with ChangeLog.open(directory, read_only=True) as log:

@@ -69,6 +69,7 @@ def _lines(done: Repair) -> Iterator[str]:
     yield from said(done.before)
     if done.refused is not None:
         yield f"  nothing can be done: {done.refused}"
+        yield from _choices(done)
         return
     if not done.steps:
         yield "  there is nothing to do"
@@ -81,6 +82,12 @@ def _lines(done: Repair) -> Iterator[str]:
     for name in done.kept:
         yield f"  kept: {name}"
     if done.after is None:
+        yield from _choices(done)
         yield "  nothing was written; --write does it"
     else:
         yield from said(done.after)
+
+
+def _choices(done: Repair) -> Iterator[str]:
+    for number, choice in enumerate(done.choices, 1):
+        yield f"  choice {number}: {choice}"

@@ -6,10 +6,12 @@ import threading
 from types import FrameType
 
 from publishers.changelog import ChangeLog
+from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
-from transports.cli.places import is_store
+from transports.cli.places import check_directory, is_store
 from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for
+from transports.followed import FollowedName
 from transports.origins import checked_origins
 from transports.server import serve as start
 
@@ -26,7 +28,7 @@ def serve(chosen: argparse.Namespace) -> int:
         finished.set()
 
     with (
-        _opened(chosen.directory, read_only=not chosen.own) as served,
+        _opened(chosen) as served,
         start(
             served,
             chosen.host,
@@ -48,15 +50,20 @@ def serve(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(directory: str, *, read_only: bool) -> ChangeLog | ChangeStore:
-    if is_store(directory):
-        return ChangeStore.open(directory, read_only=read_only)
-    return ChangeLog.open(directory, read_only=read_only)
+def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedName:
+    check_directory(chosen.directory)
+    if chosen.follow_name:
+        if chosen.own:
+            raise InvalidOption("--follow-name", True, "left out with --own: an owner keeps what it has open")
+        return FollowedName(chosen.directory)
+    if is_store(chosen.directory):
+        return ChangeStore.open(chosen.directory, read_only=not chosen.own)
+    return ChangeLog.open(chosen.directory, read_only=not chosen.own)
 
 
-def _named(served: ChangeLog | ChangeStore) -> str:
+def _named(served: ChangeLog | ChangeStore | FollowedName) -> str:
     """What is served, in words."""
-    if isinstance(served, ChangeLog):
+    if isinstance(served, ChangeLog | FollowedName):
         return served.name
     logs = ", ".join(served) or "no logs yet"
     return f"the store {served.path.resolve().name} ({logs})"

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from publishers.errors import PenstockError
+from publishers.position import epoch_text
 from publishers.store.directory import SYSTEM_DIRECTORY
 from publishers.store.roster import SYSTEM
 from publishers.wal import Follower, RealFileSystem
@@ -72,7 +73,10 @@ def _log(path: Path) -> dict[str, Any]:
             "kept": [name for name in names if name.endswith((".torn", ".broken"))],
         }
         with contextlib.suppress(PenstockError):
-            told["epochs"] = [epoch._asdict() for epoch in follower.epochs]
+            told["epochs"] = [
+                epoch._asdict() | {"random": epoch_text(epoch.epoch, epoch.random).partition(".")[2] or None}
+                for epoch in follower.epochs
+            ]
         with contextlib.suppress(PenstockError):
             frame = (
                 follower.reader.read(follower.reader.locate(follower.visible)) if follower.visible else None

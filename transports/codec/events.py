@@ -151,7 +151,8 @@ class EventEncoder:
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
         def make() -> _Shelf:
-            return _Shelf(block, self.cursor(Position(block.version, 0)).rsplit(":", 2)[0] + ":")
+            # Each event has the cursor behind it, before which a change of this very version stands.
+            return _Shelf(block, self.cursor(Position(block.version, 1)).rsplit(":", 2)[0] + ":")
 
         return block.shelf((_FORMAT, view), make)
 

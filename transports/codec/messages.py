@@ -12,8 +12,9 @@ from uuid import UUID
 
 import msgspec
 
+from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import InvalidCriteria
+from publishers.errors import InvalidCriteria, TooCostly
 from publishers.position import Position, Start
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.envelope import Envelope, Init, Ping, Pong
@@ -21,7 +22,18 @@ from transports.codec.starts import VERSION_MAX, start_of
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
-__all__ = ["Ask", "Complete", "Message", "Request", "Subscribe", "Wish", "encode", "parse", "view_json"]
+__all__ = [
+    "Ask",
+    "Complete",
+    "Message",
+    "Request",
+    "Subscribe",
+    "Wish",
+    "check_weight",
+    "encode",
+    "parse",
+    "view_json",
+]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _LINGER_MAX_MS: Final = 1_000
@@ -101,7 +113,7 @@ class Wish(msgspec.Struct, frozen=True):
 
     Attributes:
         log: Name of the log, or None for the only one.
-        criteria: Which changes.
+        criteria: Which changes; None where they are too heavy to be read on an event loop, see ``read``.
         view: How much of each.
         since: Cursor to start at, unchecked; else ``start`` holds.
         start: Where to begin without a cursor.
@@ -113,12 +125,13 @@ class Wish(msgspec.Struct, frozen=True):
         fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
         jump: Go on at the oldest position where history is missing, and tell of the gap.
         whole: Send a transaction inside which it starts from its beginning.
+        wishes: The criteria as they came, where they are not read yet.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty: on the system log that means nothing.
     """
 
     log: str | None
-    criteria: Criteria
+    criteria: Criteria | None
     view: View
     since: str | None
     start: Start | Position | datetime | UUID
@@ -132,6 +145,21 @@ class Wish(msgspec.Struct, frozen=True):
     empty: bool = False
     jump: bool = False
     whole: bool = False
+    wishes: object = None
+
+    def read(self) -> tuple[Criteria, Cost]:
+        """The criteria and what they cost, in time of their size.
+
+        Raises:
+            InvalidCriteria: If they are none.
+        """
+        criteria = Criteria.from_json(self.wishes) if self.criteria is None else self.criteria
+        hash(criteria)  # kept by what they are made of
+        return criteria, weigh(criteria)
+
+    def bare(self) -> "Wish":
+        """The same without the criteria, which stay with the publisher."""
+        return msgspec.structs.replace(self, criteria=None, wishes=None)
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
@@ -140,6 +168,7 @@ class Wish(msgspec.Struct, frozen=True):
         Raises:
             InvalidRequest, InvalidOption: If a field has a value that it does not take.
             InvalidCriteria: If a criterion has, or has an unknown field.
+            TooCostly: If they weigh more than ``subscription_weight``, by their lengths.
             InvalidDemand: If ``credits`` is out of its range.
         """
         batch = _object(payload, "batch")
@@ -147,13 +176,18 @@ class Wish(msgspec.Struct, frozen=True):
         beat = _whole(payload, "heartbeatMs", int(limits.heartbeat * 1000), 0, _HEARTBEAT_MAX_MS)
         if "criteria" not in payload:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
+        wishes = payload["criteria"]
+        cost = weigh_json(wishes, limits.subscription_weight)
+        check_weight(cost, limits)
+        heavy = cost.weight > limits.inline_weight
         since = _text(payload, "since")
         if since is not None and payload.get("start") is not None:
             raise InvalidRequest("start", payload["start"], "left out where since is given")
         until = None if payload.get("until") is None else _whole(payload, "until", 0, 1, VERSION_MAX)
         return cls(
             log=_text(payload, "log"),
-            criteria=Criteria.from_json(payload["criteria"]),
+            criteria=None if heavy else Criteria.from_json(wishes),
+            wishes=wishes if heavy else None,
             empty=payload["criteria"] == [],
             view=View.of(
                 Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
@@ -177,6 +211,16 @@ class Wish(msgspec.Struct, frozen=True):
             whole=_switch(payload, "whole"),
             heartbeat=beat / 1000,
         )
+
+
+def check_weight(cost: Cost, limits: Limits) -> None:
+    """Checks what the criteria of one subscription or query weigh.
+
+    Raises:
+        TooCostly: If that is above ``subscription_weight``.
+    """
+    if cost.weight > limits.subscription_weight:
+        raise TooCostly("subscription_weight", cost.weight, limits.subscription_weight, cost.cheaper)
 
 
 def _credits(payload: Mapping[str, Any]) -> int:

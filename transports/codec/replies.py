@@ -48,10 +48,10 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
     @property
     def idempotency_key(self) -> str:
         """``ChangeLog.idempotency_key`` of this change."""
-        return f"{self.cursor.partition(':')[0]}:{self.position}"
-
-    def _identity(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
+        log_id, _, place = self.cursor.partition(":")
+        epoch = place.partition(":")[0]
+        # Epochs of format 1 have no random bits, and are not told apart.
+        return f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,24 @@
 """Binds the machine of one ``graphql-transport-ws`` connection to operations, a link and a clock."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.feed import ChangeFeed
+from transports.budget import ServerWeight
 from transports.errors import describe
+from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, graphql_error, problem_of
-from transports.graphql.execution import Engine, Operation, encode_response
+from transports.graphql.execution import Engine, Operation
 from transports.graphql.messages import Request
 from transports.graphql.outlet import OperationOutlet
 from transports.graphql.session import Call, GraphQLSession, Open, Resume
 from transports.limits import Limits
+from transports.pool import Pools, Turn
 from transports.session import Effect, Entry, Phase
 from transports.websocket.binding import Authenticator, Binding
 from transports.websocket.link import Link
@@ -30,7 +34,10 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
     Args:
         engine: Executes the operations.
         link: The accepted WebSocket.
+        pools: Threads for what reads the disk; None for some of its own.
+        client: Whose share of the threads it takes; None for one of its own.
         limits: Bounds of the connection.
+        weight: That of the whole server; None for a server of this connection alone.
         loop: The event loop, whose clock is the connection's.
         authenticate: Judges the client's token; None lets everybody in.
         token: The token that came with the upgrade.
@@ -42,8 +49,11 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         engine: Engine,
         link: Link,
         *,
+        pools: Pools | None = None,
+        client: Hashable = None,
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
+        weight: ServerWeight | None = None,
         authenticate: Authenticator | None = None,
         token: str | None = None,
         on_lost: "Callable[[GraphQLConnection], None]" = lambda _: None,
@@ -51,12 +61,17 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
         self._engine = engine
         self._queries: dict[Call, Operation] = {}
         self._querying = self._asked = False
+        self._asking: Call | None = None
+        self._turn: Turn[bytes] | None = None
         session = GraphQLSession(limits, now=loop.time())
         super().__init__(
             session,
             link,
+            pools=pools or Pools(limits),
+            client=client,
             gate=_Gate(link, session),
             limits=limits,
+            weight=weight,
             loop=loop,
             authenticate=authenticate,
             token=token,
@@ -69,7 +84,15 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
     def lost(self) -> None:
         """The connection is gone: every operation ends here."""
         self._queries.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn.release()
         super().lost()
+
+    def drained(self) -> None:
+        """The link is writable again: the answer to a query was taken."""
+        self._give_back()
+        super().drained()
 
     @property
     def unsent(self) -> int:
@@ -95,33 +118,64 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
     def _open(self, entry: Call, request: Request) -> None:
+        prepare = partial(self._prepare, request, self._token)
+        if not is_light(request.query, request.variables):
+            self._errands.send(self._pools.preparing, entry, prepare, partial(self._prepared, entry))
+            return
         try:
-            operation = self._engine.prepare(
-                request.query, request.operation_name, request.variables, token=self._token
-            )
-            if operation.kind == "subscription":
-                self._subscribe(entry, operation)
-            else:
-                self._queries[entry] = operation
-                self._ask()
-        except RequestRefused as refused:
-            self._perform(self._session.failed(entry, refused.errors))
+            operation = prepare()
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
-            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+            self._prepared(entry, None, error)
+        else:
+            self._prepared(entry, operation, None)
+
+    def _prepare(self, request: Request, token: str | None) -> Operation:
+        """What is to be executed; from any thread."""
+        operation = self._engine.prepare(
+            request.query, request.operation_name, request.variables, token=token
+        )
+        if operation.kind == "subscription":
+            operation.open()
+        return operation
+
+    def _prepared(self, entry: Call, operation: Operation | None, error: BaseException | None) -> None:
+        """A request was read and checked."""
+        if entry.ended:
+            return
+        if isinstance(error, RequestRefused):
+            self._perform(self._session.failed(entry, error.errors))
+        elif error is not None or operation is None:
+            problem = describe(error or asyncio.CancelledError())
+            self._perform(self._session.failed(entry, [graphql_error(problem)]))
+        elif operation.kind == "subscription":
+            self._subscribe(entry, operation)
+        else:
+            self._queries[entry] = operation
+            self._ask()
+        self._link.flush()
 
     def _cancel(self, entry: Entry) -> None:
         if isinstance(entry, Call):
             self._queries.pop(entry, None)
+            if entry is self._asking and self._turn is not None:
+                self._turn.cancel()
         super()._cancel(entry)
 
     # Subscriptions.
 
     def _subscribe(self, entry: Call, operation: Operation) -> None:
-        source = operation.open()
+        source, cost = operation.source, operation.cost
+        try:
+            self._weight.take(entry, source.log.name, source.criteria, cost)
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+            return
         outlet = self._outlets[entry] = OperationOutlet(self, entry, operation)
-        make = partial(source.feed, operation.view)
-        if source.reads_disk:
-            self._errands.send(entry, make, partial(self._found, outlet))
+        heavy = cost.weight > self._limits.inline_weight
+        make = partial(source.feed, operation.view, heavy=heavy)
+        if heavy or source.reads_disk:
+            pool = self._pools.scanning if source.reads_disk else self._pools.preparing
+            self._errands.send(pool, entry, make, partial(self._found, outlet))
             return
         try:
             feed = make()
@@ -170,7 +224,8 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
             return
         told = graphql_error(problem_of(error, log))
         if outlet.subscription is not None and not isinstance(error, LogDropped):
-            told["extensions"].setdefault("cursor", str(log.token(outlet.subscription.position)))
+            with contextlib.suppress(PenstockError):  # the files of one that has ended by itself may be gone
+                told["extensions"].setdefault("cursor", str(log.token(outlet.subscription.position)))
         self._perform(self._session.failed(entry, [told]))
 
     # Queries: one at a time, off the loop, and the next only when the link takes its result.
@@ -187,21 +242,34 @@ class GraphQLConnection(Binding[GraphQLSession, OperationOutlet]):
             return
         entry = next(iter(self._queries))
         operation = self._queries.pop(entry)
-        self._querying = True
-        work = self._loop.run_in_executor(None, lambda: encode_response(operation.run()))
+        try:
+            turn = self._pools.scanning.submit(
+                self._client, lambda turn: operation.answer(turn.check), held=True
+            )
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+            self._ask()
+            return
+        self._querying, self._asking, self._turn = True, entry, turn
+        work = asyncio.wrap_future(turn.result, loop=self._loop)
         work.add_done_callback(lambda done: self._queried(entry, done))
 
     def _queried(self, entry: Call, done: "asyncio.Future[bytes]") -> None:
-        self._querying = False
-        if done.cancelled():
-            return
-        error = done.exception()
+        self._querying, self._asking = False, None
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if error is None:
             self._perform(self._session.result(entry, done.result()))
         else:
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._link.flush()
+        self._give_back()
         self._ask()
+
+    def _give_back(self) -> None:
+        """Ends the share that the last query had of the threads, once its answer was taken."""
+        if self._turn is not None and not self._querying and not self._link.paused:
+            self._turn.release()
+            self._turn = None
 
     # What the time brings.
 

@@ -1,13 +1,13 @@
 """Documents: parsed and validated once per text, within bounds."""
 
+import re
+import threading
 from collections import OrderedDict
 from typing import Any, Final
 
 from graphql import (
     ArgumentNode,
-    ASTValidationRule,
     DocumentNode,
-    FieldNode,
     GraphQLError,
     GraphQLSchema,
     VariableDefinitionNode,
@@ -15,36 +15,30 @@ from graphql import (
     Visitor,
     parse,
     print_ast,
-    specified_rules,
     validate,
     visit,
 )
 
+from publishers.errors import TooCostly
+from transports.graphql.cost import check_document, check_text
 from transports.graphql.errors import RequestRefused
+from transports.limits import Limits
 
-__all__ = ["Document", "Documents"]
+__all__ = ["Document", "Documents", "essence"]
 
-_KEPT: Final = 256
-_KEPT_CHARACTERS: Final = 16 * 1024
 _ERRORS: Final = 20
-_ALIASES: Final = 32
+_OVERHEAD: Final = 2048  # what is kept of any document, or of what is wrong with it
+_TOKEN_BYTES: Final = 512  # about what the syntax tree takes for each token, measured
+_WORD: Final = re.compile(r"\w+|[^\s\w,]")
+_WRONG: Final = "#"  # with it begins the key of what is no document; no essence begins so
+_MARK: Final = re.compile(r'#|"""|"')
+_BLANK: Final = re.compile(r"[\s,]+")
+_LINE_END: Final = re.compile(r"[\r\n]")
+_BLOCK_END: Final = re.compile(r'(?<!\\)"""')
+_TEXT_END: Final = re.compile(r'(?:[^"\\\r\n]|\\.)*+"')
 _TRANSPORT_ONLY: Final = frozenset(
     {"since", "start", "until", "onGap", "whole", "images", "fields", "mask", "integers"}
 )
-
-
-class _AliasLimit(ASTValidationRule):
-    """An alias is how one document asks for the same thing many times."""
-
-    def __init__(self, context: Any) -> None:
-        super().__init__(context)
-        self._aliases = 0
-
-    def enter_field(self, node: FieldNode, *_: Any) -> None:
-        """Counts."""
-        self._aliases += node.alias is not None
-        if self._aliases == _ALIASES + 1:
-            self.report_error(GraphQLError(f"The document has more than {_ALIASES} aliases.", node))
 
 
 class Document:
@@ -92,40 +86,115 @@ class _Uses(Visitor):
 
 
 class Documents:
-    """The documents of one schema; what was read lately is kept, valid or not.
+    """The documents of one schema; what was read lately is kept, valid or not. From any thread.
+
+    They are kept by what they say: comments, and white space beyond one blank, make no other document.
 
     Args:
         schema: What they are validated against.
-        tokens: Most lexical tokens of a document.
+        limits: What one may cost, and how much memory all take.
     """
 
-    def __init__(self, schema: GraphQLSchema, tokens: int) -> None:
+    def __init__(self, schema: GraphQLSchema, limits: Limits) -> None:
         self._schema = schema
-        self._tokens = tokens
-        self._rules = [*specified_rules, _AliasLimit]
-        self._kept: OrderedDict[str, Document | list[GraphQLError]] = OrderedDict()
+        self._limits = limits
+        self._kept: OrderedDict[str, tuple[_Read, int]] = OrderedDict()
+        self._nbytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the kept documents take."""
+        return self._nbytes
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def read(self, text: str) -> Document:
         """The document of a text.
 
         Raises:
             RequestRefused: If it is not valid.
+            TooCostly: If it is beyond a limit.
         """
-        found = self._kept.pop(text, None) or self._read(text)
-        if len(text) <= _KEPT_CHARACTERS:
-            self._kept[text] = found
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        if isinstance(found, list):
-            raise RequestRefused(found)
+        check_text(text, self._limits)
+        content = essence(text)
+        found = self._find(content) or self._find(_WRONG + text)
+        if found is None:
+            found = self._read(text)
+            # What is wrong is told with lines and columns, which comments move.
+            self._keep(content if isinstance(found, Document) else _WRONG + text, found)
+        if not isinstance(found, Document):
+            raise found.with_traceback(None)  # it is raised again and again
         return found
 
-    def _read(self, text: str) -> Document | list[GraphQLError]:
+    def _find(self, key: str) -> "_Read | None":
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                return None
+            self._kept.move_to_end(key)
+            return kept[0]
+
+    def _keep(self, key: str, found: "_Read") -> None:
+        nbytes = len(key) + _OVERHEAD
+        nbytes += _TOKEN_BYTES * sum(1 for _ in _WORD.finditer(key)) if isinstance(found, Document) else 0
+        with self._lock:
+            replaced = self._kept.pop(key, None)  # another thread may have read the same
+            self._kept[key] = found, nbytes
+            self._nbytes += nbytes - (0 if replaced is None else replaced[1])
+            while self._nbytes > self._limits.document_cache_bytes:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._nbytes -= freed
+
+    def _read(self, text: str) -> "_Read":
         try:
-            node = parse(text, max_tokens=self._tokens)
-            errors = validate(self._schema, node, self._rules, max_errors=_ERRORS)
+            node = parse(text, max_tokens=self._limits.document_tokens)
+            check_document(node, self._limits)
+            errors = validate(self._schema, node, max_errors=_ERRORS)
         except GraphQLError as error:
-            return [error]
+            if str(error.message).endswith("tokens. Parsing aborted."):
+                limit = self._limits.document_tokens
+                return TooCostly(
+                    "document_tokens",
+                    limit + 1,
+                    limit,
+                    "to pass large values as variables",
+                    what="tokens of the document",
+                )
+            return RequestRefused([error])
+        except TooCostly as error:
+            return error
         except RecursionError:
-            return [GraphQLError("The document is nested too deeply.")]
-        return errors or Document(node)
+            return RequestRefused([GraphQLError("The document is nested too deeply.")])
+        return RequestRefused(errors) if errors else Document(node)
+
+
+_Read = Document | RequestRefused | TooCostly
+
+
+def essence(text: str) -> str:
+    """A document without comments, and with one blank for each run of what separates tokens.
+
+    Each character is looked at a bounded number of times, whatever the text is. What follows a quotation mark without its
+    fellow is left as it is: it is no document.
+    """
+    found: list[str] = []
+    code: list[str] = []
+    at = 0
+    while (mark := _MARK.search(text, at)) is not None:
+        code.append(text[at : mark.start()])
+        if mark[0] == "#":
+            ends = _LINE_END.search(text, mark.end())
+            at = len(text) if ends is None else ends.start()
+            continue
+        ends = _BLOCK_END.search(text, mark.end()) if mark[0] == '"""' else _TEXT_END.match(text, mark.end())
+        found.append(_BLANK.sub(" ", "".join(code)))
+        code.clear()
+        if ends is None:
+            return "".join(found) + text[mark.start() :]
+        found.append(text[mark.start() : ends.end()])
+        at = ends.end()
+    code.append(text[at:])
+    found.append(_BLANK.sub(" ", "".join(code)))
+    return "".join(found).strip()

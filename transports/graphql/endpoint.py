@@ -1,14 +1,16 @@
 """What an application serves at ``/graphql``."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from transports.budget import ServerWeight
 from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine
 from transports.graphql.http import HttpEndpoint
 from transports.limits import Limits
 from transports.policy import Policy
+from transports.pool import Pools
 from transports.websocket.binding import Authenticator
 from transports.websocket.link import Offer
 
@@ -33,6 +35,8 @@ class GraphQLEndpoint:
         limits: Bounds of each connection.
         authenticate: Judges the tokens of clients; None lets everybody in.
         policy: What callers may see; None for everything.
+        weight: That of the whole server; None for a server of this endpoint alone.
+        pools: Threads for what reads the disk.
     """
 
     subprotocol: Final = SUBPROTOCOL
@@ -43,20 +47,33 @@ class GraphQLEndpoint:
         limits: Limits,
         authenticate: Authenticator | None = None,
         policy: Policy | None = None,
+        *,
+        weight: ServerWeight | None = None,
+        pools: Pools,
     ) -> None:
         self.engine = Engine(logs, limits, policy)
-        self.http = HttpEndpoint(self.engine, limits, authenticate)
+        self.http = HttpEndpoint(self.engine, limits, authenticate, pools)
+        self._pools = pools
         self._limits = limits
+        self._weight = weight or ServerWeight(limits.criteria_weight)
         self._authenticate = authenticate
 
     def connection(
-        self, link: Offer, *, token: str | None, on_lost: Callable[[GraphQLConnection], None]
+        self,
+        link: Offer,
+        *,
+        client: Hashable,
+        token: str | None,
+        on_lost: Callable[[GraphQLConnection], None],
     ) -> GraphQLConnection:
         """The receiver of one WebSocket, on the running event loop."""
         return GraphQLConnection(
             self.engine,
             link,
+            pools=self._pools,
+            client=client,
             limits=self._limits,
+            weight=self._weight,
             loop=asyncio.get_running_loop(),
             authenticate=self._authenticate,
             token=token,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from graphql import GraphQLError
 
 from publishers.errors import PenstockError
-from transports.errors import Problem, describe
+from transports.errors import Problem, describe, shortened
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -55,6 +55,7 @@ def formatted(errors: Iterable[GraphQLError]) -> list[dict[str, Any]]:
     found = []
     for error in errors:
         plain: dict[str, Any] = dict(error.formatted)
+        plain["message"] = shortened(error.message)  # it may repeat what the client sent
         if not plain.get("extensions"):
             original = error.original_error
             if original is None or isinstance(original, GraphQLError):

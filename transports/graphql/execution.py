@@ -9,7 +9,7 @@ every event.
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from graphql import (
     ExecutionResult,
     GraphQLSchema,
     create_source_event_stream,
+    execute_subscription_event,
     execute_sync,
 )
 from graphql.execution import Executor
@@ -25,9 +26,12 @@ from publishers.blocks.block import Block
 from publishers.blocks.shelves import Shelf
 from publishers.blocks.slices import Slice
 from publishers.change import Change
+from publishers.criteria.cost import Cost, weigh
+from publishers.errors import TooCostly
 from publishers.views.view import View
+from transports.graphql.cost import check_variables
 from transports.graphql.documents import Document, Documents
-from transports.graphql.errors import RequestRefused, formatted
+from transports.graphql.errors import RequestRefused, formatted, told
 from transports.graphql.probe import Probe
 from transports.graphql.projection import Projection
 from transports.graphql.schema import Context, make_schema
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Operation", "encode_response"]
 
 _PAYLOAD_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
+_NUMBER: Final = 8  # bytes for which a number, a switch or nothing is taken
 _ids: Final = itertools.count(1)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -52,6 +57,7 @@ class Engine:
     Attributes:
         encodings: Payloads that were made; one that is shared counts once.
         executions: How many of them graphql-core had to make.
+        refused: Requests and answers that were beyond a limit of what they may cost.
 
     Args:
         logs: The logs of the server, by name.
@@ -65,10 +71,11 @@ class Engine:
         self._policy = policy
         self.encodings = 0
         self.executions = 0
+        self.refused = 0
         self._logs = logs
-        self._history_events = limits.history_events
+        self._limits = limits
         self._schema = make_schema()
-        self._documents = Documents(self._schema, limits.document_tokens)
+        self._documents = Documents(self._schema, limits)
         self._id = next(_ids)
 
     def prepare(
@@ -79,12 +86,18 @@ class Engine:
         *,
         token: str | None = None,
     ) -> "Operation":
-        """The operation of a request of a caller with this token, ready to be executed.
+        """The operation of a request of a caller with this token, ready to be executed; from any thread.
 
         Raises:
-            RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it.
+            RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it; or
+                if it costs more than a limit.
         """
-        document = self._documents.read(query)
+        try:
+            check_variables(variables, self._limits)
+            document = self._documents.read(query)
+        except TooCostly as error:
+            self.refused += 1
+            raise RequestRefused([told(error)]) from None
         executor = Executor.build(
             self._schema,
             document.node,
@@ -97,8 +110,26 @@ class Engine:
         return Operation(self, self._schema, document, executor, operation_name, dict(variables or {}), token)
 
     def context(self, token: str | None) -> Context:
-        """What resolvers work with."""
-        return Context(self._logs, self._history_events, self._policy, token)
+        """What the resolvers of one operation work with."""
+        return Context(self._logs, self._limits, self._policy, token)
+
+    def answer(self, result: ExecutionResult) -> bytes:
+        """The JSON of an answer; if it is too large, of an error that says so."""
+        nbytes, most = _size(result.data, self._limits.answer_bytes), self._limits.answer_bytes
+        if nbytes > most:
+            self.refused += 1
+            cheaper = "to ask for smaller pages, or fewer fields"
+            error = TooCostly("answer_bytes", nbytes, most, cheaper, what="bytes of the answer")
+            result = ExecutionResult(None, [told(error)])
+        return encode_response(result)
+
+    def statistics(self) -> dict[str, int]:
+        """What is kept, and what was refused."""
+        return {
+            "documents": len(self._documents),
+            "documentBytes": self._documents.nbytes,
+            "refused": self.refused,
+        }
 
     def key(
         self, document: Document, operation_name: str | None, coerced: Mapping[str, Any]
@@ -126,6 +157,7 @@ class Operation:
         kind: ``query`` or ``subscription``.
         key: Under what the payloads of its events are shared; with the view, once ``open`` was called.
         source: Where its events come from, once ``open`` was called.
+        cost: What its criteria cost, once ``open`` was called.
         view: How its events are seen, BODY exactly if the selection takes bodies; known once ``open`` was called.
     """
 
@@ -138,6 +170,7 @@ class Operation:
         "_schema",
         "_token",
         "_variables",
+        "cost",
         "key",
         "kind",
         "source",
@@ -165,17 +198,24 @@ class Operation:
         self.kind: str = executor.operation.operation.value
         self.key = engine.key(document, name, executor.variable_values.coerced)
         self.source: Source
+        self.cost: Cost
         self.view = View()
 
     # Queries.
 
-    def run(self) -> ExecutionResult:
-        """Executes a query; may read the disk on the calling thread."""
+    def run(self, check: Callable[[], None] | None = None) -> ExecutionResult:
+        """Executes a query, once; may read the disk on the calling thread.
+
+        Args:
+            check: Called between records that are read; what it raises ends the reading.
+        """
         context = self._engine.context(self._token)
-        context.probe, context.probing = Probe(), True
-        self._execute(None, context)
-        context.probing = False
+        context.check = check
         return self._execute(None, context)
+
+    def answer(self, check: Callable[[], None] | None = None) -> bytes:
+        """The JSON of the answer to a query, of bounded length; as ``run``."""
+        return self._engine.answer(self.run(check))
 
     # Subscriptions.
 
@@ -194,10 +234,14 @@ class Operation:
         if not isinstance(source, Source):
             raise TypeError(f"the source of a subscription is {source!r}")
         probe = Probe()
-        trial = self._execute(probe, None)
+        trial = execute_subscription_event(executor.build_per_event_executor(probe))
+        if not isinstance(trial, ExecutionResult):
+            raise TypeError(f"the trial of a subscription is {trial!r}")
         self.view = probe.view(source.view)
         self.key = (*self.key, self.view)
         self._projection = Projection.of(trial, source.log.token, self.view)
+        hash(source.criteria)  # kept by what they are made of; here, as this may be a thread
+        self.cost = weigh(source.criteria)
         self.source = source
         return source
 
@@ -248,6 +292,25 @@ def encode_response(result: ExecutionResult) -> bytes:
         return _encoder.encode(plain)
     except UnicodeEncodeError:
         return _encoder.encode(_escaped(plain))
+
+
+def _size(value: Any, most: int) -> int:
+    """About how many bytes the JSON of an answer has; above ``most`` the count may end early."""
+    found = 0
+    waiting = [value]
+    while waiting and found <= most:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.values()
+            found += sum(map(len, one)) + 4 * len(one)
+        elif isinstance(one, list):
+            waiting += one
+            found += len(one)
+        elif isinstance(one, msgspec.Raw):
+            found += memoryview(one).nbytes
+        else:
+            found += len(one) if isinstance(one, str) else _NUMBER
+    return found
 
 
 def _escaped(value: Any) -> Any:

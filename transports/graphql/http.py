@@ -5,19 +5,22 @@ The media type ``application/graphql-response+json`` tells by its status whether
 """
 
 import asyncio
-import gzip
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache, partial
 from http import HTTPStatus
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from transports.asgi import Receive, Scope, Send
 from transports.errors import describe
+from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, graphql_error
-from transports.graphql.execution import Engine, encode_response
+from transports.graphql.execution import Engine
 from transports.limits import Limits
+from transports.pool import Pool, Pools, Turn, client_of
 from transports.websocket.binding import Authenticator
 
 __all__ = ["HttpEndpoint"]
@@ -26,6 +29,8 @@ _RESPONSE: Final = "application/graphql-response+json"
 _JSON: Final = "application/json"
 _OFFERED: Final = (_RESPONSE, _JSON, "text/html")
 _PARAMETERS: Final = ("query", "operationName", "variables", "extensions")
+_PIECE: Final = 64 * 1024
+_T = TypeVar("_T")
 _STATIC: Final[Mapping[str, tuple[str, str]]] = {
     "graphiql.js": ("graphiql.js.gz", "text/javascript; charset=utf-8"),
     "graphiql.css": ("graphiql.css.gz", "text/css; charset=utf-8"),
@@ -35,11 +40,6 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self' data:; connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 
 class _Request(NamedTuple):
@@ -76,10 +76,14 @@ class HttpEndpoint:
         engine: Executes the queries.
         limits: Bounds; a body holds at most ``message_bytes``.
         authenticate: Judges the token of ``Authorization``; None lets everybody in. The page needs no token.
+        pools: Threads for what reads the disk.
     """
 
-    def __init__(self, engine: Engine, limits: Limits, authenticate: Authenticator | None) -> None:
+    def __init__(
+        self, engine: Engine, limits: Limits, authenticate: Authenticator | None, pools: Pools
+    ) -> None:
         self._engine = engine
+        self._pools = pools
         self._limits = limits
         self._authenticate = authenticate
 
@@ -87,39 +91,52 @@ class HttpEndpoint:
         """Answers one HTTP request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         media_type = _negotiate(headers.get("accept", "*/*"))
+        async with _Asker(client_of(scope), receive) as asker:
+            answer = await self._try(scope, asker, headers, media_type)
+            if answer is not None:
+                await _write(send, answer, body=scope["method"] != "HEAD")
+
+    async def _try(
+        self, scope: Scope, asker: "_Asker", headers: Mapping[str, str], media_type: str | None
+    ) -> _Answer | None:
+        """What is answered; None to a client that has left."""
         try:
-            answer = await self._answer(scope, receive, headers, media_type)
+            answer = await self._answer(scope, asker, headers, media_type)
         except _Refused as refused:
             answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
+        except _Left:
+            return None
         except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server goes on
-            body = msgspec.json.encode({"errors": [graphql_error(describe(error))]})
-            answer = _Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body)
-        await _write(send, answer, body=scope["method"] != "HEAD")
+            problem = describe(error)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            if problem.retryable:  # the server stops, or too much waits
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+            body = msgspec.json.encode({"errors": [graphql_error(problem)]})
+            answer = _Answer(status, body, _RESPONSE if media_type == _RESPONSE else _JSON)
+        return answer
 
     async def _answer(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], media_type: str | None
+        self, scope: Scope, asker: "_Asker", headers: Mapping[str, str], media_type: str | None
     ) -> _Answer:
         _, _, name = scope["path"].partition("/graphql")
         method = scope["method"]
         if name.strip("/"):
-            return await asyncio.to_thread(
-                _static, name.strip("/"), "gzip" in headers.get("accept-encoding", "")
-            )
+            return _static(name.strip("/"), headers.get("accept-encoding"))
         pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         if method in ("GET", "HEAD") and media_type == "text/html":
-            return await asyncio.to_thread(_page)
+            return _page() if not name else _ELSEWHERE
         if media_type is None or media_type == "text/html":
             raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
         token = self._judge(headers.get("authorization", ""))
         if method == "GET":
             request = _from_query(dict(pairs))
         elif method == "POST":
-            request = _from_body(await self._body(receive, headers))
+            request = _from_body(await self._body(asker.receive, headers))
         else:
             raise _Refused(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
             )
-        return await self._execute(request, media_type, token, queries_only=method == "GET")
+        return await self._execute(asker, request, media_type, token, queries_only=method == "GET")
 
     def _judge(self, authorization: str) -> str | None:
         scheme, _, token = authorization.partition(" ")
@@ -154,11 +171,16 @@ class HttpEndpoint:
                 return bytes(body)
 
     async def _execute(
-        self, request: _Request, media_type: str, token: str | None, *, queries_only: bool
+        self, asker: "_Asker", request: _Request, media_type: str, token: str | None, *, queries_only: bool
     ) -> _Answer:
         strict = media_type == _RESPONSE
+        prepare = partial(self._engine.prepare, *request, token=token)
         try:
-            operation = self._engine.prepare(*request, token=token)
+            operation = (
+                prepare()
+                if is_light(request.query, request.variables)
+                else await asker.ask(self._pools.preparing, lambda _: prepare())
+            )
         except RequestRefused as refused:
             status = HTTPStatus.BAD_REQUEST if strict else HTTPStatus.OK
             return _Answer(status, msgspec.json.encode({"errors": refused.errors}), media_type)
@@ -168,8 +190,62 @@ class HttpEndpoint:
                 "subscriptions are served over a WebSocket at this path (graphql-transport-ws)",
                 *(((b"allow", b"POST"),) if queries_only else ()),
             )
-        body = await asyncio.to_thread(lambda: encode_response(operation.run()))
+        body = await asker.ask(self._pools.scanning, lambda turn: operation.answer(turn.check), held=True)
         return _Answer(HTTPStatus.OK, body, media_type)
+
+
+class _Left(Exception):
+    """The client of a request has left before it was answered."""
+
+
+class _Asker:
+    """The client of one request: whose share of the threads it takes, and whether it is still there.
+
+    A share that is held ends with the request, when the answer was taken.
+    """
+
+    def __init__(self, client: Hashable, receive: Receive) -> None:
+        self._client = self if client is None else client
+        self.receive = receive
+        self._turns: list[Turn[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for turn in self._turns:
+            turn.cancel()
+            turn.release()
+
+    async def ask(self, pool: Pool, work: Callable[[Turn[_T]], _T], *, held: bool = False) -> _T:
+        """Has something done on a thread, unless the client leaves before.
+
+        Raises:
+            _Left: If it did.
+            TooCostly: If too much waits already.
+        """
+        turn = pool.submit(self._client, work, held=held)
+        self._turns.append(turn)
+        done = asyncio.wrap_future(turn.result)
+        left = asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((done, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+        if not done.done():
+            done.add_done_callback(_looked_at)
+            raise _Left
+        return done.result()
+
+    async def _left(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+
+def _looked_at(done: "asyncio.Future[Any]") -> None:
+    """Takes an error that nobody asks for any more, so that it is not reported as forgotten."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _negotiate(accept: str) -> str | None:
@@ -187,8 +263,14 @@ def _negotiate(accept: str) -> str | None:
     return chosen
 
 
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an ``Accept-Encoding`` header allows gzip."""
+    offered = ([part.strip().lower() for part in each.split(";")] for each in accepted.split(","))
+    return any(name in ("gzip", "x-gzip", "*") and _weight(rest) > 0 for name, *rest in offered)
+
+
 def _weight(parameters: Iterable[str]) -> float:
-    """The quality of one entry of an ``Accept`` header (RFC 9110 12.4.2)."""
+    """The quality of one entry of an ``Accept`` or ``Accept-Encoding`` header (RFC 9110 12.4.2)."""
     for parameter in parameters:
         if parameter.startswith("q="):
             try:
@@ -232,8 +314,15 @@ def _checked(plain: Mapping[str, Any]) -> _Request:
     return _Request(plain["query"], plain.get("operationName"), plain.get("variables"))
 
 
+@cache
 def _read(name: str) -> bytes:
     return resources.files("transports.graphql").joinpath("static", name).read_bytes()
+
+
+# The addresses in the page are relative, so it must not be at a path that ends with a slash.
+_ELSEWHERE: Final = _Answer(
+    HTTPStatus.TEMPORARY_REDIRECT, b"", "text/html; charset=utf-8", ((b"location", b"../graphql"),)
+)
 
 
 def _page() -> _Answer:
@@ -241,7 +330,8 @@ def _page() -> _Answer:
     return _Answer(HTTPStatus.OK, _read("index.html"), "text/html; charset=utf-8", headers)
 
 
-def _static(name: str, compressed: bool) -> _Answer:
+def _static(name: str, accepted: str | None) -> _Answer:
+    """A file as it lies in the package. What is compressed there is for those who take that (RFC 9110 12.5.3)."""
     found = _STATIC.get(name)
     if found is None:
         raise _Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")
@@ -252,10 +342,11 @@ def _static(name: str, compressed: bool) -> _Answer:
         (b"vary", b"accept-encoding"),
     )
     if stored.endswith(".gz"):
-        if compressed:
-            headers += ((b"content-encoding", b"gzip"),)
-        else:
-            data = gzip.decompress(data)
+        if accepted is not None and not _takes_gzip(accepted):
+            raise _Refused(
+                HTTPStatus.NOT_ACCEPTABLE, "accept the encoding gzip", (b"vary", b"accept-encoding")
+            )
+        headers += ((b"content-encoding", b"gzip"),)
     return _Answer(HTTPStatus.OK, data, media_type, headers)
 
 
@@ -271,4 +362,9 @@ async def _write(send: Send, answer: _Answer, *, body: bool) -> None:
     if not any(name == b"cache-control" for name, _ in headers):
         headers.append((b"cache-control", b"no-store"))
     await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body if body else b""})
+    # In pieces, each when the one before was taken, so that no more than one is unsent.
+    left = memoryview(answer.body if body else b"")
+    while len(left) > _PIECE:
+        await send({"type": "http.response.body", "body": bytes(left[:_PIECE]), "more_body": True})
+        left = left[_PIECE:]
+    await send({"type": "http.response.body", "body": bytes(left)})

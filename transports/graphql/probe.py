@@ -6,6 +6,7 @@ aliases, fragments, directives and ``__typename`` are resolved as for real event
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from publishers.change import Action, Area, Operation
 from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
-__all__ = ["TYPENAME", "Probe", "fields_of"]
+__all__ = ["TYPENAME", "Probe", "fields_of", "view_for"]
 
 TYPENAME: Final = "__typename"
 
@@ -88,10 +89,15 @@ class Probe:
         return getattr(_SAMPLE, name)
 
     def view(self, widest: View) -> View:
-        """The view that shows what was asked for: BODY exactly if that takes bodies."""
-        asked = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
-        content = widest.content if self.asked & asked else Content.HEADER
-        return View(content, widest.images, widest.lenses, widest.integers)
+        """The view that shows what was asked for."""
+        return view_for(widest, self.asked)
+
+
+def view_for(widest: View, fields: AbstractSet[str]) -> View:
+    """The view that shows some fields of a change: BODY exactly if one of them takes bodies."""
+    takers = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
+    content = widest.content if fields & takers else Content.HEADER
+    return View(content, widest.images, widest.lenses, widest.integers)
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:

@@ -1,23 +1,26 @@
 """The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
 
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import strawberry
 from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
+from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned, PenstockError
+from publishers.errors import HistoryPruned, PenstockError, TooCostly
 from publishers.places import Since
 from publishers.position import Position
 from publishers.views.view import Content, Images, Integers, View
+from transports.codec.messages import check_weight
 from transports.codec.starts import explained
 from transports.errors import InvalidRequest
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
-from transports.graphql.probe import Probe
+from transports.graphql.probe import view_for
+from transports.graphql.selection import selected
 from transports.graphql.sources import Source
 from transports.graphql.types import (
     SCALARS,
@@ -33,6 +36,7 @@ from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
+    from transports.limits import Limits
 
 __all__ = ["Context", "make_schema"]
 
@@ -72,19 +76,22 @@ class Context:
 
     Attributes:
         logs: The logs of the server, by name.
-        history_events: Most changes in a page.
+        limits: Bounds of pages and of the answer, and of what criteria may weigh.
+        left: How many of the bytes that all pages of the operation may have there still are.
         policy: What callers may see; None for everything.
         token: What the caller gave as its token.
-        probe: Stands for the changes of a page until it is known which of their fields are selected.
-        probing: Whether that is being found out.
+        check: Called between records that are read; what it raises ends the reading.
     """
 
     logs: "Mapping[str, ChangeLog]"
-    history_events: int
+    limits: "Limits"
     policy: Policy | None = None
     token: str | None = None
-    probe: Probe | None = None
-    probing: bool = False
+    check: Callable[[], None] | None = None
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.limits.answer_bytes
 
     def find(self, name: str | None) -> "ChangeLog":
         """The log of a name.
@@ -113,6 +120,18 @@ class Context:
         wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
         return narrow(self.policy, self._caller(log), wanted, criteria)
 
+    def page_bytes(self) -> int:
+        """How many bytes the next page may have.
+
+        Raises:
+            TooCostly: If the pages before it have taken everything that the answer may hold.
+        """
+        if self.left <= 0:
+            most = self.limits.answer_bytes
+            cheaper = "to ask for fewer pages at once"
+            raise TooCostly("answer_bytes", most - self.left, most, cheaper, what="bytes of the pages")
+        return min(self.limits.history_bytes, self.left)
+
     def schemas_of(self, name: str | None) -> "ChangeLog":
         """The log of a name, whose schemas the caller may see.
 
@@ -129,8 +148,17 @@ class Context:
         return Caller(name, self.token)
 
 
-def _criteria(wishes: list[CriterionInput] | None) -> Criteria:
-    return Criteria.of(wish.criterion(place) for place, wish in enumerate(wishes or ()))
+def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
+    """The criteria of an operation, weighed before they are read and before they are compiled.
+
+    Raises:
+        InvalidCriteria: If they are none.
+        TooCostly: If they weigh more than ``subscription_weight``.
+    """
+    check_weight(weigh_json(wishes, limits.subscription_weight), limits)
+    criteria = Criteria.of(wish.criterion(place) for place, wish in enumerate(wishes or ()))
+    check_weight(weigh(criteria), limits)
+    return criteria
 
 
 def _place(
@@ -179,7 +207,7 @@ def _schema(
     found: ChangeLog | None = None
     try:
         found = info.context.schemas_of(log)
-        told_schema = None if info.context.probing else found.schema(entity_type, version)
+        told_schema = found.schema(entity_type, version)
     except PenstockError as error:
         raise told(error, found) from None
     if told_schema is None:
@@ -192,7 +220,7 @@ def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[
     found: ChangeLog | None = None
     try:
         found = info.context.schemas_of(log)
-        listed = {} if info.context.probing else found.schemas()
+        listed = found.schemas()
     except PenstockError as error:
         raise told(error, found) from None
     return [
@@ -229,17 +257,22 @@ def _history(
     place: Since = None
     try:
         found = context.find(log)
-        if not 1 <= limit <= context.history_events:
-            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.history_events}")
-        wishes, place = _criteria(criteria), _place(found, since, start)
+        if not 1 <= limit <= context.limits.history_events:
+            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.limits.history_events}")
+        wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
         view = context.view(found, wishes, images, fields, mask, integers)
-        if context.probe is not None:
-            if context.probing:
-                return HistoryPage.of([cast("ChangeEvent", context.probe)])
-            view = context.probe.view(view)
-        page = found.history(() if criteria == [] else wishes, place, limit, view=view, reverse=reverse)
+        page = found.history(
+            () if criteria == [] else wishes,
+            place,
+            limit,
+            view=view_for(view, selected(info, "changes")),
+            reverse=reverse,
+            max_bytes=context.page_bytes(),
+            check=context.check,
+        )
     except PenstockError as error:
         raise told(explained(error, place), found) from None
+    context.left -= page.nbytes
     token = found.token
     changes = [ChangeEvent.of(change, str(token(change.after))) for change in page.changes]
     return HistoryPage.of(changes, str(token(page.since)), str(token(page.next)), more=page.more)
@@ -277,7 +310,7 @@ def _on_change(
     found: ChangeLog | None = None
     try:
         found = info.context.find(log)
-        wishes, place = _criteria(criteria), _place(found, since, start, on_gap)
+        wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
         view = info.context.view(found, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
         source = Source(found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole)

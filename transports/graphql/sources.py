@@ -54,14 +54,14 @@ class Source:
         """Whether ``feed`` reads the disk, which is not for an event loop."""
         return reads_disk(self.since)
 
-    def feed(self, view: View) -> ChangeFeed:
-        """What is subscribed to.
+    def feed(self, view: View, *, heavy: bool = False) -> ChangeFeed:
+        """What is subscribed to; with ``heavy``, prepared here.
 
         Raises:
             PenstockError: If that cannot be.
         """
         try:
-            return self.log.changes(
+            feed = self.log.changes(
                 () if self.empty else self.criteria,
                 since=self.since,
                 until=self.until,
@@ -69,6 +69,9 @@ class Source:
                 whole=self.whole,
                 on_gap="jump" if self.jump else "fail",
             )
+            if heavy:
+                feed.prepare()
+            return feed
         except PenstockError as error:
             raise explained(error, self.since) from None
 

@@ -5,15 +5,17 @@ import logging
 import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from flow.contracts import UNBOUNDED
 from publishers.change import Change
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
+from transports.budget import ConnectionWeight, ServerWeight
 from transports.errors import CloseCode
 from transports.limits import Limits
+from transports.pool import Pools
 from transports.session import Authenticate, Cancel, Close, Conversation, Demand, Effect, Entry, Phase, Send
 from transports.websocket.errands import Errands
 from transports.websocket.link import Link
@@ -118,8 +120,11 @@ class Binding(ABC, Generic[_Session, _Outlet]):
     Args:
         session: Its machine.
         link: The accepted WebSocket.
+        pools: Threads for what reads the disk.
+        client: Whose share of the threads it takes; None for one of its own.
         gate: The link as deliveries see it, where something else holds them back as well.
         limits: Bounds of the connection.
+        weight: That of the whole server; None for a server of this connection alone.
         loop: The event loop, whose clock is the connection's.
         authenticate: Judges the client's token; None lets everybody in.
         token: The token that came with the upgrade.
@@ -131,8 +136,11 @@ class Binding(ABC, Generic[_Session, _Outlet]):
         session: _Session,
         link: Link,
         *,
+        pools: Pools,
+        client: Hashable = None,
         gate: Link | None = None,
         limits: Limits,
+        weight: ServerWeight | None,
         loop: asyncio.AbstractEventLoop,
         authenticate: Authenticator | None,
         token: str | None,
@@ -146,7 +154,12 @@ class Binding(ABC, Generic[_Session, _Outlet]):
         self._token = token
         self._on_lost = on_lost
         self._strand = Strand(loop, gate or link, limits)
-        self._errands = Errands(loop)
+        self._weight = ConnectionWeight(
+            limits.connection_weight, weight or ServerWeight(limits.criteria_weight)
+        )
+        self._pools = pools
+        self._client = self if client is None else client
+        self._errands = Errands(loop, self._client)
         self._outlets: dict[Entry, _Outlet] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -215,6 +228,7 @@ class Binding(ABC, Generic[_Session, _Outlet]):
 
     def _cancel(self, entry: Entry) -> None:
         self._errands.forget(entry)
+        self._weight.give(entry)
         outlet = self._outlets.pop(entry, None)
         if outlet is not None:
             outlet.cancel()

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from flow import forks
 from flow.executors import loop_executor
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, LogForked
 from publishers.fanout.gap import OnGap
 from publishers.places import Since
 from publishers.schemas import SchemaVersion
@@ -32,7 +33,12 @@ _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_C
 
 
 class RemoteLog:
-    """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all."""
+    """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all.
+
+    Attributes:
+        url: Of the server.
+        inherited: What to raise in a child of ``fork``; None in the process that opened it.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,14 @@ class RemoteLog:
         self._dialler = Dialler(
             self, url, token=token, reconnect=reconnect, open_timeout=open_timeout, headers=headers
         )
+        self.inherited: LogForked | None = None
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: once opened, everything is refused with ``LogForked``, and to close does nothing."""
+        if self._loop is not None:
+            self.inherited = LogForked(self.url, pid, "connect here")
+            self._dialler.let_go()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -59,7 +73,9 @@ class RemoteLog:
 
         Raises:
             ConnectionLost: If it was not opened.
+            LogForked: In a child of ``fork``.
         """
+        self._check_here()
         if self._loop is None:
             raise ConnectionLost(self.url, "it was not opened; use 'async with'", retryable=False)
         return self._loop
@@ -146,7 +162,9 @@ class RemoteLog:
         Raises:
             RemoteError: If the server does not answer that.
             ConnectionLost: If the connection is lost, and not made again.
+            LogForked: In a child of ``fork``.
         """
+        self._check_here()
         if self._lost is not None:
             raise self._lost
         asked = {"entity_type": entity_type, "version": version, "log": log}
@@ -168,14 +186,20 @@ class RemoteLog:
         Raises:
             ConnectionLost: If that fails; the first attempt is never repeated.
             ExtraMissing: If websockets is not installed.
+            LogForked: In a child of ``fork``.
         """
+        self._check_here()
         self._loop = asyncio.get_running_loop()
         await self._dialler.open()
         return self
 
     async def close(self) -> None:
-        """Closes the connection; subscriptions that still run end with ``ConnectionLost``. Idempotent."""
-        await self._dialler.close()
+        """Closes the connection; subscriptions that still run end with ``ConnectionLost``. Idempotent.
+
+        In a child of ``fork`` it does nothing.
+        """
+        if self.inherited is None:
+            await self._dialler.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -184,6 +208,10 @@ class RemoteLog:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _check_here(self) -> None:
+        if self.inherited is not None:
+            raise self.inherited
 
     # What subscriptions want; from any thread.
 

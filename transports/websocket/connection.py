@@ -1,11 +1,13 @@
 """Binds the protocol machine of one connection to subscriptions, a link and a clock."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from flow.errors import Lagged
+from publishers.criteria.cost import Cost
+from publishers.criteria.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap
@@ -15,13 +17,15 @@ from publishers.places import Since
 from publishers.position import Position
 from publishers.schemas import SchemaVersion
 from publishers.views.view import View
+from transports.budget import ServerWeight
 from transports.codec.events import EventEncoder
-from transports.codec.messages import Wish
+from transports.codec.messages import Wish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import explained, reads_disk
 from transports.errors import Problem, describe
 from transports.limits import Limits
 from transports.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.pool import Pools
 from transports.session import (
     Effect,
     LookUp,
@@ -49,7 +53,10 @@ class Connection(Binding[ServerSession, WireOutlet]):
     Args:
         logs: The logs that may be subscribed to, by name.
         link: The accepted WebSocket.
+        pools: Threads for what reads the disk; None for some of its own.
+        client: Whose share of the threads it takes; None for one of its own.
         limits: Bounds of the connection.
+        weight: That of the whole server; None for a server of this connection alone.
         loop: The event loop, whose clock is the connection's.
         server: Name and version, told to the client.
         authenticate: Judges the client's token; None lets everybody in.
@@ -63,9 +70,12 @@ class Connection(Binding[ServerSession, WireOutlet]):
         logs: "Mapping[str, ChangeLog]",
         link: Link,
         *,
+        pools: Pools | None = None,
+        client: Hashable = None,
         limits: Limits,
         loop: asyncio.AbstractEventLoop,
         server: str,
+        weight: ServerWeight | None = None,
         authenticate: Authenticator | None = None,
         policy: Policy | None = None,
         token: str | None = None,
@@ -77,7 +87,10 @@ class Connection(Binding[ServerSession, WireOutlet]):
         super().__init__(
             ServerSession(limits, server=server, now=loop.time()),
             link,
+            pools=pools or Pools(limits),
+            client=client,
             limits=limits,
+            weight=weight,
             loop=loop,
             authenticate=authenticate,
             token=token,
@@ -121,18 +134,50 @@ class Connection(Binding[ServerSession, WireOutlet]):
             name, log = find_log(self._logs, wish.log)
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
-            view = narrow(self._policy, Caller(name, self._token), wish.view, wish.criteria)
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
+            kept = wish if wish.wishes is None else wish.bare()
             outlet = self._outlets[entry] = WireOutlet(
-                self, entry, wish, name=name, log=log, encoder=encoder, lane=lane
+                self, entry, kept, name=name, log=log, encoder=encoder, lane=lane
             )
-            make = partial(_feed, log, wish, view)
-            if reads_disk(wish.start):
-                self._errands.send(entry, make, partial(self._found, outlet))
+            if wish.criteria is None:
+                read = partial(self._read, outlet, wish)
+                self._errands.send(self._pools.preparing, entry, wish.read, read)
             else:
-                self._found(outlet, make(), None)
+                self._admit(outlet, wish, *wish.read())
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error, cursor)))
+
+    def _read(
+        self,
+        outlet: WireOutlet,
+        wish: Wish,
+        found: tuple[Criteria, Cost] | None,
+        error: BaseException | None,
+    ) -> None:
+        """It is known what a heavy wish asks for, or what is wrong with it."""
+        try:
+            if error is not None:
+                raise error
+            if found is not None:
+                self._admit(outlet, wish, *found)
+        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self._perform(self._session.failed(outlet.entry, describe(failure, outlet.encoder.cursor)))
+        self._link.flush()
+
+    def _admit(self, outlet: WireOutlet, wish: Wish, criteria: Criteria, cost: Cost) -> None:
+        """Counts what is asked for, and makes its feed, on a thread if that reads the disk or takes long."""
+        entry, log = outlet.entry, outlet.log
+        view = narrow(self._policy, Caller(outlet.name, self._token), wish.view, criteria)
+        check_weight(cost, self._limits)
+        self._weight.take(entry, outlet.name, criteria, cost)
+        heavy = cost.weight > self._limits.inline_weight
+        make = partial(_feed, log, wish, criteria, view, heavy=heavy)
+        scans = reads_disk(wish.start)
+        if heavy or scans:
+            pool = self._pools.scanning if scans else self._pools.preparing
+            self._errands.send(pool, entry, make, partial(self._found, outlet))
+        else:
+            self._found(outlet, make(), None)
 
     def _found(self, outlet: WireOutlet, feed: ChangeFeed | None, error: BaseException | None) -> None:
         """It is known where a subscription begins, or why it cannot."""
@@ -168,7 +213,9 @@ class Connection(Binding[ServerSession, WireOutlet]):
                 self._perform(self._session.failed(entry, describe(error)))
             self._link.flush()
 
-        self._errands.send(entry, partial(log.schema, asked.entity_type, asked.version), told)
+        self._errands.send(
+            self._pools.scanning, entry, partial(log.schema, asked.entity_type, asked.version), told
+        )
 
     # What subscriptions tell, on the strand.
 
@@ -258,13 +305,16 @@ class Connection(Binding[ServerSession, WireOutlet]):
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
-def _feed(log: "ChangeLog", wish: Wish, view: View) -> ChangeFeed:
-    """What a client subscribes to; may read the disk, see ``reads_disk``."""
-    wishes = () if wish.empty else wish.criteria
+def _feed(log: "ChangeLog", wish: Wish, criteria: Criteria, view: View, *, heavy: bool) -> ChangeFeed:
+    """What a client subscribes to; may read the disk, see ``reads_disk``, and what is heavy is prepared here."""
+    wishes = () if wish.empty else criteria
     gaps: OnGap = "jump" if wish.jump else "fail"
     since = _since(log, wish)
     try:
-        return log.changes(wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps)
+        feed = log.changes(wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps)
+        if heavy:
+            feed.prepare()
+        return feed
     except PenstockError as error:
         raise explained(error, since) from None
 

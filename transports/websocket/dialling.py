@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 from transports.codec.messages import encode
 from transports.codec.replies import Ack, Checkpoint, Ping, Reply, read
+from transports.descriptors import let_go
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
+from transports.sockets import send_at_once
 from transports.websocket.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Dialler:
         self._outgoing: deque[str] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._socket: ClientConnection | None = None
         self._opened: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
@@ -108,6 +111,13 @@ class Dialler:
             task.cancel()
             await asyncio.wait([task])
         self._give_up(ConnectionLost(self._url, "it was closed here", retryable=False))
+
+    def let_go(self) -> None:
+        """Closes this process's copy of the socket; for a child of ``fork``, where nothing else is done any more."""
+        transport = None if self._socket is None else self._socket.transport
+        found = None if transport is None else transport.get_extra_info("socket")
+        if found is not None and found.fileno() >= 0:
+            let_go([found.fileno()])
 
     def delay(self) -> float | None:
         """Seconds until something that was interrupted is tried again; None if it is not."""
@@ -163,6 +173,8 @@ class Dialler:
                 close_timeout=1.0,
                 max_size=None,
             ) as socket:
+                self._socket = socket
+                send_at_once(socket.transport)  # a proxy's client may have made the socket
                 await self._greet(socket)
                 acknowledged = True
                 await self._exchange(socket)
@@ -184,6 +196,7 @@ class Dialler:
             return ConnectionLost(self._url, str(error) or type(error).__name__), acknowledged
         finally:
             self.ready = False
+            self._socket = None
             self._outgoing.clear()
         return self._closed(1000, "closed by the server"), acknowledged
 

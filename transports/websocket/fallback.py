@@ -7,10 +7,10 @@ nothing, is the host's business.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
+from transports.asgi import Receive, Send
 from transports.errors import CloseCode, close_reason
 from transports.limits import Limits
 from transports.websocket.link import Receiver
@@ -18,8 +18,6 @@ from transports.websocket.link import Receiver
 __all__ = ["AsgiLink"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
-
-Message = MutableMapping[str, Any]
 
 
 class AsgiLink:
@@ -33,8 +31,8 @@ class AsgiLink:
 
     def __init__(
         self,
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
+        receive: Receive,
+        send: Send,
         limits: Limits,
     ) -> None:
         self._receive = receive

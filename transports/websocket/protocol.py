@@ -5,29 +5,28 @@ are, all of a turn in one write; the application sees when the socket is full an
 takes nothing is cut off with ``transport.abort()``, since ``transport.close()`` waits for a flush that never comes.
 
 The application is an ordinary ASGI application. It finds the link under ``LINK`` in the scope's extensions, and takes it
-over with ``attach`` instead of exchanging ASGI messages.
+over with ``attach`` instead of exchanging ASGI messages. One that does exchange ASGI messages, such as the WebSockets of a
+web application in which ours is mounted, is served by uvicorn's own protocol class.
 """
 
 import asyncio
-import contextlib
-import fcntl
 import logging
-import socket
-import struct
-import termios
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from transports.asgi import Message, Scope
 from transports.errors import CloseCode, close_reason
 from transports.limits import Limits
+from transports.sockets import held_by_kernel, hold_little, send_at_once
+from transports.stalls import StallWatch
 from transports.websocket.frames import frame_head, scope_of
+from transports.websocket.lending import Config, Loan, Shared
 from transports.websocket.link import LINK, Receiver
 
 __all__ = ["LinkProtocol"]
@@ -35,28 +34,18 @@ __all__ = ["LinkProtocol"]
 _LOG: Final = logging.getLogger("penstock.transports")
 _QUIET: Final = logging.getLogger("penstock.transports.websocket")
 _QUIET.setLevel(logging.WARNING)  # the sans-I/O protocol tells of every connection at INFO
-_STEPS: Final = 4  # how often within the stall timeout progress is looked for
-
-Message = MutableMapping[str, Any]
-
-
-class _State(Protocol):
-    """What uvicorn shares between the protocols of a server."""
-
-    connections: set[Any]
-    tasks: set[asyncio.Task[None]]
-
-
-class _Config(Protocol):
-    loaded_app: Callable[..., Awaitable[None]]
-    root_path: str
-    asgi_version: str
+_FRAMES: Final = 64  # handled in one turn of the loop
+_PIECE: Final = (
+    512  # bytes that are parsed at a time: 85 frames at most, as one from a client has 6 bytes or more
+)
+_BURST: Final = 2  # seconds' worth of frames that may come at once
 
 
 class LinkProtocol(asyncio.Protocol):
     """One WebSocket connection under uvicorn; a ``Link`` once the application has attached to it.
 
-    Bounds: nothing is polled for a paused connection; reading stops while answers to the peer wait beyond the window;
+    Bounds: nothing is polled for a paused connection; reading stops while answers to the peer wait beyond the window; in
+    one turn of the loop so many frames are handled, and more than so many a second close with 4490, whatever they hold;
     a message above ``message_bytes`` closes with 1009; without a pong, or with bytes unsent and none taken, for the
     time of the limits, the connection is aborted.
     """
@@ -65,35 +54,43 @@ class LinkProtocol(asyncio.Protocol):
 
     def __init__(
         self,
-        config: _Config,
-        server_state: _State,
+        config: Config,
+        server_state: Shared,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.loop = _loop or asyncio.get_event_loop()
         self._config = config
         self._app_state = app_state
-        self._connections = server_state.connections
-        self._tasks = server_state.tasks
+        self._shared = server_state
         self._conn = ServerProtocol(max_size=self.limits.message_bytes, logger=_QUIET)
         self._transport: asyncio.Transport
         self._receiver: Receiver | None = None
         self._response: Response | None = None
+        self._head = b""
+        # A refusal with a body is offered for applications that the other protocol serves.
+        self._extensions: dict[str, Any] = {LINK: self, "websocket.http.response": {}}
+        self._task: asyncio.Task[None]
+        self._loan: Loan | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
+        self._unread = bytearray()
         self._events: deque[Request | Response | Frame] = deque()
+        self._answers: deque[bytes] = deque()  # of the sans-I/O protocol to frames that are not handled yet
+        self._frame_rate = max(self.limits.frames_per_second, self.limits.messages_per_second)
+        self._tokens = float(_BURST * self._frame_rate)
+        self._refilled = self.loop.time()
+        self._behind = self._flooded = False
         self._message = bytearray()
         self._binary = False
         self._queue: list[bytes] = []
         self._queued = 0
         self._written = 0
-        self._drained = 0
-        self._still = 0
         self._full = False
         self._reading = True
         self._pinged = False
         self._ended = False
         self._keepalive: asyncio.TimerHandle | None = None
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._watch = StallWatch(self.loop, self.limits.stall_timeout, self._taken, self._stalled)
         self._closer: asyncio.TimerHandle | None = None
 
     # What asyncio and uvicorn call.
@@ -102,30 +99,41 @@ class LinkProtocol(asyncio.Protocol):
         """A request to upgrade has arrived on this transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self.limits.high_water)
-        # Without it the kernel takes megabytes for a client that reads nothing, and reports no progress for one that
-        # reads slowly, until a third of them has gone.
-        with contextlib.suppress(OSError, AttributeError):
-            self._transport.get_extra_info("socket").setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 2 * self.limits.high_water
-            )
-        self._connections.add(self)
+        send_at_once(transport)
+        hold_little(transport, 2 * self.limits.high_water)
+        self._shared.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
-        self._conn.receive_data(data)
-        self._events += self._conn.events_received()
-        self._process()
+        if self._response is None:
+            self._head += data
+        if not self._flooded:
+            self._unread += data
+            self._process()
 
     def _process(self) -> None:
-        """Handles what arrived, but no more than the peer takes answers to."""
-        while self._events and self._reading:
-            event = self._events.popleft()
-            if isinstance(event, Request):
-                self._upgrade(event)
-            elif isinstance(event, Frame):
-                self._frame(event)
-        self._collect()
+        """Handles what arrived: so much in one turn, and no more than the peer takes answers to."""
+        self._refill()
+        left = _FRAMES
+        while self._reading and left:
+            if not self._events and not self._parse():
+                break
+            while self._events and self._reading and left:
+                left -= 1
+                event = self._events.popleft()
+                if isinstance(event, Request):
+                    self._upgrade(event)
+                elif isinstance(event, Frame):
+                    self._admit()
+                    self._frame(event)
+        if not self._events:
+            self._collect()
         self.flush()
+        if (self._events or self._unread) and self._reading and not self._behind:
+            # The rest has to wait for the others on this loop.
+            self._behind = True
+            self._transport.pause_reading()
+            self.loop.call_soon(self._go_on)
         if self._conn.parser_exc is not None and not self._events:
             self._tell_lost()
             self._cut_off_later()
@@ -136,6 +144,42 @@ class LinkProtocol(asyncio.Protocol):
             elif not self._ended:
                 self._ended = True
                 self._transport.write_eof()
+
+    def _go_on(self) -> None:
+        self._behind = False
+        if self._reading and not self._gone.done():
+            self._process()
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self._reading and not self._behind:
+            self._transport.resume_reading()
+
+    def _parse(self) -> bool:
+        """Parses a piece of what arrived, which holds a bounded number of frames; answers whether there was one."""
+        if not self._unread:
+            return False
+        piece = bytes(self._unread[:_PIECE])
+        del self._unread[:_PIECE]
+        self._conn.receive_data(piece)
+        self._answers += self._conn.data_to_send()
+        self._events += self._conn.events_received()
+        return True
+
+    def _refill(self) -> None:
+        now = self.loop.time()
+        earned = (now - self._refilled) * self._frame_rate
+        self._tokens = min(_BURST * self._frame_rate, self._tokens + earned)
+        self._refilled = now
+
+    def _admit(self) -> None:
+        """Rates a frame: fragments and control frames cost the server as much as messages."""
+        self._tokens -= 1
+        if self._tokens < 0 and not self._flooded:
+            self._flooded = True  # what else it sends is read and dropped
+            self._unread.clear()
+            self._events.clear()
+            self.close(CloseCode.FLOOD, f"more than {self._frame_rate} frames a second; send whole messages")
 
     def eof_received(self) -> bool:
         """The peer sends nothing more."""
@@ -151,15 +195,15 @@ class LinkProtocol(asyncio.Protocol):
         if not self._reading and not self._transport.is_closing():
             self._reading = True
             self._process()
-            if self._reading:
-                self._transport.resume_reading()
+            self._read_again()
         if self._receiver is not None:
             self._receiver.drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed."""
-        self._connections.discard(self)
-        for timer in (self._keepalive, self._watchdog, self._closer):
+        self._shared.connections.discard(self)
+        self._watch.stop()
+        for timer in (self._keepalive, self._closer):
             if timer is not None:
                 timer.cancel()
         self._tell_lost()
@@ -184,6 +228,7 @@ class LinkProtocol(asyncio.Protocol):
             self._response.headers["Sec-WebSocket-Protocol"] = subprotocol
         self._conn.send_response(self._response)
         self._receiver = receiver
+        self._head = b""
         self._keepalive = self.loop.call_later(self.limits.keepalive, self._ping)
         self._collect()
         self.flush()
@@ -239,9 +284,7 @@ class LinkProtocol(asyncio.Protocol):
         self._transport.write(data)
         left = self._transport.get_write_buffer_size()
         if left:
-            if self._watchdog is None:
-                self._drained, self._still = self._taken(left), 0
-                self._watchdog = self.loop.call_later(self.limits.stall_timeout / _STEPS, self._watch)
+            self._watch.start()
             if left > self.limits.window and self._reading:
                 # These are answers to the peer's own messages, or one event above the window: it must take them
                 # before it may say more.
@@ -276,38 +319,57 @@ class LinkProtocol(asyncio.Protocol):
         scope = scope_of(request, self._transport, root=self._config.root_path) | {
             "asgi": {"version": self._config.asgi_version, "spec_version": "2.4"},
             "state": self._app_state.copy(),
-            "extensions": {LINK: self},
+            "extensions": self._extensions,
         }
-        task = self.loop.create_task(self._run_app(scope))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._task = self.loop.create_task(self._run_app(scope))
+        self._shared.tasks.add(self._task)
+        self._task.add_done_callback(self._shared.tasks.discard)
 
-    async def _run_app(self, scope: Message) -> None:
+    async def _run_app(self, scope: Scope) -> None:
         try:
             await self._config.loaded_app(scope, self._receive, self._send)
-        except Exception:  # noqa: BLE001 - whatever it was, this connection ends and the server does not
+        except Exception:
+            if self._loan is not None:
+                raise
             _LOG.exception("the application failed on a WebSocket")
-        if self._receiver is None:
+        if self._receiver is None and self._loan is None:
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the application did not take the connection")
 
     async def _receive(self) -> Message:
+        if (loan := self._lend()) is not None:
+            return await loan.receive()
         await self.closed()
+        if self._head:  # the client has left before the application took it
+            self._head = b""
+            return {"type": "websocket.connect"}
         return {"type": "websocket.disconnect", "code": int(CloseCode.ABNORMAL)}
 
     async def _send(self, message: Message) -> None:
-        # An application that knows nothing of links can only decline.
-        if message["type"] != "websocket.close" or self._receiver is not None:
-            raise RuntimeError(f"this protocol class serves links only; take scope['extensions'][{LINK!r}]")
-        self.refuse(HTTPStatus.FORBIDDEN, "refused")
+        if (loan := self._lend()) is not None:
+            await loan.send(message)
+        elif not self._gone.done():
+            raise RuntimeError(f"the application has taken scope['extensions'][{LINK!r}]; write to that")
+
+    def _lend(self) -> Loan | None:
+        """The loan of a connection whose application has not attached; it cannot attach any more."""
+        if self._loan is None and self._conn.state is State.CONNECTING and not self._gone.done():
+            self._extensions.pop(LINK)
+            self._shared.connections.discard(self)
+            self._loan = Loan(self._config, self._shared, self._app_state, self._task)
+            self._loan.begin(self._transport, self._head)
+        return self._loan
 
     def _frame(self, frame: Frame) -> None:
-        if frame.opcode is Opcode.PONG:
+        if frame.opcode is Opcode.PING:
+            if self._answers:  # its pong, behind the replies to what came before it
+                self._put(self._answers.popleft())
+        elif frame.opcode is Opcode.PONG:
             self._pinged = False
         elif frame.opcode is Opcode.CLOSE:
             self._collect()
             self.flush()
             self._end()
-        elif frame.opcode is not Opcode.PING:
+        else:
             if frame.opcode is not Opcode.CONT:
                 self._message.clear()
                 self._binary = frame.opcode is Opcode.BINARY
@@ -331,9 +393,13 @@ class LinkProtocol(asyncio.Protocol):
 
     def _collect(self) -> None:
         """Takes what the sans-I/O protocol wants sent; its end of stream is our ``_end``."""
-        for data in self._conn.data_to_send():
-            self._queue.append(data)
-            self._queued += len(data)
+        self._answers += self._conn.data_to_send()
+        while self._answers:
+            self._put(self._answers.popleft())
+
+    def _put(self, data: bytes) -> None:
+        self._queue.append(data)
+        self._queued += len(data)
 
     def _end(self) -> None:
         """Nothing more is to be said: close behind what is unsent, but not for ever."""
@@ -359,32 +425,22 @@ class LinkProtocol(asyncio.Protocol):
             return
         self._pinged = True
         self._conn.send_ping(b"penstock")
-        self._collect()
+        for data in self._conn.data_to_send():  # pongs keep their place behind what is not handled yet
+            self._put(data)
         self.flush()
         self._keepalive = self.loop.call_later(self.limits.keepalive, self._ping)
 
-    def _taken(self, left: int) -> int:
-        """Bytes that the peer has taken, of all that were written; what the kernel still holds for it does not count."""
-        try:
-            handle = self._transport.get_extra_info("socket").fileno()
-            (held,) = struct.unpack("i", fcntl.ioctl(handle, termios.TIOCOUTQ, b"\0\0\0\0"))
-        except (OSError, AttributeError):
-            held = 0
-        return self._written - left - int(held)
+    def _taken(self) -> int | None:
+        """Bytes that the peer has taken, of all that were written; what the kernel holds for it does not count.
 
-    def _watch(self) -> None:
-        """Looks whether the peer has taken anything of what is unsent."""
-        self._watchdog = None
+        None if nothing waits here.
+        """
         left = self._transport.get_write_buffer_size()
-        if not left:
-            return
-        drained = self._taken(left)
-        self._still = 0 if drained != self._drained else self._still + 1
-        self._drained = drained
-        if self._still >= _STEPS:
-            _LOG.info(
-                "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
-            )
-            self.abort()
-            return
-        self._watchdog = self.loop.call_later(self.limits.stall_timeout / _STEPS, self._watch)
+        return self._written - left - held_by_kernel(self._transport) if left else None
+
+    def _stalled(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        _LOG.info(
+            "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
+        )
+        self.abort()

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.change import Change
+from publishers.errors import PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from transports.codec.replies import Item, Missing, Next, RemoteChange, RemoteGap, Subscribed
 from transports.errors import CloseCode, ConnectionLost, Violation
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["RemoteFeed", "RemoteSubscription"]
 
 
-class RemoteFeed:
+class RemoteFeed(IterablePublisher[Change]):
     """A publisher of the changes of a remote log (Reactive Streams 1.0.4), made by ``RemoteLog.changes``.
+
+    ``async for`` takes it too, and ``for`` in a thread that is not that of the connection's event loop.
 
     Cold: each subscriber is a subscription of its own at the server. What its subscriber requests is requested there, at
     most ``window`` events at a time and again when half of them are used, so no more than that is ever under way or
@@ -48,7 +52,8 @@ class RemoteFeed:
             subscriber: Gets ``RemoteChange`` objects; refusal comes as ``on_error(RemoteError)``.
             executor: Where signals run; by default the event loop of the client.
 
-        A connection that was not opened, or whose loop is closed, is told by ``on_error(ConnectionLost)``.
+        A connection that was not opened, or whose loop is closed, is told by ``on_error(ConnectionLost)``; one that was
+        inherited by a child of ``fork``, by ``on_error(LogForked)``.
 
         Raises:
             TypeError: If the subscriber is None (rule 1.9), or cannot be told of a gap that it wants to jump.
@@ -58,7 +63,7 @@ class RemoteFeed:
         require_told(self._on_gap, subscriber)
         try:
             loop = self._log.loop
-        except ConnectionLost as error:
+        except PenstockError as error:
             Drain(subscriber, _Refused(error), executor=executor).start()
             return
         subscription = RemoteSubscription(self._log, dict(self._payload), self._window, self._on_gap)
@@ -121,12 +126,19 @@ class RemoteSubscription:
     # What a subscriber may do.
 
     def request(self, n: int, /) -> None:
-        """Asks for ``n`` more changes (rule 3.8)."""
+        """Asks for ``n`` more changes (rule 3.8).
+
+        Raises:
+            LogForked: In a child of ``fork``, where they would never come.
+        """
+        if self._log.inherited is not None:
+            raise self._log.inherited
         self._drain.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription here and at the server (rule 3.12)."""
-        self._drain.cancel()
+        if self._log.inherited is None:  # else it is the parent's
+            self._drain.cancel()
 
     @property
     def cursor(self) -> str | None:

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from publishers.errors import FormatTooNew, LogUnreadable
 from publishers.wal.catalog import Location
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Report
 from publishers.wal.columns import Columns, decode_payload
 from publishers.wal.filesystem import FileSystem, RealFileSystem
 from publishers.wal.frame import COMPRESSED, CONTROL, Chain, FrameHeader
+from publishers.wal.openable import open_file
 from publishers.wal.segment import DATA_START, SegmentHeader, segment_number
 from publishers.wal.transaction import inflate
 
@@ -86,15 +88,19 @@ def dump(
 
 
 def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Iterator[Dumped | Gap]:
-    file = filesystem.open(directory / name, "read")
+    try:
+        file = open_file(filesystem, directory / name, "read")
+    except LogUnreadable as error:
+        yield Gap(name, 0, "unreadable", f"it cannot be read ({error.why})")
+        return
     try:
         chain = Chain(0, 0)
         try:
             header = SegmentHeader.unpack(file.pread(DATA_START, 0))
             chain = Chain(header.previous, header.first_version - 1)
             start = DATA_START
-        except ValueError:
-            pass  # what was cut off has none; that a segment has none is told by the report
+        except (ValueError, FormatTooNew):
+            pass  # what was cut off has none; what is wrong with that of a segment is told by the report
         is_segment = segment_number(name) is not None
         # What recovery cut off was kept without the zeros at its end, which may belong to the last frame.
         end = file.size() if is_segment else file.size() + _ZEROS

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from publishers.errors import FormatTooNew
 from publishers.wal.checks.report import Finding, Verdict
 from publishers.wal.filesystem import FileSystem
-from publishers.wal.head import CUT, HEAD_NAME, HeadState
+from publishers.wal.head import CUT, HEAD_NAME, SLOT_BYTES, HeadState
 
 __all__ = ["HeadPage", "examine_head"]
 
 _BYTES: Final = 8192
 _PLACES: Final = (0, 4096)
-_USED: Final = 88
 _TRIES: Final = 8
 
 
@@ -48,8 +48,14 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
     except FileNotFoundError:
         return HeadPage(None, [_finding("head-missing", Verdict.CORRUPT, 0, "the file is missing")])
     except OSError as error:
-        return HeadPage(None, [_finding("unreadable", Verdict.UNREADABLE, 0, f"it cannot be read ({error})")])
-    slots = [HeadState.unpack(data[at : at + _USED]) for at in _PLACES]
+        return HeadPage(
+            None,
+            [_finding("unreadable", Verdict.UNREADABLE, 0, f"it cannot be read ({error.strerror or error})")],
+        )
+    try:
+        slots = [HeadState.unpack(data[at : at + 4096]) for at in _PLACES]
+    except FormatTooNew as error:
+        return HeadPage(None, [_finding("format", Verdict.UNREADABLE, 0, str(error))])
     state = max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
     if state is None:
         return HeadPage(None, [_finding("head", Verdict.CORRUPT, 0, "no slot is valid")])
@@ -71,12 +77,13 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
 def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) -> Finding | None:
     at = _PLACES[number]
     # First, since no write of a slot that was torn reaches there.
-    rest = data[at + _USED : at + 4096]
+    used = len(slot.pack()) if slot is not None else SLOT_BYTES
+    rest = data[at + used : at + 4096]
     if rest.count(0) != len(rest):
-        where = at + _USED + len(rest) - len(rest.lstrip(b"\0"))
+        where = at + used + len(rest) - len(rest.lstrip(b"\0"))
         return _finding("padding", Verdict.CORRUPT, where, "there must be zeros behind a slot")
     if slot is None:
-        if state.counter == 1 and not any(data[at : at + _USED]):
+        if state.counter == 1 and not any(data[at : at + used]):
             return None  # the other one is the first that was ever written
         return _finding("head-slot", Verdict.TORN, at, f"slot {number} is not whole; the other one counts")
     if slot.counter % 2 != number or slot.log_id != state.log_id or state.counter - slot.counter > 1:

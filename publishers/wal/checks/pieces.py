@@ -94,8 +94,9 @@ def _header(file: File, offset: int) -> FrameHeader:
 def _continue(chain: Chain, header: FrameHeader) -> None:
     control = header.flags & CONTROL
     chain.crc = header.previous
-    chain.version = header.version if control else header.version - 1
+    chain.version = header.version if control and not header.skips else (header.skips or header.version) - 1
     chain.committed_at = header.committed_at - 1
+    chain.skipped = 0
     chain.next_index = 0 if control or header.flags & FIRST else header.first_index
 
 

@@ -13,6 +13,7 @@ from publishers.wal.head import HEAD_NAME
 __all__ = ["Repair", "Step", "make_plan"]
 
 _HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
+_MISSING: Final = frozenset({"segment-missing", "lost-end"})
 _REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
 
 
@@ -44,6 +45,7 @@ class Repair:
         kept: Files that hold what was cut off.
         after: What was found afterwards; None if nothing was done.
         beginning: What is dropped at the beginning, if that was asked for and is needed.
+        choices: What else can be done, and what each choice loses, in words; where files are missing, or are of two histories.
     """
 
     before: Report
@@ -53,6 +55,7 @@ class Repair:
     kept: list[str] = field(default_factory=list)
     after: Report | None = None
     beginning: Beginning | None = None
+    choices: list[str] = field(default_factory=list)
 
     @property
     def lost(self) -> tuple[int, int] | None:
@@ -68,6 +71,7 @@ class Repair:
             "steps": [step._asdict() for step in self.steps],
             "lost": list(self.lost) if self.lost else None,
             "refused": self.refused,
+            "choices": self.choices,
             "done": self.done,
             "kept": self.kept,
             "before": self.before.as_json(),
@@ -91,6 +95,8 @@ def make_plan(report: Report, dropping: FileSystem | None, *, head: bool, index:
         return planned
     if dropping is not None and report.broken is Verdict.CORRUPT:
         return _plan_drop(planned, dropping)
+    if any(one.kind == "history" for one in report.findings):
+        return _plan_history(planned)
     everything = not (head or index)
     if everything or head:
         _plan_head(planned)
@@ -100,7 +106,31 @@ def make_plan(report: Report, dropping: FileSystem | None, *, head: bool, index:
         _plan_indexes(planned, missing=index)
     if planned.refused is not None:
         planned.steps.clear()
+    elif any(one.kind in _MISSING and one.verdict is Verdict.CORRUPT for one in report.findings):
+        _name_choices(planned)
     return planned
+
+
+def _plan_history(planned: Repair) -> Repair:
+    planned.refused = "HEAD and the segments are of two histories of the log, and nobody but you can tell which one is meant"
+    planned.choices = [
+        "put back HEAD and every segment from one and the same copy: what the other one had written since they parted is lost",
+        "remove HEAD and repair again: it is made from the segments, of which nothing is lost; what was withheld becomes visible",
+    ]
+    return planned
+
+
+def _name_choices(planned: Repair) -> None:
+    report = planned.before
+    lost = (
+        "no version is known to be lost"
+        if report.lost is None
+        else "versions {} to {} are lost".format(*report.lost)
+    )
+    planned.choices = [
+        "put back what is missing, HEAD and every later segment, from where the rest came from: nothing is lost",
+        f"with --write go on behind version {report.version}: {lost}, and who was beyond that ends with PositionForked",
+    ]
 
 
 def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:

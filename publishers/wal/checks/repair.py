@@ -22,6 +22,7 @@ from publishers.wal.checks.verify import Progress, examine, verify
 from publishers.wal.cut import carry_out
 from publishers.wal.directory import take_lock
 from publishers.wal.filesystem import (
+    File,
     FileSystem,
     RealFileSystem,
     sync_file,
@@ -30,6 +31,7 @@ from publishers.wal.filesystem import (
 )
 from publishers.wal.frame import CONTROL, Chain, Scan
 from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
+from publishers.wal.links import link_again
 from publishers.wal.segment import (
     DATA_START,
     SegmentHeader,
@@ -39,6 +41,7 @@ from publishers.wal.segment import (
     segment_number,
     write_index,
 )
+from publishers.wal.tail import Tail
 from publishers.wal.twin import TWINS, Twin
 from publishers.wal.wal import Wal
 
@@ -124,6 +127,19 @@ def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> No
     sync_names(filesystem, directory)
 
 
+def _copy(filesystem: FileSystem, source: File, target: Path, start: int) -> None:
+    """Copies what a file holds from a place on, durably."""
+    last = source.size()
+    copy = filesystem.open(target, "create")
+    try:
+        copy.truncate(0)  # one that a crash has left unfinished
+        for at in range(start, last, _COPY):
+            write_all(copy, source.pread(min(_COPY, last - at), at), at - start)
+        sync_file(copy)
+    finally:
+        copy.close()
+
+
 class _Work:
     """Carries out a plan while the lock is held."""
 
@@ -155,7 +171,25 @@ class _Work:
                 case _:
                     pass  # to reopen is done without the lock, by whoever has it then
 
+    def _part(self, segment: int) -> None:
+        """Gives the log a file of its own in place of a closed segment that is to be written.
+
+        Nobody else writes to closed segments, so backups share them by hard links: a repair of either must not be one of
+        the other. Consumers, who read on in this very segment, get links to the new file.
+        """
+        name = segment_name(segment)
+        fresh = self._directory / f"{name}.tmp"
+        source = self._filesystem.open(self._directory / name, "read")
+        try:
+            _copy(self._filesystem, source, fresh, 0)
+        finally:
+            source.close()
+        self._filesystem.rename(fresh, self._directory / name)
+        sync_names(self._filesystem, self._directory)
+        link_again(self._filesystem, self._directory, segment)
+
     def _zero(self, segment: int, offset: int) -> None:
+        self._part(segment)
         file = self._filesystem.open(self._directory / segment_name(segment), "write")
         try:
             write_all(file, bytes(-offset & 7), offset)
@@ -178,7 +212,9 @@ class _Work:
             assert report.end is not None
             assert report.log_id is not None
             log_id = UUID(hex=report.log_id)
-            state = HeadState(log_id, 1, report.epoch, report.version, *report.end, report.first)
+            state = HeadState(
+                log_id, 1, report.epoch, report.version, *report.end, report.first, random=report.random
+            )
         else:
             state = state._replace(counter=state.counter + 1)
         head = Head.create(self._filesystem, self._directory, state)
@@ -194,6 +230,7 @@ class _Work:
             if number > segment:
                 self._link(segment_name(number))
         sync_names(self._filesystem, self._directory)
+        self._part(segment)
         state = examine_head(self._filesystem, self._directory).state
         assert state is not None  # the step before has seen to it
         self._keep(HEAD_NAME, 0)
@@ -202,8 +239,13 @@ class _Work:
         try:
             version = report.version
             visible = None if state.flags & DEFERRED and state.visible >= version else KEEP
-            head.write(report.epoch, version, segment, offset, flags=CUT, visible=visible)
+            head.write(
+                report.epoch, version, segment, offset, flags=CUT, visible=visible, random=report.random
+            )
             carry_out(self._filesystem, self._directory, segment, offset, self._numbers)
+            tail = Tail.create(self._filesystem, self._directory)
+            tail.clear()  # what it tells of is given up, and no opening is to miss it
+            tail.close()
             head.write(report.epoch, version, segment, offset)
         finally:
             head.close()
@@ -251,13 +293,7 @@ class _Work:
             if first_nonzero(source, start, last) is None:
                 return
             kept = self._free_name(name)
-            target = self._filesystem.open(self._directory / kept, "create")
-            try:
-                for at in range(start, last, _COPY):
-                    write_all(target, source.pread(min(_COPY, last - at), at), at - start)
-                sync_file(target)
-            finally:
-                target.close()
+            _copy(self._filesystem, source, self._directory / kept, start)
         finally:
             source.close()
         self._planned.kept.append(kept)

@@ -66,6 +66,7 @@ class Report:
         log_id: 32 hexadecimal digits, None if nothing tells it.
         live: Whether somebody has it open for writing; then only what is shown has been examined.
         epoch: The greatest that was met anywhere.
+        random: Its random bits; 0 for one of format 1.
         oldest: First version of the oldest segment.
         version: Last version of the unbroken run from there on.
         end: Where that run ends; None if not even the first segment begins well.
@@ -84,6 +85,7 @@ class Report:
     log_id: str | None = None
     live: bool = False
     epoch: int = 0
+    random: int = 0
     first: int = 0
     oldest: int = 0
     version: int = 0
@@ -96,6 +98,11 @@ class Report:
     broken: Verdict = Verdict.SOUND
     findings: list[Finding] = field(default_factory=list)
     overtaken: bool = False
+
+    def met(self, epoch: int, random: int) -> None:
+        """Notes an epoch that something tells of."""
+        if epoch >= self.epoch:  # of two with one number that of a segment counts, which is looked at last
+            self.epoch, self.random = epoch, random
 
     @property
     def verdict(self) -> Verdict:

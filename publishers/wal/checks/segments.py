@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from publishers.errors import FormatTooNew
+from publishers.position import epoch_text
 from publishers.wal.catalog import Location
 from publishers.wal.checks.indexes import examine_index, read_index
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.columns import decode_payload
-from publishers.wal.control import Tables, decode_control
+from publishers.wal.control import Epoch, Kind, Tables, decode_control
 from publishers.wal.filesystem import File, FileSystem
 from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
-from publishers.wal.head import CUT, HeadState, read_head
+from publishers.wal.head import CUT, HEAD_NAME, HeadState, read_head
 from publishers.wal.segment import (
     DATA_START,
     SegmentHeader,
@@ -56,6 +58,7 @@ class Segments:
         self._whole = 0
         self._last_at = 0
         self._index_left: dict[int, tuple[int, int, int]] = {}
+        self._epoch: Epoch | None = None
         # Up to where something must be there: what HEAD vouches for, and what was shown within this boot.
         evidence = [Location(head.segment, head.offset)] if head and not report.live else []
         if tail is not None:
@@ -86,6 +89,16 @@ class Segments:
         if report.overtaken and not report.broken and self._chain is None:
             report.version = report.seen  # all of it was shown, and has gone since
         report.seen = max(report.seen, report.version)
+        self._histories()
+
+    def _histories(self) -> None:
+        """HEAD belongs to the segments: the number of their last epoch has the same random bits in both."""
+        head, epoch = self._head, self._epoch
+        if head is None or epoch is None or epoch.epoch != head.epoch or epoch.random == head.random:
+            return
+        ours, theirs = epoch_text(*epoch[::2]), epoch_text(head.epoch, head.random)
+        why = f"it is of epoch {theirs}, and the segments of {ours}: these are two histories of the log"
+        self._report.findings.append(Finding("history", Verdict.CORRUPT, 0, 0, HEAD_NAME, why))
 
     def _missing(self, first: int, last: int) -> None:
         if first > last:
@@ -135,7 +148,7 @@ class Segments:
         if not self._report.live:
             return False
         try:
-            file = self._filesystem.open(self._directory / "HEAD", "read")
+            file = self._filesystem.open(self._directory / HEAD_NAME, "read")
             try:
                 state = read_head(file)
             finally:
@@ -216,6 +229,9 @@ class Segments:
         report = self._report
         try:
             header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+        except FormatTooNew as error:
+            self._break("format", number, 8, str(error), Verdict.UNREADABLE)
+            return None
         except ValueError as error:
             self._break("segment-header", number, 0, str(error))
             return None
@@ -255,13 +271,13 @@ class Segments:
             self._one(file, number, piece, tables)
             vouching = max(vouching, header.durable if header.durable <= header.version else 0)
             self._tell(offset + header.extent)
-            if header.flags & (LAST | CONTROL) and not bads:
+            if header.ends and not bads:
                 whole, version = offset + header.extent, chain.version
                 if good and not report.broken:
                     report.end = Location(number, whole)
                     report.version = chain.version
         self._whole = whole
-        if not bads and chain.next_index:
+        if not bads and chain.unfinished:
             bads.append(Bad(whole, "unfinished", "a transaction begins here and does not end", None))
         if not bads and whole == DATA_START:
             bads.append(Bad(DATA_START, "checkpoint", "the checkpoint is missing", None))
@@ -308,9 +324,12 @@ class Segments:
             del self._index_left[offset]
         try:
             _decode(header, payload, tables, first=offset == DATA_START)
+        except FormatTooNew as error:
+            self._break("format", number, offset, str(error), Verdict.UNREADABLE)
         except ValueError as error:
             self._break("payload", number, offset, str(error))
-        report.epoch = max([report.epoch, *(epoch.epoch for epoch in tables.epochs[-1:])])
+        for self._epoch in tables.epochs[-1:]:
+            report.met(self._epoch.epoch, self._epoch.random)
 
     def _tell(self, at: int) -> None:
         done = self._report.bytes
@@ -321,7 +340,7 @@ class Segments:
 
 def _decode(header: FrameHeader, payload: memoryview, tables: Tables, *, first: bool) -> None:
     if header.flags & CONTROL:
-        if decode_control(payload, tables) != first:
+        if (decode_control(payload, tables) is Kind.CHECKPOINT) != first:
             raise ValueError("a checkpoint in the wrong place")
         return
     if first:

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from publishers.errors import NotALog
+from publishers.errors import LogUnreadable, NotALog
 from publishers.wal.checks.heads import HeadPage, examine_head
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.checks.segments import Segments
 from publishers.wal.directory import LOCK_NAME, check_names
 from publishers.wal.filesystem import FileSystem, RealFileSystem
 from publishers.wal.segment import segment_number
-from publishers.wal.tail import Tail, TailState
+from publishers.wal.tail import TAIL_NAME, Tail, TailState
 from publishers.wal.twin import TWINS, Twin
 
 __all__ = ["Progress", "examine", "verify"]
@@ -91,7 +91,7 @@ def examine(
     """
     report = Report(path, live=live)
     # Before the names, because the segments that these two tell of must be among them.
-    tail = _tail(filesystem, path)
+    tail = _tail(filesystem, path, report)
     head = examine_head(filesystem, path)
     try:
         names = filesystem.listing(path)
@@ -109,10 +109,11 @@ def examine(
     # What a living owner cuts off was never shown, and he is at it.
     report.findings += [one for one in head.findings if not (live and one.kind == "cut")]
     if tail is not None:
-        report.epoch, report.seen = tail.epoch, tail.visible
+        report.met(tail.epoch, tail.random)
+        report.seen = tail.visible
     if head.state is not None:
         report.log_id = head.state.log_id.hex
-        report.epoch = max(report.epoch, head.state.epoch)
+        report.met(head.state.epoch, head.state.random)
         report.seen = max(report.seen, head.state.durable)
     if not numbers:
         _without_segments(report, head, names)
@@ -157,8 +158,13 @@ def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
         ]
 
 
-def _tail(filesystem: FileSystem, path: Path) -> TailState | None:
-    tail = Tail.open(filesystem, path)
+def _tail(filesystem: FileSystem, path: Path, report: Report) -> TailState | None:
+    try:
+        tail = Tail.open(filesystem, path)
+    except LogUnreadable as error:
+        why = f"it cannot be read ({error.why})"
+        report.findings.append(Finding("unreadable", Verdict.UNREADABLE, 0, 0, TAIL_NAME, why))
+        return None
     if tail is None:
         return None
     try:

@@ -240,6 +240,66 @@ def test_who_listens_elsewhere_is_told_when_the_loop_ends():
     assert isinstance(probe.error, RuntimeError)
 
 
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("where", ["inline", "loop"])
+def test_a_loop_that_closes_wherever_it_was_closes_the_iterator_and_ends_the_subscriber(abandoned, where):
+    """The iterator may not have begun, wait for something, or for demand."""
+    begun = closed = 0
+
+    async def parked():
+        nonlocal begun, closed
+        begun += 1
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            closed += 1
+
+    for first in (1, 5):
+        for turns in range(8):
+            loop, probe, before = abandoned.new(), Probe(first=first), begun
+            publisher = flow.from_async_iterable(parked, loop=loop)
+            publisher.subscribe(probe, executor=flow.INLINE if where == "inline" else loop)
+            abandoned.run(turns)
+            assert probe.error is None
+            del loop, publisher
+            abandoned.close()
+            if where == "inline" or begun > before:
+                assert isinstance(probe.error, RuntimeError)
+            assert closed == begun
+            assert probe.overlaps == 0
+    assert begun > 8
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_loop_that_closes_in_the_hand_over_fails_the_subscriber():
+    class Closing(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *args, **options):
+            self.close()
+            return super().call_soon_threadsafe(*args, **options)
+
+    probe = Probe(first=1)
+    flow.from_async_iterable(Counting(2), loop=Closing()).subscribe(probe, executor=flow.INLINE)
+    assert probe.signals == ["subscribe", "error"]
+    assert "closed" in str(probe.error)
+
+
+@pytest.mark.usefixtures("silence")
+def test_an_iterator_that_waits_on_its_way_out_of_a_closed_loop_holds_up_no_end(abandoned, dropped):
+    async def stubborn():
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+
+    probe = Probe(first=2)
+    flow.from_async_iterable(stubborn, loop=abandoned.new()).subscribe(probe, executor=flow.INLINE)
+    abandoned.run(5)
+    abandoned.close()
+    assert isinstance(probe.error, RuntimeError)
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [([1, 2], "flow.from_iterable"), (None, "asynchronous iterable")],

@@ -1,4 +1,6 @@
 import asyncio
+import concurrent.futures
+import contextlib
 import threading
 
 import pytest
@@ -171,23 +173,230 @@ async def test_a_low_tide_is_at_most_the_prefetch(low_tide):
         flow.subscribe_async(flow.empty(), print, prefetch=6, low_tide=low_tide)
 
 
-def test_what_a_loop_leaves_behind_when_it_closes_can_be_collected():
-    """Nobody can be waited for on a loop that has gone."""
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(
-        lambda _loop, _context: None
-    )  # tasks are destroyed while they wait: so it is meant
-    begun = asyncio.Event()
+class Hand:
+    """A publisher that gives its elements at once, and notes that it was cancelled."""
 
-    async def receive(_item: int) -> None:
-        begun.set()
-        await asyncio.Event().wait()
+    def __init__(self, elements=3, *, complete=False):
+        self.elements = elements
+        self.complete = complete
+        self.subscribed = self.cancelled = False
 
-    async def begin() -> "asyncio.Task[None]":
-        task = subscribe_async(flow.from_iterable(range(3)), receive, concurrency=2)
-        await begun.wait()
-        return task
+    def subscribe(self, subscriber):
+        self.subscribed = True
+        subscriber.on_subscribe(self)
+        for item in range(self.elements):
+            subscriber.on_next(item)
+        if self.complete:
+            subscriber.on_complete()
 
-    task = loop.run_until_complete(begin())
-    loop.close()
-    task.get_coro().close()
+    def request(self, n, /): ...
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class Parked:
+    """A coroutine function that waits until it is cancelled, and notes that it was."""
+
+    def __init__(self):
+        self.begun = 0
+        self.ended = 0
+
+    async def __call__(self, item):
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+def subscribed(loop, here, *args, **options):
+    """What `subscribe_async` returns on the loop itself, or elsewhere."""
+    if not here:
+        return subscribe_async(*args, loop=loop, **options)
+
+    made = []
+
+    def on_the_loop():
+        made.append(subscribe_async(*args, **options))
+        loop.stop()
+
+    loop.call_soon(on_the_loop)
+    loop.run_forever()
+    return made.pop()
+
+
+TURNS = range(10)
+
+
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+@pytest.mark.usefixtures("silence")
+def test_a_loop_that_closes_wherever_it_was_cancels_all_that_was_begun(abandoned, concurrency, here):
+    """Before the subscription, before the receiver is called, while it waits: no signal has to come."""
+    most = 0
+    for turns in TURNS:
+        publisher, parked = Hand(), Parked()
+        done = subscribed(abandoned.new(), here, publisher, parked, concurrency=concurrency)
+        abandoned.run(turns)
+        assert not done.done()
+        assert not publisher.cancelled
+        most = max(most, parked.begun)
+        abandoned.close()
+        assert done.cancelled()
+        assert publisher.cancelled == publisher.subscribed
+        assert parked.ended == parked.begun
+    assert most == min(concurrency, 3)
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_loop_that_closes_cancels_a_subscription_that_waits_for_elements(abandoned):
+    publisher = Hand(0)
+    future = subscribe_async(publisher, Parked(), loop=abandoned.new())
+    abandoned.run(5)
+    abandoned.close()
+    assert future.cancelled()
+    assert publisher.cancelled
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.usefixtures("silence")
+def test_a_stream_that_ended_before_the_loop_closed_has_ended_for_the_future_too(abandoned, concurrency):
+    completed = []
+    for turns in range(20):
+        receiver = Receiver()
+        future = subscribe_async(Hand(complete=True), receiver, loop=abandoned.new(), concurrency=concurrency)
+        abandoned.run(turns)
+        abandoned.close()
+        assert future.done()
+        assert future.cancelled() == ("end" not in receiver.story)
+        completed.append(not future.cancelled())
+    assert sorted(completed) == completed
+    assert set(completed) == {False, True}
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_thread_that_waits_for_the_future_is_woken_when_the_loop_closes(abandoned):
+    for turns in (0, 5):
+        future = subscribe_async(Hand(), Parked(), loop=abandoned.new())
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(concurrent.futures.wait, [future], 20)
+            abandoned.run(turns)
+            abandoned.close()
+            assert waiting.result(20).done == {future}
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_loop_that_closes_during_the_hand_over_is_refused_as_a_closed_one():
+    class Closing(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *args, **options):
+            self.close()
+            return super().call_soon_threadsafe(*args, **options)
+
+    loop = Closing()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="closed"):
+            subscribe_async(Hand(), Parked(), loop=loop)
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_receiver_that_waits_on_its_way_out_of_a_closed_loop_is_closed(abandoned):
+    story = []
+
+    async def receive(item):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            story.append("cancelled")
+            await asyncio.sleep(0)
+            story.append("never")
+        finally:
+            story.append("closed")
+
+    future = subscribe_async(Hand(1), receive, loop=abandoned.new())
+    abandoned.run(5)
+    abandoned.close()
+    assert story == ["cancelled", "closed"]
+    assert future.cancelled()
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.usefixtures("silence")
+def test_what_a_receiver_raises_on_its_way_out_is_reported_and_harms_no_other(
+    abandoned, concurrency, dropped
+):
+    async def receive(item):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("on its way out")
+
+    loop, parked = abandoned.new(), Parked()
+    futures = [
+        subscribe_async(Hand(1), each, loop=loop, concurrency=concurrency)
+        for each in (parked, receive, parked)
+    ]
+    abandoned.run(8)
+    del loop
+    abandoned.close()
+    assert [type(error) for error in dropped.errors] == [OSError]
+    assert all(future.cancelled() for future in futures)
+    assert parked.begun == parked.ended == 2
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_receiver_that_swallows_the_cancellation_is_not_told_a_completion(abandoned):
+    class Deaf(Receiver):
+        async def on_next(self, item, /):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    deaf = Deaf()
+    subscribe_async(Hand(), deaf, loop=abandoned.new())
+    abandoned.run(5)
+    abandoned.close()
+    assert [type(told) for told in deaf.story] == [RuntimeError]
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_future_that_was_cancelled_before_the_loop_ran_subscribes_nothing(abandoned):
+    publisher = Hand()
+    future = subscribe_async(publisher, Parked(), loop=abandoned.new())
+    future.cancel()
+    abandoned.run(5)
+    assert concurrent.futures.wait([future], 20).done == {future}
+    assert not publisher.subscribed
+    abandoned.close()
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_future_that_is_cancelled_from_outside_cancels_the_subscription(abandoned):
+    publisher, parked = Hand(), Parked()
+    future = subscribe_async(publisher, parked, loop=abandoned.new())
+    abandoned.run(5)
+    future.cancel()
+    abandoned.run(5)
+    assert publisher.cancelled
+    assert parked.begun == parked.ended == 1
+    abandoned.close()
+    assert not future.running()
+
+
+@pytest.mark.usefixtures("silence")
+async def test_a_receiver_is_not_called_for_an_element_that_is_cancelled_before_its_turn():
+    """Its coroutine would never be awaited."""
+
+    class Lossy(Hand):
+        def subscribe(self, subscriber):
+            super().subscribe(subscriber)
+            subscriber.on_lagged(1)
+            subscriber.on_next(1)
+
+    class Strict(Receiver):
+        async def on_lagged(self, missed, /):
+            raise LookupError("no loss is borne")
+
+    strict = Strict()
+    with pytest.raises(LookupError, match="no loss"):
+        await subscribe_async(Lossy(1), strict, concurrency=5)
+    assert strict.story == []

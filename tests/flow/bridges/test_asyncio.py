@@ -9,7 +9,7 @@ import pytest
 
 import flow
 from flow import UNBOUNDED, Lagged
-from tests.flow.probes import On, QueueFeed, wait_until
+from tests.flow.probes import On, QueueFeed
 
 
 class Hand:
@@ -262,26 +262,62 @@ async def test_lag_can_be_skipped_or_called_back():
         flow.aiter(flow.never(), on_lag="stop")  # type: ignore[arg-type]
 
 
-def test_a_loop_that_was_closed_ends_the_subscription_and_harms_nobody():
-    loop = asyncio.new_event_loop()
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_loop_that_closes_cancels_the_subscription(abandoned, waiting):
+    """No signal has to come, nor does the coroutine have to be collected."""
+    loop, hand = abandoned.new(), Hand()
+    iterator = flow.aiter(hand)
+
+    async def begin():
+        await iterator.__aenter__()
+
+    loop.run_until_complete(begin())
+    if waiting:
+        task = loop.create_task(anext(iterator))
+        task._log_destroy_pending = False
+        abandoned.run(2)
+    del loop
+    abandoned.close()
+    assert hand.drain.ended
+    assert hand.feed.released == 1
+    hand.push(1)
+    if waiting:
+        task.get_coro().close()
+
+
+@pytest.mark.usefixtures("silence")
+def test_an_iteration_that_goes_on_although_the_loop_has_closed_fails_and_does_not_end(abandoned):
     hand = Hand()
     iterator = flow.aiter(hand)
 
     async def begin():
         await iterator.__aenter__()
-        waiting = asyncio.ensure_future(anext(iterator))
-        await asyncio.sleep(0)
-        return waiting
+        hand.push(1, 2)
 
-    waiting = loop.run_until_complete(begin())
-    waiting._log_destroy_pending = False
-    loop.close()
-    thread = threading.Thread(target=hand.push, args=(1,))
-    thread.start()
-    thread.join()
-    wait_until(lambda: hand.feed.released == 1)
-    assert hand.drain.ended
-    waiting.get_coro().close()
+    abandoned.new().run_until_complete(begin())
+    abandoned.close()
+    with pytest.raises(RuntimeError, match="loop closed before the iteration ended"):
+        anext(iterator).send(None)
+
+
+@pytest.mark.usefixtures("silence")
+def test_an_iterator_that_was_left_is_forgotten_by_its_loop(abandoned):
+    hands = [Hand() for _ in range(3)]
+    loop = abandoned.new()
+
+    async def begin():
+        for hand in hands:
+            async with flow.aiter(hand):
+                hand.push(1)
+
+    loop.run_until_complete(begin())
+    references = [weakref.ref(hand) for hand in hands]
+    hands.clear()
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
+    del loop
+    abandoned.close()
 
 
 async def test_rule_313_what_was_buffered_is_dropped_on_leaving():

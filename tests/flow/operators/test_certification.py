@@ -155,6 +155,7 @@ class TestPublishOnAPool(VerifiedPublisher):
     @classmethod
     def setup_class(cls):
         cls.pool = ThreadPoolExecutor(2)
+        cls.pool.submit(int).result()  # it has a thread from now on, whichever test needs it first
 
     @classmethod
     def teardown_class(cls):

@@ -13,6 +13,9 @@ got b
 got c
 done
 [0, 1, 2]
+3
+3
+3
 tick 0
 tick 1
 [0, 1]

@@ -420,6 +420,30 @@ async def test_an_async_iterator_listens_on_its_loop():
                 [message async for message in messages]
 
 
+def test_loops_over_messages_end_their_subscriptions():
+    """F71, F128."""
+    with Channels() as channels:
+        listening = iter(channels.messages("a"))
+        channels.publish("a", 1)
+        assert next(listening).content == 1
+        del listening
+        wait_until(lambda: not channels.statistics().listeners)
+
+        async def follow():
+            async for message in channels.messages("a"):
+                return message.content
+            return None
+
+        async def main():
+            following = asyncio.create_task(follow())
+            await asyncio.sleep(0)
+            assert channels.publish("a", 2) == 1
+            assert await following == 2
+
+        asyncio.run(main())
+        wait_until(lambda: not channels.statistics().listeners)
+
+
 def test_a_stuck_subscriber_holds_up_nobody():
     """F71, F66: publish does not wait, and the others have everything meanwhile."""
     with Channels(capacity=10_000) as channels:

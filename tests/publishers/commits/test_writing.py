@@ -1,9 +1,9 @@
 import json
-import os
 import random
 from uuid import RFC_4122, UUID
 
 from publishers.commits.writing import Label
+from tests.forking import in_child
 
 
 def made():
@@ -32,14 +32,5 @@ def test_a_transaction_of_a_producer_or_with_annotations_has_an_id_too():
 
 def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
     made()
-    receiving, sending = os.pipe()
-    child = os.fork()
-    if child == 0:  # nothing but this: pytest must not run on in the child
-        os.write(sending, made().encode())
-        os._exit(0)
-    os.close(sending)
-    mine = made()
-    theirs = os.read(receiving, 100).decode()
-    os.close(receiving)
-    os.waitpid(child, 0)
+    theirs, mine = in_child(made), made()
     assert UUID(theirs) != UUID(mine)

@@ -63,3 +63,25 @@ def test_globs_take_keys_that_are_not_utf_8(key):
 def test_hostile_globs_end_soon(glob, key):
     """F56: at worst key times pattern steps, where a naive matcher needs more than the age of the universe."""
     assert not glob_matcher(glob)(key)
+
+
+@pytest.mark.parametrize("glob", ["*a?a" * 250, "?*" * 500 + "b", "*" + "a?" * 400 + "*b", "a*" * 500])
+def test_a_glob_reads_each_byte_of_a_key_once(glob):
+    """F147: whatever the glob, as many steps as the key has bytes, where going back costs key times pattern."""
+
+    class Read(bytes):
+        """A key that counts its bytes as they are read."""
+
+        steps = 0
+
+        def __iter__(self):
+            for byte in super().__iter__():
+                Read.steps += 1
+                yield byte
+
+        def __getitem__(self, place):
+            Read.steps += 1
+            return super().__getitem__(place)
+
+    glob_matcher(glob)(Read(b"a" * 1_024))
+    assert Read.steps <= 1_024

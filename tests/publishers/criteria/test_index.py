@@ -12,12 +12,21 @@ from publishers.criteria.conditions import Where
 from publishers.criteria.index import MatchingIndex
 from publishers.criteria.matching import Predicate
 from publishers.criteria.patterns import Pattern
+from publishers.criteria.prepared import prepare
 from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
 from tests.publishers.support import Probe, opened, order, scaled
 
 
 def indexed(*wishes):
     return MatchingIndex((Predicate(criteria), criteria) for criteria in map(Criteria.of, wishes))
+
+
+def prepared_each(*wishes, direct):
+    """An index in which each predicate with more places than ``direct`` has tables of its own."""
+    index = MatchingIndex()
+    for criteria in map(Criteria.of, wishes):
+        index.enter(prepare(Predicate(criteria), direct=direct), criteria)
+    return index
 
 
 def found(index, one):
@@ -41,6 +50,22 @@ def test_the_index_finds_what_every_predicate_alone_would_find(rows, all_wishes,
     assert one.memo_bytes == 0
 
 
+@given(rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8), st.booleans(), st.integers(0, 3))
+def test_tables_of_their_own_find_the_same(rows, all_wishes, leads, direct):
+    """F147: however few places a predicate has, and beside others that share tables."""
+    entries = {Criteria.of(wishes) for wishes in all_wishes}
+    index = prepared_each(*entries, direct=direct)
+    expected = {c: plain(c, rows, leads=leads) for c in entries}
+    assert found(index, block(rows, leads=leads)) == {
+        c: indices for c, indices in expected.items() if indices
+    }
+    assert index.evaluations <= len(entries)
+    for criteria in entries:
+        index.remove(criteria)
+    assert not index._parts
+    assert not index._shared.by_type
+
+
 class IndexAgainstPlainFilters(RuleBasedStateMachine):
     """E18: predicates come and go, and at every moment the index finds what those that are there would find."""
 
@@ -53,6 +78,12 @@ class IndexAgainstPlainFilters(RuleBasedStateMachine):
     def subscribe(self, wishes):
         criteria = Criteria.of(wishes)
         self.index.add(Predicate(criteria), criteria)
+        self.there.add(criteria)
+
+    @rule(wishes=st.lists(criterions, max_size=3), direct=st.integers(0, 3))
+    def subscribe_apart(self, wishes, direct):
+        criteria = Criteria.of(wishes)
+        self.index.enter(prepare(Predicate(criteria), direct=direct), criteria)
         self.there.add(criteria)
 
     @rule(data=st.data())
@@ -75,7 +106,7 @@ class IndexAgainstPlainFilters(RuleBasedStateMachine):
     def teardown(self):
         for criteria in self.there:
             self.index.remove(criteria)
-        assert not self.index._tables
+        assert not self.index._shared.by_type
 
 
 TestIndexAgainstPlainFilters = IndexAgainstPlainFilters.TestCase
@@ -131,11 +162,11 @@ def test_a_commit_with_many_others_asks_what_it_asks_with_one():
 def test_subscribing_leaves_the_other_predicates_alone(monkeypatch):
     """E18: a subscription puts its own wishes into the index, and builds nothing anew."""
     put = []
-    add = MatchingIndex.add
+    enter = MatchingIndex.enter
     monkeypatch.setattr(
         MatchingIndex,
-        "add",
-        lambda self, predicate, value: put.append(predicate) or add(self, predicate, value),
+        "enter",
+        lambda self, prepared, value: put.append(prepared) or enter(self, prepared, value),
     )
     with opened() as log:
         probes = [Probe() for _ in range(200)]
@@ -219,7 +250,15 @@ def test_wishes_with_many_types_and_many_keys_cost_no_more_places_than_keys():
     """E18: one wish is never as dear as its types times its keys."""
     many = Criterion(entity_types={f"t{n}" for n in range(1000)}, keys={str(n) for n in range(1000)})
     index = indexed(many)
-    assert sum(table.size for tables in index._tables.values() for table in tables.values()) == 1000
+    assert (
+        sum(
+            table.size
+            for part in index._parts.values()
+            for tables in part.by_type.values()
+            for table in tables.values()
+        )
+        == 1000
+    )
     rows = [row(kind="t5", key="7"), row(kind="other", key="7")]
     assert found(index, block(rows)) == {Criteria.of(many): [1]}
     index.remove(Criteria.of(many))

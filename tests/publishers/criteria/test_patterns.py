@@ -1,11 +1,15 @@
 """Regular expressions over keys: the same language as Python's, without its explosions."""
 
 import re
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from publishers import Criteria, Criterion
+from publishers.criteria import MatchingIndex, Predicate
+from publishers.criteria import patterns as patterns_module
 from publishers.criteria.patterns import Pattern, PatternError
 
 ATOMS = [
@@ -127,3 +131,56 @@ def test_what_is_malformed_or_not_regular_is_refused(pattern, right):
 def test_repetitions_of_nothing_cost_nothing():
     """F55: nested repetitions that hold no character, which written out would be a hundred million."""
     assert Pattern("((((){99}){99}){99}){99}x").matches(b"x")
+
+
+def test_what_needs_too_many_places_is_refused_before_anything_is_written_out(monkeypatch):
+    """F147: places are counted in the parsed pattern; the automaton of what is refused is never begun."""
+    begun = []
+    monkeypatch.setattr(patterns_module, "_Automaton", begun.append)
+    for pattern in ("((a{999}){999}){999}", "(a|b){129}", "(a?){257}", "a{257,}", "(" + "a" * 250 + ")+b{7}"):
+        with pytest.raises(PatternError, match="at most 256"):
+            Pattern(pattern)
+    assert (Pattern("(a{16}){16}").places, Pattern("(ab|c)*d{2,3}").places, Pattern("(){999}").places) == (
+        256,
+        6,
+        0,
+    )
+    assert not begun
+
+
+def test_a_pattern_is_parsed_and_made_into_an_automaton_once_for_all_who_ask(monkeypatch):
+    """F147: by criteria, predicate and index, in any number of wishes."""
+    parsed, made = [], []
+    parser, automaton = patterns_module._Parser, patterns_module._Automaton
+    monkeypatch.setattr(patterns_module, "_Parser", lambda text: parsed.append(text) or parser(text))
+    monkeypatch.setattr(patterns_module, "_Automaton", lambda tree: made.append(tree) or automaton(tree))
+    index = MatchingIndex()
+    for number in range(3):
+        wish = Criterion(key_patterns={"once[0-9]+a{200}", "[x]once"}, entity_types={str(number)})
+        index.add(Predicate(Criteria.of(wish)), number)
+        index.remove(Criteria.of(wish))
+    assert sorted(parsed) == ["[x]once", "once[0-9]+a{200}"]
+    assert len(made) == 2
+
+
+def test_the_patterns_that_are_kept_have_a_bound():
+    """F147."""
+    for number in range(400):
+        Pattern.of(f"bounded-{number}")
+    assert Pattern.of.cache_info().currsize <= Pattern.of.cache_info().maxsize == 256
+
+
+def test_what_an_automaton_remembers_has_a_bound_and_a_step_costs_few_unions(monkeypatch):
+    """F147: a key that leads to ever new sets of places, through a pattern whose sets are many."""
+    pattern = Pattern(".*a.{250}")
+    pattern.prepare()
+    automaton = pattern._automaton
+    steps = []
+    after = automaton._after
+    monkeypatch.setattr(type(automaton), "_after", lambda _, places: steps.append(1) or after(places))
+    chance = Random(7)
+    for _ in range(20):
+        pattern.matches("".join(chance.choice("ab") for _ in range(1_024)).encode())
+    assert 0 < len(steps) <= 20 * 1_024
+    assert len(automaton._followers) <= 512
+    assert [len(union) for union in automaton._unions] == [16] * 63 + [2]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import Criterion, Gap, HistoryPruned, InvalidOption, Position, PositionAhead
+from publishers import Criterion, Gap, HistoryPruned, InvalidOption, LogForked, Position, PositionAhead
 from publishers.fanout.moving import Moving
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
 from tests.publishers.support import (
@@ -275,8 +275,8 @@ def test_what_goes_between_naming_the_beginning_and_coming_is_no_gap():
         registry = log._service.registry
         add = registry.add
 
-        def late(criteria, make):
-            subscription = add(criteria, make)
+        def late(criteria, make, prepared):
+            subscription = add(criteria, make, prepared)
             assert subscription.position == Position(1)
             prune(log)
             settled(log)  # what goes while he reads would be a gap
@@ -361,3 +361,16 @@ def test_a_gap_that_grows_while_it_is_told_is_told_once(monkeypatch, log):
     pool.run_all()
     wait_until(lambda: pool.run_all() or probe.subscription.position == log.head, probe.state)
     assert probe.positions[0] == Position(4)
+
+
+def test_who_was_inherited_by_a_child_is_not_moved(log, monkeypatch):
+    """F143."""
+    fill(log, 3)
+    probe = Mover(first=10)
+    log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
+    before = probe.subscription.position
+    with monkeypatch.context() as child:
+        child.setattr(log._service, "inherited", LogForked(log.path, 7))
+        with pytest.raises(LogForked):
+            probe.subscription.seek(Position(1))
+    assert probe.subscription.position == before

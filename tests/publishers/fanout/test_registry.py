@@ -7,7 +7,11 @@ import weakref
 import pytest
 
 import flow
-from publishers import Content, Criteria, Criterion, InvalidOption
+from publishers import Content, Criteria, Criterion, InvalidOption, upsert
+from publishers.criteria.index import MatchingIndex
+from publishers.criteria.patterns import Pattern
+from publishers.criteria.patterns import _Automaton as Automaton
+from publishers.criteria.table import Table
 from tests.publishers.support import Probe, fill, in_threads, opened, scaled, wait_until
 
 
@@ -211,3 +215,131 @@ def test_what_is_no_id_is_refused_and_an_unknown_one_finds_nobody(log, what):
     assert registry.find(one.id + 1) is None
     one.cancel()
     assert registry.find(one.id) is None
+
+
+class Steps:
+    """Counts what is done to the index, and whether the lock of the registry is held meanwhile; one entry a hold."""
+
+    def __init__(self, registry, monkeypatch):
+        self.outside = 0
+        self.holds = []
+        lock, steps = registry._lock, self
+
+        class Counting:
+            def __enter__(self):
+                lock.acquire()
+                steps.holds.append(0)
+                return True
+
+            def __exit__(self, *_):
+                lock.release()
+
+        registry._lock = Counting()
+
+        def counted(kind, name):
+            original = getattr(kind, name)
+
+            def step(*given):
+                if lock.locked():
+                    steps.holds[-1] += 1
+                else:
+                    steps.outside += 1
+                return original(*given)
+
+            monkeypatch.setattr(kind, name, step)
+
+        counted(Table, "put")
+        counted(Table, "drop")
+        for name in ("enter", "retire"):
+            counted(MatchingIndex, name)
+        counted(Pattern, "__init__")
+        counted(Automaton, "__init__")
+
+    @property
+    def most(self):
+        return max(self.holds)
+
+
+def _of_keys(count):
+    return [
+        Criterion(keys={f"{first}/{n}" for n in range(first, min(first + 10_000, count))})
+        for first in range(0, count, 10_000)
+    ]
+
+
+@pytest.mark.parametrize(("keys", "most"), [(1, 3), (256, 258), (257, 2), (100_000, 2)])
+def test_the_lock_is_held_for_a_bounded_number_of_steps_however_many_keys_a_wish_has(
+    keys, most, log, monkeypatch
+):
+    """F147: for those who come, those who come to what is there, and those who go; the rest is done without the lock."""
+    steps = Steps(log._service.registry, monkeypatch)
+    feed, probes = log.changes(*_of_keys(keys)), [Probe(first=99), Probe(first=99)]
+    for probe in probes:
+        feed.subscribe(probe, executor=flow.INLINE)
+    version = log.commit([upsert("order", "0/0", {})]).version
+    assert [probe.positions for probe in probes] == [[(version, 1)]] * 2
+    assert steps.outside == (keys if keys > 256 else 0)
+    for probe in probes:
+        probe.subscription.cancel()
+    assert 0 < steps.most <= most
+    assert not log._service.registry._index
+
+
+def test_patterns_are_never_made_under_the_lock(log, monkeypatch):
+    """F147: neither by those who subscribe, nor by those who cancel, nor by the commit that enters what has waited."""
+    registry = log._service.registry
+    feeds = [
+        log.changes(Criterion(key_patterns={f"never{n}-[a-z]+b{{{n},200}}", f".*never{n}"})) for n in range(9)
+    ]
+    Pattern.of.cache_clear()  # as if many others had come meanwhile
+    steps = Steps(registry, monkeypatch)
+    registry.snapshot(5)  # a commit is being matched
+    probes = [Probe() for _ in feeds]
+    for feed, probe in zip(feeds, probes, strict=True):
+        feed.subscribe(probe, executor=flow.INLINE)
+    registry.snapshot(0)
+    assert steps.outside == 36
+    for probe in probes:
+        probe.subscription.cancel()
+    assert steps.outside == 36
+    assert steps.most == 9 * 4  # a head, a scan, and two to enter what was not there, each
+
+
+def test_what_piles_up_while_a_commit_is_matched_is_entered_and_dropped_in_bounded_steps(log, monkeypatch):
+    """F147: a thousand subscriptions of 200 keys come and go meanwhile; no commit pays for all of them."""
+    registry = log._service.registry
+    healthy = Probe(first=99)
+    log.changes(Criterion(keys={"mine"})).subscribe(healthy, executor=flow.INLINE)
+    steps = Steps(registry, monkeypatch)
+    crowd = [Probe(first=9) for _ in range(1_000)]
+    registry.snapshot(1)
+    for number, probe in enumerate(crowd):
+        wish = Criterion(keys={f"{number}/{n}" for n in range(200)})
+        log.changes(wish).subscribe(probe, executor=flow.INLINE)
+    registry.snapshot(0)
+    assert steps.most <= 4_096 + 256 + 2 * 1_000
+    version = log.commit(
+        [upsert("order", "7/7", {}), upsert("order", "777/7", {}), upsert("order", "mine", {})]
+    ).version
+    for probe in (crowd[7], crowd[777]):
+        probe.wait_for(1)  # their rings begin behind what was said to be matched
+    assert crowd[7].positions == [(version, 1)]
+    assert crowd[777].positions == [(version, 2)]
+    late = [Probe(first=9) for _ in range(200)]
+    for number, probe in enumerate(late):
+        wish = Criterion(keys={f"late {number}/{n}" for n in range(200)})
+        log.changes(wish).subscribe(probe, executor=flow.INLINE)
+    assert steps.outside > 100_000
+    registry.snapshot(version + 1)
+    for probe in (*crowd, *late):
+        probe.subscription.cancel()
+    steps.holds.clear()
+    registry.snapshot(version)
+    assert steps.most <= 4_096 + 256 + 1_200
+    commits = 0
+    while registry._index._leaving:
+        log.commit([upsert("order", "mine", {})])
+        commits += 1
+    assert 1 < commits < 20
+    assert len(registry._index) == 1
+    assert len(healthy.positions) == commits + 1

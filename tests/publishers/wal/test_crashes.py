@@ -350,7 +350,7 @@ def _one_slot(head: Head, *arguments, **named) -> None:
 
 def _unlink_first(kept: retention.Retention, floor: int | None) -> bool:
     entries = kept._catalog.entries
-    oldest = retention.oldest_to_keep(entries, kept.size, kept._options, floor, kept._clock())
+    oldest = retention.oldest_to_keep(entries, kept.size, kept._options, floor, kept._ages.of(entries))
     for entry in entries:
         if entry.number < oldest:
             kept._filesystem.unlink(kept._directory / segment.segment_name(entry.number))

@@ -399,3 +399,20 @@ def test_a_removal_that_is_not_synced_may_be_undone():
         system.power_cut()
         left.add(tuple(system.listing(Path("/"))))
     assert left == {(), ("a",)}
+
+
+def test_a_file_that_a_child_lets_go_of_keeps_the_lock_of_its_parent(tmp_path):
+    """F143: the lock belongs to what both have a descriptor of; to close one of them frees it as little as it may be freed."""
+    system = RealFileSystem()
+    file = system.open(tmp_path / "LOCK", "create")
+    assert file.lock()
+    parent = os.dup(file._fd)
+    file.forked(1)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pwrite(b"x", 0)
+    file.close()
+    other = system.open(tmp_path / "LOCK", "write")
+    assert not other.lock()
+    os.close(parent)
+    assert other.lock()
+    other.close()

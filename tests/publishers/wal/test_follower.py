@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
-from publishers.errors import HistoryPruned, LogFailed, NotALog, WalCorrupted
-from publishers.wal import Epoch, Follower, Location
+from publishers.errors import HistoryPruned, LogFailed, LogReplaced, LogUnreadable, NotALog, WalCorrupted
+from publishers.wal import Follower, Location
 from publishers.wal.catalog import Catalog
 from publishers.wal.filesystem import RealFileSystem
 from publishers.wal.head import HEAD_NAME
@@ -195,7 +195,7 @@ def test_a_log_that_may_not_be_read_is_not_taken_for_none(monkeypatch, name):
     system = SimulatedFileSystem()
     opened(system).close()
     monkeypatch.setattr(system, name, refuse)
-    with pytest.raises(NotALog, match=r"cannot be read \(Permission denied\)"):
+    with pytest.raises(LogUnreadable, match=r"cannot be opened \(Permission denied\)"):
         Follower.open(LOG, filesystem=system)
 
 
@@ -243,11 +243,13 @@ def test_epochs_are_read_again_when_the_writer_changes():
     log = opened(system)
     commit(log, b"a")
     follower = Follower.open(LOG, filesystem=system)
-    assert follower.epochs == (Epoch(1, 1),)
+    assert follower.epochs == log.epochs
+    assert follower.opening == log.epochs[-1][::2]
     log.close()
     log = opened(system)
     follower.refresh()
-    assert follower.epochs == (Epoch(1, 1), Epoch(2, 2)) == log.epochs
+    assert follower.epochs == log.epochs
+    assert [epoch[:2] for epoch in log.epochs] == [(1, 1), (2, 2)]
 
 
 def test_a_follower_whose_files_cannot_be_read_says_so():
@@ -282,13 +284,16 @@ def test_without_a_tail_head_counts():
 
 
 def test_what_a_follower_shows_never_moves_back():
+    """F144: an owner shows nothing less than before, so somebody has put an older copy there."""
     system = SimulatedFileSystem()
     log = opened(system)
     commit(log, b"a")
     commit(log, b"b")
     follower = Follower.open(LOG, filesystem=system)
     log.publish_tail(1)
-    assert follower.refresh() == 2
+    with pytest.raises(LogReplaced, match="an older copy of it"):
+        follower.refresh()
+    assert follower.visible == 2
     assert len(contents(follower)) == 2
 
 
@@ -305,7 +310,7 @@ def test_a_segment_that_goes_while_the_directory_is_listed_is_no_damage():
 
 
 def test_a_segment_of_another_log_is_reported_to_followers():
-    system, other = SimulatedFileSystem(), SimulatedFileSystem()
+    system, other = SimulatedFileSystem(), SimulatedFileSystem(1)
     opened(system)
     opened(other)
     system.replace(LOG / segment_name(1), bytes(other.content(LOG / segment_name(1))))
@@ -424,3 +429,13 @@ def test_a_follower_can_ask_how_far_the_owner_is_without_going_there():
     system._boot += 1
     late = Follower.open(LOG, filesystem=system)
     assert (late.shown, late.visible) == (2, 2)
+
+
+def test_a_directory_that_the_disk_cannot_read_is_no_log_and_the_error_is_told(tmp_path):
+    opened(REAL, path=tmp_path).close()
+    broken = OSError(errno.EIO, "Input/output error")
+    with (
+        mock.patch.object(RealFileSystem, "listing", side_effect=broken),
+        pytest.raises(NotALog, match=r"cannot be read \(Input/output error\)"),
+    ):
+        Follower.open(tmp_path)

@@ -1,9 +1,12 @@
+import struct
 from uuid import UUID
+from zlib import crc32
 
 import pytest
 
+from publishers.errors import FormatTooNew
 from publishers.wal.filesystem import SyncError, means_full
-from publishers.wal.head import CLEAN, CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
+from publishers.wal.head import CLEAN, CUT, DEFERRED, HEAD_NAME, SLOT_BYTES, Head, HeadState, read_head
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
 
@@ -32,6 +35,48 @@ def test_a_slot_is_88_bytes_and_every_bit_of_it_counts():
         damaged[bit // 8] ^= 1 << bit % 8
         assert HeadState.unpack(bytes(damaged)) is None
     assert HeadState.unpack(data[:87]) is None
+
+
+def test_an_addition_follows_a_slot_of_a_later_format_and_every_bit_of_it_counts():
+    """F144: the random bits of the epoch; what an older version reads of the slot stays as it was."""
+    state = HeadState(UUID(int=7), 9, 2, 100, 3, 4096, 2, DEFERRED, 90, 2**64 - 2)
+    data = state.pack()
+    assert len(data) == SLOT_BYTES == 108
+    assert HeadState.unpack(data) == HeadState.unpack(data + bytes(400)) == state
+    for bit in range(108 * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert HeadState.unpack(bytes(damaged)) is None
+    for size in (88, 90, 107):
+        assert HeadState.unpack(data[:size]) is None
+    # An addition belongs to its slot.
+    other = state._replace(counter=11).pack()
+    assert HeadState.unpack(data[:88] + other[88:]) is None
+
+
+@pytest.mark.parametrize(
+    ("addition", "too_new"), [(b"", False), (bytes(8), False), (b"", True), (b"more" * 80, True)]
+)
+def test_an_addition_of_another_form_is_too_new_or_none(addition, too_new):
+    """F144: later versions may add what they like, as long as it stays in the sector."""
+    slot = HeadState(UUID(int=7), 9, 2, 100, 3, 4096, 2, random=5).pack()[:88]
+    body = struct.pack("<HH", 2 + too_new, 8 + len(addition)) + addition
+    data = slot + body + struct.pack("<I", crc32(body, crc32(slot[:84])))
+    if too_new:
+        with pytest.raises(FormatTooNew) as caught:
+            HeadState.unpack(data)
+        assert (caught.value.found, caught.value.known) == (3, 2)
+    else:
+        assert HeadState.unpack(data) is None
+
+
+def test_the_random_bits_stay_until_an_epoch_begins(system):
+    head = Head.create(system, LOG, FIRST)
+    head.write(1, 0, 1, 100, random=5)
+    head.write(1, 1, 1, 200)
+    assert (head.state.random, read(system)) == (5, head.state)
+    head.write(2, 1, 1, 200, random=6)
+    assert (head.state.random, read(system)) == (6, head.state)
 
 
 def test_writes_alternate_between_two_slots_a_sector_apart(system):

@@ -1,7 +1,6 @@
 import pytest
 
 from publishers.errors import LogFailed
-from publishers.wal.clock import system_clock
 from publishers.wal.health import Health
 
 
@@ -20,7 +19,3 @@ def test_an_error_without_a_text_is_named_by_its_kind():
     health = Health()
     health.fail(KeyboardInterrupt())
     assert health.why == "KeyboardInterrupt"
-
-
-def test_the_clock_of_the_machine_counts_microseconds():
-    assert 1_600_000_000_000_000 < system_clock() <= system_clock()

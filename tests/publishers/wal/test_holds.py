@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publishers import HistoryPruned, HoldState, InvalidOption, Position
+from publishers.wal.ages import Ages
 from publishers.wal.catalog import Catalog, SegmentEntry
 from publishers.wal.retention import Retention
 from publishers.wal.segment import segment_name
@@ -253,7 +254,7 @@ class Modelled:
             settings,
             self.files,
             LOG,
-            lambda: self.now,
+            Ages(SimpleNamespace(now_us=lambda: self.now, monotonic=lambda: self.now / SECOND)),
         )
         self.holds = {}
 
@@ -267,7 +268,7 @@ class Modelled:
             self.catalog.ended(self.last.number, self.sizes[self.last.number])
         number = len(self.sizes) + 1
         self.sizes[number] = size
-        self.catalog.add(SegmentEntry(number, self.version, self.now))
+        self.catalog.add(SegmentEntry(number, self.version, self.now, self.now / SECOND))
 
     def segment(self, version):
         return max(entry.number for entry in self.catalog.entries if entry.first_version <= version)

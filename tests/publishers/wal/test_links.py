@@ -1,5 +1,6 @@
 """Hard links: what the owner has deleted, a consumer still reads. Two real processes do it in tests/crash/test_links.py."""
 
+import contextlib
 import errno
 from unittest import mock
 
@@ -51,8 +52,8 @@ def test_a_consumer_reads_to_the_end_what_retention_has_deleted(tmp_path, real):
     assert reader.refresh() == log.durable
     assert reader.oldest == 1
     assert contents(reader) == everything
-    with pytest.raises(HistoryPruned):
-        Follower.open(path, filesystem=system).reader.locate(1)
+    with contextlib.closing(Follower.open(path, filesystem=system)) as other, pytest.raises(HistoryPruned):
+        other.reader.locate(1)
     commit(log, b"more")
     reader.refresh()
     assert contents(reader)[-1] == (log.durable, [b"more"])

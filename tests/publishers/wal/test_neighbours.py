@@ -1,5 +1,7 @@
 """Two owners of one log: the second is refused; and should it get in all the same, the first writes no more."""
 
+import contextlib
+
 import pytest
 
 from publishers.errors import LogBusy, LogFailed
@@ -62,7 +64,8 @@ def test_an_owner_that_was_fenced_off_writes_nothing_more(place):
     commit(second, b"c")
     assert contents(second) == [(1, [b"a"]), (2, [b"b"]), (3, [b"c"])]
     second.close()
-    assert contents(Follower.open(path, filesystem=system)) == [(1, [b"a"]), (2, [b"b"]), (3, [b"c"])]
+    with contextlib.closing(Follower.open(path, filesystem=system)) as follower:
+        assert contents(follower) == [(1, [b"a"]), (2, [b"b"]), (3, [b"c"])]
 
 
 def test_an_owner_that_was_fenced_off_in_the_middle_of_a_commit_does_not_show_it(place):

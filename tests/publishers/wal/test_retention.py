@@ -9,10 +9,14 @@ SECOND = 1_000_000
 ENTRIES = [SegmentEntry(number, number * 10, number * 100 * SECOND) for number in range(1, 6)]
 
 
+def elapsed(entries, now):
+    """Seconds since each segment but the last was closed."""
+    return [(now - following.created_at) / SECOND for following in entries[1:]]
+
+
 def oldest(floor=None, now=600 * SECOND, size=lambda number: 100, **overrides):
-    return oldest_to_keep(
-        ENTRIES, size, options(**{"retain_bytes": None, "retain_age": None, **overrides}), floor, now
-    )
+    settings = options(**{"retain_bytes": None, "retain_age": None, **overrides})
+    return oldest_to_keep(ENTRIES, size, settings, floor, elapsed(ENTRIES, now))
 
 
 def test_without_bounds_everything_stays():
@@ -56,7 +60,7 @@ def test_nothing_goes_that_must_stay_and_nothing_stays_that_must_go(sizes, most,
     entries = [SegmentEntry(number, number * 10, number * SECOND) for number in range(1, len(sizes) + 1)]
     now = 9 * SECOND
     settings = options(retain_bytes=most, retain_age=age)
-    number = oldest_to_keep(entries, lambda one: sizes[one - 1], settings, floor, now)
+    number = oldest_to_keep(entries, lambda one: sizes[one - 1], settings, floor, elapsed(entries, now))
     assert 1 <= number <= len(sizes)
     kept = sum(sizes[number - 1 :])
     for gone in range(1, number):

@@ -2,6 +2,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from publishers.errors import FormatTooNew
 from publishers.wal.segment import (
     INDEX_STEP,
     SegmentHeader,
@@ -38,12 +39,15 @@ def test_a_header_is_sixty_four_bytes_laid_out_as_the_format_says():
     header = SegmentHeader(3, 100, LOG_ID, 1_700_000_000_000_000, 0xAABBCCDD)
     data = header.pack()
     assert len(data) == 64
-    assert data[:16] == b"PENSTK01" + bytes.fromhex("0100000040000000")
+    assert data[:16] == b"PENSTK01" + bytes.fromhex("0200000040000000")
     assert data[16:24] == (3).to_bytes(8, "little")
     assert data[24:32] == (100).to_bytes(8, "little")
     assert data[32:48] == LOG_ID.bytes
     assert data[56:60] == bytes.fromhex("ddccbbaa")
     assert SegmentHeader.unpack(data) == header
+    older = header._replace(form=1)
+    assert older.pack()[8:10] == b"\1\0"
+    assert SegmentHeader.unpack(older.pack()) == older
 
 
 def test_every_bit_of_a_header_counts():
@@ -61,8 +65,13 @@ def test_a_header_of_another_format_is_refused(monkeypatch):
     monkeypatch.setattr("publishers.wal.segment._MAGIC", b"PENSTK02")
     data = SegmentHeader(3, 100, LOG_ID, 1, 2).pack()
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="not of format 1"):
+    with pytest.raises(ValueError, match="not of format 1 or 2"):
         SegmentHeader.unpack(data)
+    with pytest.raises(ValueError, match="not of format 1 or 2"):
+        SegmentHeader.unpack(SegmentHeader(3, 100, LOG_ID, 1, 2, 0).pack())
+    with pytest.raises(FormatTooNew) as caught:
+        SegmentHeader.unpack(SegmentHeader(3, 100, LOG_ID, 1, 2, 3).pack())
+    assert (caught.value.found, caught.value.known) == (3, 2)
 
 
 def filled(count=50):

@@ -1,5 +1,7 @@
+import struct
 import threading
 from unittest import mock
+from zlib import crc32
 
 import pytest
 
@@ -31,6 +33,19 @@ def test_what_is_written_is_read_through_another_opening(place):
     again.write(2, 9, 3, 64, 9)
     assert reader.read() == TailState(2, 9, 3, 64, 9)
     for tail in (writer, reader, again):
+        tail.close()
+
+
+def test_the_random_bits_of_the_epoch_are_read_back_and_a_page_of_format_1_has_none(place):
+    """F144."""
+    writer, reader = Tail.create(*place), Tail.open(*place)
+    writer.write(1, 2, 3, 4, 5, 2**64 - 1)
+    assert reader.read() == TailState(1, 2, 3, 4, 5, 2**64 - 1)
+    # As format 1 writes over it: 56 bytes and their crc, and what stood behind stays.
+    body = struct.pack("<QQQQQ", 6, 7, 8, 9, 10) + place[0].boot_id()
+    writer._page[8:68] = body + struct.pack("<I", crc32(body))
+    assert reader.read() == TailState(6, 7, 8, 9, 10)
+    for tail in (writer, reader):
         tail.close()
 
 
@@ -78,7 +93,7 @@ def test_readers_never_see_a_half_written_page():
 
     def write():
         for number in range(20_000):
-            writer.write(number, number, number, number, number)
+            writer.write(number, number, number, number, number, number)
         done.set()
 
     thread = threading.Thread(target=write)
@@ -156,4 +171,21 @@ def test_what_is_written_while_it_is_read_is_read_again(place, reading):
     assert found == (TailState(1, 6, 7, 8, 9) if reading < 3 else TailState(1, 2, 3, 4, 5))
     assert counting.calls == {1: 2, 2: 4, 3: 2}[reading]
     for tail in (writer, reader):
+        tail.close()
+
+
+def test_a_page_that_a_child_lets_go_of_is_neither_written_nor_believed(place):
+    """F143: it is the memory of the parent."""
+    parent, child = Tail.create(*place), Tail.create(*place)
+    parent.claim()
+    child._fence = parent._fence
+    parent.write(1, 2, 3, 4, 5)
+    assert child.claimed
+    child.forked(1)
+    assert not child.claimed
+    assert child.read() is None
+    with pytest.raises(TypeError):
+        child.write(1, 9, 9, 9, 9)
+    assert parent.read() == TailState(1, 2, 3, 4, 5)
+    for tail in (parent, child):
         tail.close()

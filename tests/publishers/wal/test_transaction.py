@@ -159,6 +159,7 @@ def test_a_lone_change_is_sealed_the_same_either_way():
     long = seal_transaction([columns], b"{}", options=OPTIONS, producer=producer, sequence=4)
     short = seal_change(
         encode_one(0x11, b"Product", b"k", b"body", annotations=b"{}"),
+        key_bytes=1,
         options=OPTIONS,
         producer=producer,
         sequence=4,
@@ -174,10 +175,23 @@ def test_a_lone_change_is_sealed_the_same_either_way():
     assert short.producer_id == UUID(bytes=producer.bytes)
     for overrides in ({"max_change_bytes": 1024}, {"max_transaction_bytes": 1024}):
         with pytest.raises(TransactionTooLarge):
-            seal_change(encode_one(0x11, b"P", b"k", b"x" * 2000), options=options(**overrides))
+            seal_change(encode_one(0x11, b"P", b"k", b"x" * 2000), key_bytes=1, options=options(**overrides))
 
 
 def test_what_does_not_get_smaller_is_not_compressed():
     settings = options(compress=True, frame_bytes=65536)
     noise = random.Random(1).randbytes(9000)
     assert sealed(noise, settings=settings).payloads[0].flags == 0
+
+
+def test_a_spool_that_a_child_lets_go_of_is_neither_used_nor_removed(disk):
+    """F143: the parent reads it still."""
+    transaction = sealed(*[b"x" * 2000] * 10, settings=options(spool_bytes=10_000), spool=disk)
+    names = disk.listing(LOG)
+    transaction._spool.forked(1)
+    transaction.discard()
+    assert disk.listing(LOG) == names
+    with pytest.raises(OSError, match="discarded"):
+        bodies(transaction)
+    with pytest.raises(OSError, match="discarded"):
+        transaction._spool.write(transaction.payloads[0])

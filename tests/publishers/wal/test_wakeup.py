@@ -251,3 +251,24 @@ def test_a_bell_goes_on_where_its_directory_was_removed(place):
         (place / "readers").rmdir()
         bell.look()
         bell.ring()
+
+
+@pytest.mark.parametrize("kind", ["datagram", "inotify"])
+def test_what_a_child_lets_go_of_stays_with_its_parent(place, kind):
+    """F143: descriptors are closed, and names and locks are kept for who has other copies of them."""
+    directory = place if kind == "datagram" else too_long(place)
+    before = os.listdir("/proc/self/fd")
+    bell, ear = RealBell(directory), listen(directory)
+    assert ear.kind == kind
+    names = os.listdir(directory / "readers")
+    for _ in range(2):
+        bell.forked(1)
+        ear.forked(1)
+    bell.ring()
+    bell.look()
+    assert os.listdir("/proc/self/fd") == before
+    assert os.listdir(directory / "readers") == names
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        ear.wake()
+    for name in names:
+        os.unlink(directory / "readers" / name)

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogFull, NotALog
+from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogForked, LogFull, NotALog
 from publishers.position import Position
-from publishers.wal import Epoch, Follower, ProducerState, encode_one, seal_change, seal_transaction
+from publishers.wal import Follower, ProducerState, encode_one, seal_change, seal_transaction
 from publishers.wal.filesystem import RealFileSystem
 from publishers.wal.head import HEAD_NAME, read_head
 from publishers.wal.segment import segment_name
@@ -36,7 +36,9 @@ def head_of(path, system=REAL):
 def test_a_new_log_is_empty(path):
     log = opened(REAL, path=path)
     assert (log.appended, log.durable, log.visible, log.oldest, log.epoch) == (0, 0, 0, 0, 1)
-    assert log.epochs == (Epoch(1, 1),)
+    (epoch,) = log.epochs
+    assert epoch[:2] == (1, 1)
+    assert 0 < epoch.random < 2**64
     assert log.failed is None
     assert log.reader.read(log.reader.locate(1)) is None
     log.close()
@@ -53,7 +55,9 @@ def test_what_was_committed_is_there_after_reopening(path):
     log = opened(REAL, path=path)
     assert (log.log_id, log.epoch, log.appended, log.durable, log.oldest) == (log_id, 2, 3, 3, 1)
     assert contents(log) == found
-    assert log.epochs == (Epoch(1, 1), Epoch(2, 4))
+    first, second = log.epochs
+    assert (first[:2], second[:2]) == ((1, 1), (2, 4))
+    assert len({0, first.random, second.random}) == 3
     assert commit(log, b"d") == 4
     log.close()
 
@@ -198,7 +202,9 @@ def test_a_segment_above_its_age_is_rolled_without_a_commit_and_followers_are_to
     log.roll()
     assert log._writer.live.number == 2
     follower.refresh()
-    assert follower.reader._catalog.entries == log.reader._catalog.entries
+    assert [one[:3] for one in follower.reader._catalog.entries] == [
+        one[:3] for one in log.reader._catalog.entries
+    ]
     assert contents(follower) == contents(log) == [(1, [b"a"])]
     commit(log, b"b")
     follower.refresh()
@@ -375,7 +381,7 @@ def test_housekeeping_writes_head_after_its_time(path):
     commit(log, b"a")
     log.maintain()
     assert head_of(path).durable == 0
-    clock.now += 1_000_000
+    clock.now += 1_001_000
     log.maintain()
     assert head_of(path).durable == 1
     log.close()
@@ -391,7 +397,7 @@ def test_housekeeping_beside_a_busy_writer_harms_nothing(path):
 
     thread = threading.Thread(target=keep)
     thread.start()
-    transaction = seal_change(encode_one(0x11, b"P", b"key", b"x" * 700), options=OPTIONS)
+    transaction = seal_change(encode_one(0x11, b"P", b"key", b"x" * 700), key_bytes=3, options=OPTIONS)
     for _ in range(1500):
         log.append([transaction])
     log.sync()
@@ -473,3 +479,21 @@ def test_a_group_of_nothing_is_nothing(path):
     assert log.append([]) == []
     assert commit(log, b"a") == 1
     log.close()
+
+
+def test_a_log_that_a_child_has_inherited_takes_nothing_and_is_closed_already():
+    """F143: its files let go by themselves; here there are none that could."""
+    system = SimulatedFileSystem()
+    wal = opened(system)
+    commit(wal, b"a")
+    hold = wal.retention.holds.add("slot", Position(1))
+    before = system.snapshot(wal.directory)
+    wal.forked(7)
+    with pytest.raises(LogClosed):
+        commit(wal, b"b")
+    with pytest.raises(LogForked, match="opened in process 7"):
+        hold.move(Position(2))
+    hold.release()
+    assert not wal.maintain()
+    wal.close()
+    assert system.snapshot(wal.directory) == before

@@ -135,6 +135,31 @@ def test_repair_prints_a_plan_and_then_does_it(log, capsys):
     assert json.loads(run(capsys, "repair", log, "--write", "--json")[1])["steps"] == []
 
 
+def test_repair_names_the_choices_where_files_are_missing_or_of_two_histories(log, capsys):
+    """F144, F49: what each of them loses is told before anything is done."""
+    older = snapshot(log)
+    other = copy_log(log, log.parent / "other")
+    for path in (log, other):
+        with ChangeLog.open(path) as opened:
+            opened.commit([upsert("order", path.name, {})])
+    (log / "HEAD").write_bytes((other / "HEAD").read_bytes())
+    code, out, _ = run(capsys, "repair", log, "--write")
+    assert code == 2
+    assert "nothing can be done: HEAD and the segments are of two histories" in out
+    assert "  choice 1: put back HEAD and every segment from one" in out
+    assert "  choice 2: remove HEAD and repair again" in out
+    for name in ("HEAD", FIRST):
+        (log / name).write_bytes(older[name])
+    code, out, _ = run(capsys, "repair", log)
+    assert code == 1
+    assert "  choice 1: put back what is missing" in out
+    assert "  choice 2: with --write go on behind version 5: versions 6 to 6 are lost" in out
+    code, out, _ = run(capsys, "repair", log, "--write")
+    assert (code, "  choice 1" in out) == (0, False)
+    with ChangeLog.open(log) as opened:
+        assert opened.head.version == 6
+
+
 def test_repair_refuses_a_log_that_is_being_written(log, capsys):
     """F49."""
     with ChangeLog.open(broken(log).parent / "other") as other:
@@ -153,6 +178,8 @@ def test_stats_tell_of_a_directory_and_of_a_server(log, capsys):
     assert code == 0
     told = json.loads(out)["logs"]["orders"]
     assert (told["oldest"], told["newest"], told["segments"], told["writer"]) == (1, 5, 1, False)
+    (epoch,) = told["epochs"]
+    assert (epoch["epoch"], epoch["first_version"], len(epoch["random"])) == (1, 1, 11)
     assert "newest: 5" in run(capsys, "stats", log)[1]
     assert run(capsys, "stats", "http://127.0.0.1:1/")[0] == 1
     with ChangeLog.open(log) as opened, serve(opened, port=0) as server:

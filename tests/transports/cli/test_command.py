@@ -70,7 +70,9 @@ def test_append_answers_with_one_line_and_tail_prints_what_was_appended(tmp_path
     feed_stdin(LINES)
     assert main(["append", str(tmp_path / "shop")]) == 0
     said = capsysbinary.readouterr().out.decode()
-    assert re.fullmatch(r"2 changes committed to shop as version 1, cursor [0-9a-f]{32}:1:2:0\n", said)
+    assert re.fullmatch(
+        r"2 changes committed to shop as version 1, cursor [0-9a-f]{32}:1[.][\w-]{11}:2:0\n", said
+    )
     assert main(["tail", str(tmp_path / "shop"), "--since", "earliest", "--limit", "3"]) == 0
     events = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
     assert [event["operation"] for event in events] == ["TRANSACTION", "UPSERT", "REMOVE"]

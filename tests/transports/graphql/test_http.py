@@ -210,14 +210,21 @@ async def test_browsers_get_a_page_that_needs_nothing_from_elsewhere(serving):
         assert headers["content-type"] in ("text/javascript; charset=utf-8", "text/css; charset=utf-8")
 
 
-async def test_the_bundle_is_sent_compressed_to_who_takes_that(serving):
+@pytest.mark.parametrize("accepted", ["gzip, br", "br, *;q=0.1", "GZIP;q=0.5"])
+async def test_the_bundle_is_sent_as_it_lies_in_the_package(serving, accepted):
+    """F147: no reader has it unpacked on the server."""
     url = serving().graphql_url + "/graphiql.js"
-    _, headers, packed = await fetch(url, accept_encoding="gzip, br")
-    assert headers["content-encoding"] == "gzip"
-    _, headers, plain = await fetch(url)
-    assert headers["content-encoding"] is None
-    assert gzip.decompress(packed) == plain
+    _, headers, packed = await fetch(url, accept_encoding=accepted)
+    assert (headers["content-encoding"], headers["vary"]) == ("gzip", "accept-encoding")
+    assert b"GraphiQL" in gzip.decompress(packed)
     assert len(packed) < 500_000
+
+
+@pytest.mark.parametrize("accepted", ["identity", "br", "gzip;q=0, br", ""])
+async def test_who_takes_nothing_compressed_is_told_what_there_is(serving, accepted):
+    status, _, body = await fetch(serving().graphql_url + "/graphiql.js", accept_encoding=accepted)
+    assert status == 406
+    assert b"accept the encoding gzip" in body
 
 
 async def test_the_licences_of_the_bundle_are_sent_with_it(serving):
@@ -242,7 +249,7 @@ def test_nothing_else_needs_the_extra():
         "for name in ('strawberry', 'graphql'): sys.modules[name] = None\n"
         "import transports, transports.cli\n"
         "import transports.application as application\n"
-        "try: application._graphql({}, transports.Limits(), None, None)\n"
+        "try: application._graphql({}, transports.Limits(), None, None, None, None)\n"
         "except transports.ExtraMissing as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -346,6 +346,35 @@ async def test_a_subscriber_on_another_thread_may_block(serving, fill, until):
     assert places == [(version, index) for version in range(1, 11) for index in range(4)]
 
 
+async def test_loops_over_a_remote_feed_end_their_subscriptions_at_the_server(serving, fill, log, until):
+    """F128, E42: as loops over a local one do."""
+    fill(10)
+    here = [change.position for change in log.history(limit=100).changes]
+    async with connect(serving().url) as remote:
+        feed = remote.changes(start="earliest", until=10)
+        assert [change.position async for change in feed] == here
+        assert await asyncio.to_thread(lambda: [change.position for change in feed]) == here
+        endless = remote.changes(start="earliest")
+        async for change in endless:
+            if change.version == 3:
+                break
+        await until(lambda: not log.statistics().publishers)
+
+        def leave():
+            for change in endless:
+                if change.version == 3:
+                    return change.version
+            return 0
+
+        assert await asyncio.to_thread(leave) == 3
+        await until(lambda: not log.statistics().publishers)
+        async with contextlib.aclosing(aiter(endless)) as changes:
+            assert (await anext(changes)).version == 1
+            assert len(log.statistics().publishers) == 1
+        await until(lambda: not log.statistics().publishers)
+        assert not remote._subscriptions
+
+
 @pytest.mark.parametrize("window", [0, -1, True, 2**31, "5"])
 def test_a_wrong_window_is_refused(window):
     with pytest.raises(InvalidOption, match="window"):

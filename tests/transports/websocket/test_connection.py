@@ -42,10 +42,11 @@ class FakeLink:
         self.receiver.lost()
 
 
-def connect(log, **limits):
+def connect(log, *, weight=None, **limits):
     link = FakeLink()
+    loop = asyncio.get_running_loop()
     link.receiver = Connection(
-        {"shop": log}, link, limits=Limits(**limits), loop=asyncio.get_running_loop(), server="test"
+        {"shop": log}, link, limits=Limits(**limits), weight=weight, loop=loop, server="test"
     )
     say(link, type="connection_init")
     return link

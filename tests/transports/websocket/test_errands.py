@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -13,6 +12,7 @@ from tests.transports.websocket.test_connection import FakeLink, connect, kinds,
 from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine
 from transports.limits import Limits
+from transports.pool import Pool
 from transports.session import Entry
 from transports.websocket.errands import Errands
 
@@ -87,7 +87,8 @@ async def test_who_subscribes_and_completes_again_and_again_lets_no_searches_gat
 
 async def test_a_forgotten_errand_that_has_begun_keeps_the_thread_and_tells_nothing(until):
     """F61: also the one that waits for a thread of the pool is not done once it is forgotten."""
-    errands, go_on, told = Errands(asyncio.get_running_loop()), threading.Event(), []
+    errands, go_on, told = Errands(asyncio.get_running_loop(), 1), threading.Event(), []
+    pool = Pool("test", 2, 2, 10)
     first, second, third = (Entry(name, b"") for name in "abc")
     began = threading.Event()
 
@@ -96,10 +97,10 @@ async def test_a_forgotten_errand_that_has_begun_keeps_the_thread_and_tells_noth
         assert go_on.wait(20)
         raise ValueError("nobody is told")
 
-    errands.send(first, work, lambda *done: told.append(done))
+    errands.send(pool, first, work, lambda *done: told.append(done))
     await until(began.is_set)
-    errands.send(second, lambda: told.append("done for nobody"), lambda *done: told.append(done))
-    errands.send(third, lambda: 7, lambda *done: told.append(done))
+    errands.send(pool, second, lambda: told.append("done for nobody"), lambda *done: told.append(done))
+    errands.send(pool, third, lambda: 7, lambda *done: told.append(done))
     errands.forget(first)
     errands.forget(second)
     assert told == []
@@ -107,17 +108,17 @@ async def test_a_forgotten_errand_that_has_begun_keeps_the_thread_and_tells_noth
     await until(lambda: told)
     assert told == [(7, None)]
     errands.close()
-    errands.send(first, lambda: told.append("late"), lambda *done: told.append(done))
+    errands.send(pool, first, lambda: told.append("late"), lambda *done: told.append(done))
     assert told == [(7, None)]
 
 
 async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_done(until):
     """F61: a pool whose thread is busy."""
     loop, go_on, done = asyncio.get_running_loop(), threading.Event(), []
-    loop.set_default_executor(ThreadPoolExecutor(1))
-    busy = loop.run_in_executor(None, go_on.wait, 20)
-    errands = Errands(loop)
-    errands.send(Entry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
+    pool = Pool("test", 1, 1, 10)
+    busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(20)).result, loop=loop)
+    errands = Errands(loop, 1)
+    errands.send(pool, Entry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
     errands.close()
     go_on.set()
     await busy

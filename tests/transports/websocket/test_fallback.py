@@ -1,14 +1,11 @@
 """The application mounted under a server that knows nothing of us: uvicorn with its own protocol classes."""
 
-import asyncio
 import logging
-import socket
-import threading
 from contextlib import contextmanager
 
 import pytest
-import uvicorn
 
+from tests.transports.conftest import uvicorn_runs
 from transports.application import Application
 from transports.limits import Limits
 
@@ -16,25 +13,8 @@ from transports.limits import Limits
 @contextmanager
 def foreign(log, ws="websockets-sansio", **limits):
     application = Application(log, limits=Limits(**limits))
-    listener = socket.create_server(("127.0.0.1", 0))
-    ready = threading.Event()
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets=None):
-            await super().startup(sockets)
-            ready.set()
-
-    server = Server(uvicorn.Config(application, ws=ws, log_config=None, timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
-    thread.start()
-    assert ready.wait(20)
-    try:
-        yield f"ws://127.0.0.1:{listener.getsockname()[1]}/ws", application, server
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listener.close()
-        assert not thread.is_alive()
+    with uvicorn_runs(application, ws=ws) as (server, port):
+        yield f"ws://127.0.0.1:{port}/ws", application, server
 
 
 async def test_the_protocol_is_as_correct_there(log, dial, fill):

@@ -111,6 +111,7 @@ async def test_what_is_written_in_a_turn_goes_in_one_write(until):
             get_write_buffer_size=lambda: 0,
             is_closing=lambda: False,
             abort=link._transport.abort,
+            close=link._transport.close,
         )
         for number in range(10):
             link.write(b"%d" % number)
@@ -203,13 +204,10 @@ async def test_an_application_that_does_not_attach_refuses_the_upgrade():
     async def refuses(scope, receive, send):
         scope["extensions"][LINK].refuse(HTTPStatus.FORBIDDEN, "not you")
 
-    async def declines(scope, receive, send):
-        await send({"type": "websocket.close"})
-
     async def crashes(scope, receive, send):
         raise RuntimeError("broken")
 
-    for app, status in ((refuses, 403), (declines, 403), (crashes, 500)):
+    for app, status in ((refuses, 403), (crashes, 500)):
         async with hosting(app) as host:
             with pytest.raises(websockets.InvalidStatus) as caught:
                 async with dial(host.url):
@@ -235,20 +233,21 @@ async def test_an_upgrade_that_was_accepted_and_closed_is_not_refused_any_more()
         assert await outcome is False, "nothing is said behind the close frame"
 
 
-async def test_an_application_that_speaks_plain_asgi_is_told_that_it_cannot():
-    failures = []
+async def test_an_application_that_has_taken_the_link_cannot_speak_plain_asgi_as_well(until):
+    """Middleware around it, say."""
+    recorder, told = Recorder(), []
 
     async def app(scope, receive, send):
-        try:
-            await send({"type": "websocket.accept"})
-        except RuntimeError as error:
-            failures.append(str(error))
+        scope["extensions"][LINK].attach(recorder, None)
+        with pytest.raises(RuntimeError, match="has taken"):
+            await send({"type": "websocket.send", "text": "x"})
+        told.append(await receive())
 
     async with hosting(app) as host:
-        with pytest.raises(websockets.InvalidStatus):
-            async with dial(host.url):
-                pass
-    assert "links only" in failures[0]
+        async with dial(host.url) as socket:
+            await socket.send("to the recorder")
+            await until(lambda: recorder.texts == ["to the recorder"])
+        await until(lambda: told == [{"type": "websocket.disconnect", "code": 1006}])
 
 
 async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_cut_off(until):

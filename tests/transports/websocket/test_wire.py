@@ -9,6 +9,7 @@ import random
 import pytest
 import websockets
 
+from publishers import Position
 from publishers.mutations.mutation import upsert
 
 
@@ -359,14 +360,20 @@ async def test_a_wrong_wish_is_told_and_breaks_nothing_else(serving, dial, fill,
         await wire.subscribe("bad", credits=1)
 
 
-async def test_cursors_beyond_the_end_and_of_the_future_are_refused_with_the_head(serving, dial, fill, log):
+async def test_cursors_beyond_the_end_are_refused_with_the_head_and_of_other_histories_without_an_end(
+    serving, dial, fill, log
+):
+    """F144."""
     fill(2)
     async with dial(serving().url) as wire:
         await wire.init()
         head = str(log.token(log.head))
-        for since in (f"{log.log_id.hex}:1:99:0", f"{log.log_id.hex}:9:1:0"):
+        problem = await wire.fail(since=str(log.token(Position(99))))
+        assert (problem["code"], problem["retryable"], problem["head"]) == ("CURSOR_AHEAD", True, head)
+        for since in (f"{log.log_id.hex}:1:2:0", f"{log.log_id.hex}:9.AAAAAAAAAAE:2:0"):
             problem = await wire.fail(since=since)
-            assert (problem["code"], problem["retryable"], problem["head"]) == ("CURSOR_AHEAD", True, head)
+            assert (problem["code"], problem["retryable"]) == ("CURSOR_FORKED", False)
+            assert (problem["epoch"], problem["end"]) == (int(since[33]), None)
         problem = await wire.fail(start={"version": 99})
         assert problem["code"] == "CURSOR_AHEAD"
 

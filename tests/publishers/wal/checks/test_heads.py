@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.head import CUT, HeadState, read_head
+from publishers.wal.head import CUT, SLOT_BYTES, HeadState, read_head
 from publishers.wal.segment import segment_name
 from tests.publishers.wal.checks.damage import Moody
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened
@@ -17,7 +17,7 @@ from tests.simulation.workload import LOG
 def slots(system):
     """Both slots, the older one first, with their places."""
     data = bytes(system.content(LOG / "HEAD"))
-    found = [(HeadState.unpack(data[at : at + 88]), at) for at in (0, 4096)]
+    found = [(HeadState.unpack(data[at : at + SLOT_BYTES]), at) for at in (0, 4096)]
     return sorted(found, key=lambda slot: slot[0].counter)
 
 
@@ -37,7 +37,7 @@ def test_a_valid_slot_that_does_not_fit_the_other_one_is_named_and_repaired(chan
     commit(wal, b"one")
     wal.close()
     older, at = slots(system)[0]
-    system.content(LOG / "HEAD")[at : at + 88] = change(older).pack()
+    system.content(LOG / "HEAD")[at : at + SLOT_BYTES] = change(older).pack()
     report = verify(LOG, filesystem=system)
     assert [(one.kind, one.verdict, one.offset) for one in report.findings] == [
         ("head-slot", Verdict.CORRUPT, at)

@@ -137,6 +137,36 @@ def test_bytes_behind_a_payload_are_made_zeros_again(log, made):
     assert snapshot(log) == good
 
 
+@pytest.mark.parametrize("what", ["cut", "padding"])
+def test_a_repair_writes_to_no_segment_that_a_backup_shares(log, tmp_path, what):
+    """F49, F144: a backup has closed segments by hard links; a consumer of links gets one to what it reads on in."""
+    held = log / "held" / "spark"
+    held.mkdir(parents=True)
+    further = held.with_name("further")
+    further.mkdir()
+    os.link(log / "wal-000000000003.log", further / "wal-000000000003.log")  # the others it has released
+    if what == "cut":
+        flip(log / SECOND, frames_of(log / SECOND)[2][0] + 85)
+    else:
+        data = (log / SECOND).read_bytes()
+        at = next(
+            at + 80 + length
+            for at, _ in frames_of(log / SECOND)
+            if (length := int.from_bytes(data[at : at + 4], "little")) % 8
+        )
+        flip(log / SECOND, at)
+    os.link(log / SECOND, tmp_path / "shared")
+    os.link(log / SECOND, held / SECOND)
+    shared = (tmp_path / "shared").read_bytes()
+    done = repair(log, write=True)
+    assert {step.action for step in done.steps} >= {what}
+    assert done.after.verdict is Verdict.SOUND
+    opened_really(log).close()
+    assert SECOND not in os.listdir(further)
+    assert (tmp_path / "shared").read_bytes() == shared
+    assert os.path.samefile(held / SECOND, log / SECOND)
+
+
 def test_of_what_is_cut_off_nothing_is_kept_where_it_is_only_zeros(log, made):
     """F49."""
     last = max(log.glob("wal-*.log"))

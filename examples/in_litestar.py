@@ -1,0 +1,43 @@
+"""A Litestar application that keeps its orders in a change log, and serves what changes below ``/live``.
+
+    pip install 'penstock[graphql,server]' litestar
+    uvicorn --app-dir examples in_litestar:app --ws transports:LinkProtocol
+
+Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -d '{"total": "10.00"}'`` commits a change, ``penstock tail
+ws://127.0.0.1:8000/live/ws`` prints it, and http://127.0.0.1:8000/live/graphql is GraphiQL.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, asgi, put
+from litestar.datastructures import State
+from litestar.types import Receive, Scope, Send
+
+from publishers import ChangeLog, upsert
+from transports import Application
+
+
+@asynccontextmanager
+async def lifespan(app: Litestar) -> AsyncIterator[None]:
+    with ChangeLog.open("var/orders") as log:
+        changes = Application(log, hosts=[])  # names by which it is reached, beside those of this machine
+        app.state.log, app.state.changes = log, changes
+        yield
+        changes.stop()  # a mounted application is not told that the server stops
+        await changes.idle()
+
+
+@asgi("/live", is_mount=True, copy_scope=True)
+async def live(scope: Scope, receive: Receive, send: Send) -> None:
+    await Litestar.from_scope(scope).state.changes(scope, receive, send)
+
+
+@put("/orders/{key:str}")
+async def put_order(key: str, data: dict[str, Any], state: State) -> dict[str, int]:
+    commit = await state.log.commit_async([upsert("order", key, data)])
+    return {"version": commit.version}
+
+
+app = Litestar([live, put_order], lifespan=[lifespan])

@@ -1,0 +1,39 @@
+"""A Starlette application that keeps its orders in a change log, and serves what changes below ``/live``.
+
+    pip install 'penstock[graphql,server]' starlette
+    uvicorn --app-dir examples in_starlette:app --ws transports:LinkProtocol
+
+Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -d '{"total": "10.00"}'`` commits a change, ``penstock tail
+ws://127.0.0.1:8000/live/ws`` prints it, and http://127.0.0.1:8000/live/graphql is GraphiQL.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from publishers import ChangeLog, upsert
+from transports import Application
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    with ChangeLog.open("var/orders") as log:
+        changes = Application(log, hosts=[])  # names by which it is reached, beside those of this machine
+        app.mount("/live", changes)
+        app.state.log = log
+        yield
+        changes.stop()  # a mounted application is not told that the server stops
+        await changes.idle()
+
+
+async def put(request: Request) -> JSONResponse:
+    order = upsert("order", request.path_params["key"], await request.json())
+    commit = await request.app.state.log.commit_async([order])
+    return JSONResponse({"version": commit.version})
+
+
+app = Starlette(routes=[Route("/orders/{key}", put, methods=["PUT"])], lifespan=lifespan)

@@ -1,0 +1,153 @@
+"""What criteria cost whoever serves them: a weight that is counted before anything is compiled or entered.
+
+A unit stands for about a microsecond of work once, or of a step for each change that leads to the wish, and for about 130 bytes that
+stay. It is counted twice: ``weigh_json`` goes by the lengths of what a client sent, before it is read; ``weigh`` by the
+criteria themselves, before they are compiled, and so knows the places of patterns with their repetitions written out.
+
+======================  =====================================================================================
+a wish                  24
+a name or a key         1, and 1 for each 64 characters; 1 for each place in the index, of which there are as
+                        many as keys (or patterns, or values) times entity types
+a glob                  2 for each part between its stars; 16 more if it holds nothing that can be looked up
+a pattern               4, 1 for each literal character that it begins with, 32 for each place behind them
+a condition             2 for an equality, 1 for each value of ``IN``, 8 for what is asked of each change
+======================  =====================================================================================
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from publishers.criteria.conditions import Comparison, Where
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.globs import glob_gram
+from publishers.criteria.patterns import Pattern
+from publishers.criteria.sites import PLACES_MAX
+
+__all__ = ["Cost", "weigh", "weigh_json"]
+
+_WISH: Final = 24
+_LONG: Final = 64
+_PART: Final = 2
+_SCAN: Final = 16
+_PATTERN: Final = 4
+_PLACE: Final = 32
+_EQUAL: Final = 2
+_ASKED: Final = 8
+_LOOKED_UP: Final = frozenset({Comparison.EQ, Comparison.IN})
+
+_CHEAPER: Final = {
+    "": "fewer wishes, as one wish takes many keys and entity types",
+    "entity_types": "fewer entity types in one wish, or a wish of its own for each with its keys",
+    "keys": "fewer keys, a glob such as order-* in their place, or more subscriptions",
+    "key_globs": "fewer globs, each with a beginning that tells it from others, such as order-*",
+    "key_patterns": "patterns that begin with literal characters and repeat less, or globs",
+    "changed": "fewer names of fields",
+    "where": "an equality that tells the wish from others, and fewer values",
+}
+_FIELDS: Final = tuple(filter(None, _CHEAPER))
+
+
+class Cost(NamedTuple):
+    """What something costs.
+
+    Attributes:
+        weight: In units.
+        dearest: The field that most of it comes from; empty for the number of wishes.
+    """
+
+    weight: int
+    dearest: str
+
+    @property
+    def cheaper(self) -> str:
+        """What would cost less, in words."""
+        return _CHEAPER[self.dearest]
+
+
+def weigh(criteria: Criteria) -> Cost:
+    """The cost of criteria, in time of their size; compiles nothing."""
+    parts = dict.fromkeys(_CHEAPER, 0)
+    for criterion in criteria.criterions:
+        _weigh(criterion, parts)
+    return _cost(parts)
+
+
+def weigh_json(wishes: object, enough: int) -> Cost:
+    """What criteria as they travel cost, by nothing but lengths; of what is malformed too, which is refused later.
+
+    Args:
+        wishes: A list of objects as ``Criteria.from_json`` takes it, or of anything with the attributes of a criterion.
+        enough: Above this weight nothing more is counted, so that to count a large message costs little.
+    """
+    parts = dict.fromkeys(_CHEAPER, 0)
+    listed = wishes if isinstance(wishes, list) else ()
+    parts[""] = total = _WISH * len(listed)
+    for wish in listed:
+        for name in _FIELDS:
+            values = wish.get(name) if isinstance(wish, Mapping) else getattr(wish, name, None)
+            if not isinstance(values, (list, tuple)):
+                continue
+            if total > enough:
+                return _cost(parts)
+            size = len(values)
+            if total + size <= enough:
+                size += sum(map(_size, values)) if name == "where" else _characters(name, values)
+            parts[name] += size
+            total += size
+    return _cost(parts)
+
+
+def _weigh(wish: Criterion, parts: dict[str, int]) -> None:
+    parts[""] += _WISH
+    for name in ("entity_types", "keys", "changed"):
+        parts[name] += _texts(getattr(wish, name))
+    for glob in wish.key_globs:
+        parts["key_globs"] += _PART * (1 + glob.count("*")) + (0 if glob_gram(glob) else _SCAN)
+    for text in wish.key_patterns:
+        pattern = Pattern.of(text)
+        head = len(pattern.head.decode("utf-8", "surrogateescape"))
+        parts["key_patterns"] += _PATTERN + head + _PLACE * (pattern.places - head)
+    for condition in wish.where:
+        parts["where"] += _condition(condition)
+    leading = next(
+        (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(wish, name)), ""
+    )
+    places = len(getattr(wish, leading)) if leading else max(map(_values, wish.where), default=1)
+    spread = places * max(1, len(wish.entity_types))
+    # Above its bound the index enters a wish for any entity type, and asks for that afterwards.
+    parts["entity_types" if len(wish.entity_types) > 1 else leading] += (
+        spread if spread <= PLACES_MAX else places
+    )
+
+
+def _texts(values: Collection[str]) -> int:
+    return len(values) + sum(len(value) // _LONG for value in values)
+
+
+def _condition(condition: Where) -> int:
+    asked = _EQUAL if condition.comparison in _LOOKED_UP else _ASKED
+    return asked + _values(condition) + len(condition.text) // _LONG
+
+
+def _values(condition: Where) -> int:
+    return len(condition.value) if isinstance(condition.value, tuple) else 1
+
+
+def _characters(name: str, values: Collection[Any]) -> int:
+    """What the texts of a field cost beside their number; a pattern is read character by character."""
+    try:
+        count = sum(map(len, values))
+    except TypeError:
+        return 0
+    return count if name == "key_patterns" else count // _LONG
+
+
+def _size(condition: object) -> int:
+    """What a condition costs, by the values of its list."""
+    value = condition.get("value") if isinstance(condition, Mapping) else getattr(condition, "value", None)
+    return len(value) if isinstance(value, (list, tuple)) else 0
+
+
+def _cost(parts: dict[str, int]) -> Cost:
+    dearest = max(parts, key=lambda name: parts[name])
+    return Cost(sum(parts.values()), dearest)

@@ -1,0 +1,144 @@
+"""The tables of many wishes, by entity type and kind, and the way from the changes of a block to those that concern them."""
+
+from collections.abc import Iterable, Iterator, KeysView, Sequence
+from itertools import chain, repeat
+from typing import Final
+
+from publishers.blocks.block import Block
+from publishers.criteria.matching import TRANSACTION_KIND
+from publishers.criteria.sites import Place, Slot
+from publishers.criteria.table import Site, Table
+
+__all__ = ["Placed", "Tables"]
+
+_MEMO: Final = 4096
+
+Placed = tuple[frozenset[int], Place, Site]
+"""A place of a wish, and the kinds of changes for which it stands there."""
+
+
+class Tables:
+    """Tables by entity type and kind.
+
+    Attributes:
+        by_type: The tables themselves; None stands for any entity type.
+        names: The keys without which a block does not concern them; None if that is not known.
+    """
+
+    __slots__ = ("_routes", "by_type", "names")
+
+    def __init__(self) -> None:
+        self.by_type: dict[str | None, dict[frozenset[int], Table]] = {}
+        self._routes: dict[tuple[int, str], tuple[Table, ...]] = {}
+        self.names: KeysView[bytes] | frozenset[bytes] | None = None
+
+    @classmethod
+    def of(cls, placed: Iterable[Placed]) -> "Tables":
+        """Tables of one predicate, which nobody changes any more."""
+        tables = cls()
+        only_keys = True
+        for one in placed:
+            tables.put(*one)
+            only_keys = only_keys and one[1].slot == Slot.KEYS
+        lists = [table.keys for by_kinds in tables.by_type.values() for table in by_kinds.values()]
+        if only_keys and lists:
+            first = lists[0].keys()
+            same = all(first == other.keys() for other in lists)
+            tables.names = first if same else frozenset().union(*lists)
+        return tables
+
+    def put(self, kinds: frozenset[int], place: Place, site: Site) -> None:
+        """Puts a wish in one place."""
+        tables = self.by_type.setdefault(place.entity_type, {})
+        table = tables.get(kinds)
+        if table is None:
+            table = tables[kinds] = Table(kinds)
+            self._routes = {}
+        table.put(place, site)
+
+    def drop(self, kinds: frozenset[int], place: Place, site: Site) -> None:
+        """Takes a wish from one place, if it is there."""
+        tables = self.by_type.get(place.entity_type, {})
+        table = tables.get(kinds)
+        if table is None:
+            return
+        table.drop(place, site)
+        if not table.size:
+            del tables[kinds]
+            self._routes = {}
+            if not tables:
+                del self.by_type[place.entity_type]
+
+    def work(self, block: Block) -> Iterator[tuple[Table, Sequence[int], Sequence[bytes], bool]]:
+        """The tables that a block has to do with, with indices and keys of the changes that concern them."""
+        leading = [
+            table
+            for kinds, table in (self.by_type.get(None, {}).items() if block.leads else ())
+            if TRANSACTION_KIND in kinds
+        ]
+        work = _spread(self._groups(block), block)
+        every: list[bytes] | None = None
+        first = block.first_index
+        for table, indices in work.items():
+            keys: Sequence[bytes] = ()
+            if table.keys or table.by_pattern:
+                if every is None:
+                    every = list(block.columns.key)  # type: ignore[arg-type]  # keys are never null
+                keys = every if len(indices) == len(every) else [every[index - first] for index in indices]
+            yield table, indices, keys, table in leading
+        for table in leading:
+            if table not in work:
+                yield table, (), (), True
+
+    def _groups(self, block: Block) -> list[tuple[tuple[Table, ...], Sequence[int]]]:
+        """The changes of a block by kind and entity type, with the tables that want to know of them."""
+        columns, count, first = block.columns, block.count, block.first_index
+        if not count:
+            return []
+        names = columns.entity_types
+        kinds = columns.kinds.tobytes()
+        ids = None if columns.type_ids is None else columns.type_ids.tolist()
+        if kinds.count(kinds[0]) == count and (ids is None or ids.count(ids[0]) == count):
+            tables = self._route(kinds[0], names[0 if ids is None else ids[0]])
+            return [(tables, range(first, first + count))] if tables else []
+        groups: dict[tuple[int, int], list[int]] = {}
+        for index, pair in enumerate(zip(kinds, ids or repeat(0), strict=False), first):
+            if pair in groups:
+                groups[pair].append(index)
+            else:
+                groups[pair] = [index]
+        routed = ((self._route(kind, names[number]), rows) for (kind, number), rows in groups.items())
+        return [(tables, rows) for tables, rows in routed if tables]
+
+    def _route(self, kind: int, name: str) -> tuple[Table, ...]:
+        tables = self._routes.get((kind, name))
+        if tables is None:
+            if len(self._routes) >= _MEMO:
+                self._routes = {}
+            tables = self._routes[kind, name] = tuple(
+                table
+                for entity_type in (name, None)
+                for kinds, table in self.by_type.get(entity_type, {}).items()
+                if kind in kinds
+            )
+        return tables
+
+
+def _spread(
+    groups: list[tuple[tuple[Table, ...], Sequence[int]]], block: Block
+) -> dict[Table, Sequence[int]]:
+    """The changes that concern each table, in order; equal ones are the same object."""
+    if len(groups) == 1:
+        tables, indices = groups[0]
+        return dict.fromkeys(tables, indices)
+    wanted: dict[Table, tuple[int, ...]] = {}
+    for number, (tables, _) in enumerate(groups):
+        for table in tables:
+            wanted[table] = (*wanted.get(table, ()), number)
+    merged: dict[tuple[int, ...], Sequence[int]] = {}
+    for numbers in wanted.values():
+        if numbers not in merged:
+            rows = sorted(chain.from_iterable(groups[number][1] for number in numbers))
+            whole = len(rows) == block.count
+            merged[numbers] = range(block.first_index, block.first_index + block.count) if whole else rows
+    return {table: merged[numbers] for table, numbers in wanted.items()}

@@ -1,0 +1,263 @@
+"""What a target holds already, and what a backup has to add to it; or why it must not be touched."""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from publishers.errors import BackupRefused
+from publishers.wal.backups.source import Overtaken, Shown, header_of
+from publishers.wal.directory import LOCK_NAME
+from publishers.wal.filesystem import File, FileSystem
+from publishers.wal.frame import Chain, Scan
+from publishers.wal.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.segment import DATA_START, SegmentHeader, segment_name, segment_number
+from publishers.wal.tail import TAIL_NAME
+from publishers.wal.twin import COPY_SUFFIX, TWINS
+
+__all__ = ["Plan", "belongs", "make_plan"]
+
+_BLOCK: Final = 1 << 20
+_ENDING: Final = 64 * 1024
+"""So much of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
+
+_OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
+_ELSEWHERE: Final = "give it another directory, or empty this one if it is not needed"
+
+_WITHOUT_HEAD: Final = (
+    "remove HEAD there and begin again: the segments are compared, and those that fit are kept"
+)
+
+
+class Plan(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        shown: What the source shows.
+        head: HEAD of the target; None if there is none yet.
+        first: The oldest segment that the target will have.
+        wanted: Segments to be copied, rising; the last one is always among them, unless nothing is to be done.
+        there: Segments that are there already.
+    """
+
+    shown: Shown
+    head: HeadState | None
+    first: int
+    wanted: tuple[int, ...]
+    there: int
+
+
+def make_plan(filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool) -> Plan:
+    """Compares a target with what is to be in it; changes nothing.
+
+    Args:
+        filesystem: Where both are.
+        source: Directory of the log.
+        target: Directory of the backup; it may be missing.
+        shown: What the log shows.
+        links: Whether hard links to the segments of the source may stay.
+
+    Raises:
+        BackupRefused: If the target does not fit.
+        Overtaken: If retention takes what is compared.
+        OSError: What the file system raises.
+    """
+    return _Comparison(filesystem, source, target, shown, links=links).plan()
+
+
+class _Comparison:
+    def __init__(
+        self, filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool
+    ) -> None:
+        self._filesystem = filesystem
+        self._source = source
+        self._target = target
+        self._shown = shown
+        self._links = links
+        self._numbers: list[int] = []
+
+    def plan(self) -> Plan:
+        head = self._look()
+        if head is not None and head.durable == self._shown.version:
+            # Of frames that are no versions the log shows fewer while something behind them is withheld.
+            end = max((self._shown.segment, self._shown.end), (head.segment, head.offset))
+            self._shown = self._shown._replace(segment=end[0], end=end[1])
+        shown = self._shown
+        # What an unfinished backup has left behind the end of what is shown, or with a gap behind it.
+        stale = [number for number in self._numbers if self._is_beyond(number)]
+        if head is not None:
+            self._check_end(head)
+        first, below = self._joined(head)
+        stale += below
+        there = [number for number in self._numbers if number not in stale]
+        wanted = [
+            number
+            for number in range(shown.first, shown.segment)
+            if number not in there or not self._same(number)
+        ]
+        at_end = head is not None and (head.segment, head.offset) == (shown.segment, shown.end)
+        if wanted or not at_end or (head is not None and (head.flags or head.oldest != first)):
+            wanted.append(shown.segment)
+        kept = [number for number in range(first, shown.segment + 1) if number not in wanted]
+        return Plan(shown, head, first, tuple(wanted), len(kept))
+
+    def _refusal(self, why: str, choice: str = _ELSEWHERE) -> BackupRefused:
+        return BackupRefused(self._target, why, choice)
+
+    def _look(self) -> HeadState | None:
+        """HEAD; and whether there is anything that belongs to no backup."""
+        try:
+            names = self._filesystem.listing(self._target)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise self._refusal("it is not a directory", "name one, or what is not there yet") from None
+        if TAIL_NAME in names:
+            raise self._refusal("it was opened for writing, and is a log of its own since")
+        strange = [name for name in names if not belongs(name)]
+        if strange:
+            raise self._refusal(f"it holds what belongs to no backup: {', '.join(strange[:3])}")
+        self._numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        if HEAD_NAME not in names:
+            return None
+        file = self._filesystem.open(self._target / HEAD_NAME, "read")
+        try:
+            head = read_head(file)
+        finally:
+            file.close()
+        if head is None:
+            raise self._refusal("its HEAD is damaged", _WITHOUT_HEAD)
+        if head.log_id != self._shown.log_id:
+            raise self._refusal(f"it is of log {head.log_id.hex}, and not of {self._shown.log_id.hex}")
+        if head.segment not in self._numbers:
+            raise self._refusal(f"its last segment, {segment_name(head.segment)}, is missing", _WITHOUT_HEAD)
+        return head
+
+    def _is_beyond(self, number: int) -> bool:
+        """Whether a segment lies behind what is shown, as all of it may be withheld by now.
+
+        It is of the source as far as its header tells, in which the crc of everything before it stands; else it is refused.
+        """
+        shown = self._shown
+        beyond = number > shown.segment
+        file = self._open_target(number)
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+        except ValueError:
+            return beyond  # damaged: it is copied anew, or what is made is found to be damaged
+        finally:
+            file.close()
+        if header.log_id != shown.log_id:
+            raise self._refusal(
+                f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
+            )
+        if number >= shown.first:
+            try:
+                file = self._open_source(number)
+            except Overtaken:
+                if beyond:
+                    raise self._beyond(f"segment {number}") from None
+                raise
+            try:
+                if header_of(file, number) != header:
+                    raise self._refusal(self._other(number, 0))
+            finally:
+                file.close()
+        return beyond
+
+    def _check_end(self, head: HeadState) -> None:
+        """What HEAD of the target vouches for is in the source, byte for byte."""
+        shown = self._shown
+        if (head.segment, head.offset) > (shown.segment, shown.end):
+            raise self._beyond(f"version {head.durable}")
+        if head.segment < shown.first:
+            return  # `_joined` looks whether the source goes on where it ends
+        ours, theirs = self._open_target(head.segment), self._open_source(head.segment)
+        try:
+            for at in range(0, head.offset, _BLOCK):
+                size = min(_BLOCK, head.offset - at)
+                if ours.pread(size, at) != theirs.pread(size, at):
+                    raise self._refusal(self._other(head.segment, at))
+        finally:
+            ours.close()
+            theirs.close()
+
+    def _beyond(self, what: str) -> BackupRefused:
+        """HEAD of a log may tell less than what was synced, and it alone counts between a start of the machine and an opening."""
+        return self._refusal(
+            f"it goes up to {what}, and {self._source} shows version {self._shown.version} and no more",
+            "open the log for writing, if nobody has since the machine was started; else it has lost its end, and these are "
+            "two histories of it: give the new one another directory",
+        )
+
+    def _other(self, number: int, at: int) -> str:
+        return (
+            f"{segment_name(number)} differs from that of {self._source} at byte {at} or behind it: it is damaged, "
+            "which 'penstock verify' tells, or of another history of the log"
+        )
+
+    def _joined(self, head: HeadState | None) -> tuple[int, list[int]]:
+        """Where the target begins, and what has to go from it because something behind it is missing."""
+        first = begin = self._shown.first
+        below = [number for number in self._numbers if number < first]
+        oldest, vouched = (head.oldest, head.segment) if head is not None else (1, 0)
+        while begin > oldest and begin - 1 in below and (begin <= vouched or self._continued(begin)):
+            begin -= 1
+        if head is not None and begin > oldest:
+            raise self._refusal(
+                f"it ends with version {head.durable}, and {self._source} has deleted what follows, so it begins at "
+                f"segment {first}",
+                "make the next one in another directory, and keep more in the log (retain_bytes, retain_age)",
+            )
+        return begin, [number for number in below if number < begin]
+
+    def _continued(self, number: int) -> bool:
+        """Whether the segment before one is whole in the target, and the one that it continues."""
+        following = self._open_source(number) if number >= self._shown.first else self._open_target(number)
+        ours = self._open_target(number - 1)
+        try:
+            goes_on = SegmentHeader.unpack(following.pread(DATA_START, 0))
+            header = SegmentHeader.unpack(ours.pread(DATA_START, 0))
+            chain = Chain(header.previous, header.first_version - 1)
+            size = ours.size()
+            scan = Scan(ours, DATA_START, size, chain)
+            for _ in scan:
+                pass
+        except ValueError:
+            return False
+        finally:
+            ours.close()
+            following.close()
+        whole = scan.end == size
+        return whole and (chain.crc, chain.version + 1) == (goes_on.previous, goes_on.first_version)
+
+    def _same(self, number: int) -> bool:
+        """Whether a closed segment is there, whole and of the right content; its header has been compared."""
+        theirs = self._open_source(number)
+        try:
+            if theirs.is_at(self._target / segment_name(number)):
+                return self._links
+            ours = self._open_target(number)
+            try:
+                size = theirs.size()
+                if ours.size() != size or ours.pread(DATA_START, 0) != theirs.pread(DATA_START, 0):
+                    return False
+                at = max(size - _ENDING, 0)
+                return ours.pread(_ENDING, at) == theirs.pread(_ENDING, at)
+            finally:
+                ours.close()
+        finally:
+            theirs.close()
+
+    def _open_source(self, number: int) -> File:
+        try:
+            return self._filesystem.open(self._source / segment_name(number), "read")
+        except FileNotFoundError:
+            raise Overtaken(number) from None
+
+    def _open_target(self, number: int) -> File:
+        return self._filesystem.open(self._target / segment_name(number), "read")
+
+
+def belongs(name: str) -> bool:
+    """Whether a backup has such a file, or is about to have it."""
+    plain = name.removesuffix(".tmp")
+    return plain in _OURS or bool(segment_number(plain) or segment_number(plain, "idx"))

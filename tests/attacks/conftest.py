@@ -1,0 +1,120 @@
+"""A log or its server that is attacked, beside a subscriber and a committer that mean well."""
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from publishers import ChangeLog, upsert
+from tests.transports.conftest import dial, fill, serving, until  # noqa: F401 - fixtures of the neighbours
+from tests.transports.graphql.conftest import graphql  # noqa: F401 - as above
+from tests.transports.websocket.test_connection import connect
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[ChangeLog]:
+    with ChangeLog.open(tmp_path / "shop", sync="os") as log:
+        yield log
+
+
+@pytest.fixture
+async def connected(log: ChangeLog) -> AsyncIterator[Callable[..., Any]]:
+    """Connects clients to the log, on links of the test; they are lost at the end."""
+    links: list[Any] = []
+
+    def one(**limits: Any) -> Any:
+        links.append(connect(log, **limits))
+        return links[-1]
+
+    yield one
+    for link in links:
+        link.receiver.lost()
+
+
+class Turns:
+    """What an event loop does: how often it runs something, and how many calls the longest run takes.
+
+    Calls are counted, not seconds: they are the same on a busy machine.
+
+    Attributes:
+        count: How often something was run.
+        longest: Calls of Python and of C in the longest run.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.longest = self._calls = 0
+
+    def _note(self, _frame: Any, event: str, _argument: Any) -> None:
+        if event in ("call", "c_call"):
+            self._calls += 1
+
+    def begin(self) -> None:
+        """Counts on this thread from now on."""
+        sys.setprofile(self._note)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """One run of the loop."""
+        self._calls = 0
+        work()
+        self.count += 1
+        self.longest = max(self.longest, self._calls)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Turns]]:
+    """Counts what the loop of a server does from now on."""
+    counted: dict[int, Turns] = {}
+    real = asyncio.events.Handle._run
+
+    def run(handle: Any) -> None:
+        turns = counted.get(threading.get_ident())
+        if turns is None:
+            real(handle)
+        else:
+            turns.run(lambda: real(handle))
+
+    monkeypatch.setattr(asyncio.events.Handle, "_run", run)
+
+    def watch(server: Any) -> Turns:
+        turns, begun = Turns(), threading.Event()
+
+        def begin() -> None:
+            counted[threading.get_ident()] = turns
+            turns.begin()
+            begun.set()
+
+        server._loop.call_soon_threadsafe(begin)
+        assert begun.wait(30)
+        return turns
+
+    yield watch
+    counted.clear()
+
+
+@pytest.fixture
+def beside(log: Any, dial: Any) -> Callable[..., Any]:  # noqa: F811 - the fixtures
+    """A subscriber and a committer; on leaving, the subscriber has had every commit, each once and in order."""
+
+    @contextlib.asynccontextmanager
+    async def run(server: Any) -> AsyncIterator[Callable[[], Any]]:
+        async with dial(server.url) as wire:
+            await wire.init()
+            await wire.subscribe("good", credits=10**6)
+            found: list[int] = []
+            begin = log.head.version
+
+            async def commit() -> None:
+                """One commit, which the subscriber gets."""
+                await asyncio.to_thread(log.commit, [upsert("order", "good", {"n": 1})])
+                found.extend(event["version"] for event in await wire.events(2, "good"))
+
+            yield commit
+            await commit()
+            assert found == [v for v in range(begin, log.head.version) for _ in (0, 1)]
+
+    return run

@@ -1,0 +1,110 @@
+"""The web applications run under the real ``uvicorn`` command, and serve what changes below a prefix."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import signal
+import sys
+import urllib.request
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import flow
+from publishers import ChangeLog, Content
+from tests.harness.missing import skip_without
+from transports import CloseCode, ConnectionLost, RemoteError, connect
+
+ROOT = Path(__file__).parent.parent.parent
+DEADLINE = 60.0
+
+
+class Running:
+    """The command: where it serves, and what it has logged."""
+
+    def __init__(self, process):
+        self.process, self.logged, self.port = process, "", 0
+
+    async def reads(self, pattern):
+        """Waits until it logs something."""
+        async with asyncio.timeout(DEADLINE):
+            while not (found := re.search(pattern, self.logged)):
+                line = await self.process.stderr.readline()
+                assert line, self.logged
+                self.logged += line.decode()
+        return found
+
+    async def stops(self):
+        """Interrupts it, and returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE):
+            self.logged += (await self.process.stderr.read()).decode()
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def uvicorn(example, place, *options):
+    package = example.removeprefix("in_")
+    if importlib.util.find_spec(package) is None:
+        skip_without(package)
+    command = [Path(sys.executable).with_name("uvicorn"), "--app-dir", ROOT / "examples", f"{example}:app"]
+    process = await asyncio.create_subprocess_exec(
+        *command, "--port", "0", *options,
+        cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    running = Running(process)
+    try:
+        running.port = int((await running.reads(r"running on http://127.0.0.1:(\d+)"))[1])
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+        process._transport.close()
+
+
+async def put(port, key, order):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/orders/{key}",
+        json.dumps(order).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def work():
+        with opener.open(request, timeout=DEADLINE) as answer:
+            return json.loads(answer.read())
+
+    return await asyncio.to_thread(work)
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our protocol class", "uvicorn's own"])
+@pytest.mark.parametrize("example", ["in_fastapi", "in_litestar", "in_starlette"])
+async def test_orders_that_are_put_are_followed_until_the_server_stops(example, ours, tmp_path):
+    options = ["--ws", "transports:LinkProtocol"] if ours else []
+    async with uvicorn(example, tmp_path, *options) as running:
+        async with connect(f"ws://127.0.0.1:{running.port}/live/ws", reconnect=False) as remote:
+            feed = remote.changes(start="earliest", content=Content.BODY)
+            async with flow.aiter(feed, prefetch=8) as changes:
+                assert await put(running.port, "42", {"total": "10.00"}) == {"version": 1}
+                told = [await anext(changes) for _ in range(2)]
+                assert (told[1].key, told[1].body) == ("42", {"total": "10.00"})
+                stopping = asyncio.create_task(running.stops())
+                with pytest.raises((RemoteError, ConnectionLost)) as ended:
+                    await anext(changes)
+                if ours:
+                    assert ended.value.code == "GOING_AWAY"
+                else:
+                    assert ended.value.close_code == CloseCode.RESTART
+                assert ended.value.retryable
+        assert await stopping in (0, -signal.SIGTERM)
+        assert "Application shutdown complete" in running.logged
+        assert ("running without the protocol class" in running.logged) is not ours
+        assert "Traceback" not in running.logged
+    with ChangeLog.open(tmp_path / "var" / "orders") as log:
+        assert log.head.version == 2

@@ -1,0 +1,44 @@
+"""Which tests are measured for the branches of the log and of what delivers from it.
+
+Measuring costs time, so it is suspended in the tests that would reach no further branch. Which files have to be covered
+stands in pyproject.toml.
+"""
+
+import pytest
+
+__all__ = ["choose"]
+
+MEASURED = (
+    "tests/publishers/wal/",
+    "tests/publishers/blocks/",
+    "tests/publishers/commits/",
+    "tests/publishers/fanout/",
+    *(
+        f"tests/publishers/test_{name}.py"
+        for name in ("copies", "deferral", "feed", "history", "operating", "places", "pruned_meanwhile")
+    ),
+)
+
+TOO_LONG = (
+    "a_mutant",
+    "no_life",
+    "the_lives",
+    "a_life_that",
+    "beside_a_writer",
+    "any_damage",
+    "reads_exactly",
+    "between_any_two_steps",
+    "many_pauses",
+)
+"""Parts of names of tests that take long, or set a tracer of their own."""
+
+
+def choose(items: list[pytest.Item]) -> None:
+    """Suspends measuring in all tests but those that reach a branch."""
+    for item in items:
+        if not item.nodeid.startswith(MEASURED) or any(part in item.nodeid for part in TOO_LONG):
+            item.add_marker("no_cover")
+
+
+if __name__ == "__main__":
+    print(*MEASURED)  # noqa: T201 - for the command line of make coverage

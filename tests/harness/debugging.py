@@ -1,0 +1,61 @@
+"""Tests that run in asyncio's debug mode, where mistakes that are silent else are errors."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+__all__ = ["SUITES", "debugged", "pytest_runtest_protocol"]
+
+SUITES = (
+    "tests/flow/bridges/test_asyncio.py",
+    "tests/flow/bridges/test_async_subscriber.py",
+    "tests/flow/bridges/test_async_iterable.py",
+    "tests/flow/test_executors.py",
+    "tests/transports/websocket/test_client.py",
+    "tests/transports/websocket/test_connection.py",
+    "tests/transports/websocket/test_protocol.py",
+    "tests/transports/graphql/test_connection.py",
+    "tests/transports/graphql/test_http.py",
+    "tests/transports/test_server.py",
+    "tests/transports/test_application.py",
+)
+"""The fewest that enter each ``async def`` of `flow` and `transports` that a server, a client or a bridge runs."""
+
+
+class _Complaints(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if not (line.startswith("Executing ") and " took " in line):  # slow, which depends on the machine
+            self.lines.append(line)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Every loop that the test makes, and those of its fixtures, is in debug mode."""
+    if not item.nodeid.startswith(SUITES):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONASYNCIODEBUG", "1")
+        patch.setattr(
+            item.config.option, "asyncio_debug", True, raising=False
+        )  # pytest-asyncio sets its own loop's
+        return (yield)
+
+
+@pytest.fixture(autouse=True)
+def debugged(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a loop complains of fails the test: calls from foreign threads, results and coroutines that nobody takes."""
+    if not request.node.nodeid.startswith(SUITES):
+        yield
+        return
+    complaints = _Complaints()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(complaints)
+    yield
+    logger.removeHandler(complaints)
+    assert not complaints.lines

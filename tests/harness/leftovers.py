@@ -1,0 +1,106 @@
+"""What a test leaves behind is found at that test: threads, processes, descriptors, and tasks of loops that are closed.
+
+Fixtures of a module or a session may keep what they like: they are set up before the look that is taken here.
+"""
+
+import asyncio
+import gc
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+__all__ = ["nothing_is_left_behind", "possessions"]
+
+PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "30"))
+"""Seconds within which whatever was asked to end has ended, on any machine."""
+
+KEPT = ("thread asyncio_", "thread flow-resubmit", "thread flow-timers")
+"""Threads that serve the whole process, or end by themselves when nothing waits for them."""
+
+OWNED = re.compile(r"thread (ThreadPoolExecutor-\d+|penstock-.+?)[-_](house|dispatch_\d+|replay-\d+|\d+) ")
+"""Threads that begin on need; they are no news where their pool or log is older than the test."""
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Fails the test that leaves something behind."""
+    before = possessions()
+    yield
+    if not _left(before):
+        return
+    gc.collect()
+    end, pause = time.monotonic() + PATIENCE, threading.Event()
+    while left := _left(before):
+        if time.monotonic() > end:
+            pytest.fail(f"left behind: {', '.join(sorted(left))}")
+        pause.wait(0.01)
+
+
+def _left(before: set[str]) -> set[str]:
+    left = possessions() - before
+    owners = {found[1] for found in map(OWNED.match, before) if found} if left else set()
+    return {what for what in left if not (found := OWNED.match(what)) or found[1] not in owners}
+
+
+def possessions() -> set[str]:
+    """What this process has now, in words."""
+    return {
+        what
+        for what in (*_threads(), *_processes(), *_descriptors(), *_orphans())
+        if not what.startswith(KEPT)
+    }
+
+
+def _threads() -> Iterator[str]:
+    for thread in threading.enumerate():
+        target = getattr(thread, "_target", None)
+        if getattr(target, "__module__", "").startswith("py4j."):
+            continue  # a connection from Java, which PySpark keeps for the session
+        yield f"thread {thread.name} ({thread.ident})"
+
+
+def _processes() -> Iterator[str]:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return  # the common case, and a cheap one
+    own = str(os.getpid())
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                name, _, rest = Path(entry.path, "stat").read_text().partition(" (")[2].rpartition(") ")
+            except OSError:  # it has ended meanwhile
+                continue
+            if rest.split()[1] == own:
+                yield f"process {name} ({entry.name})"
+
+
+def _descriptors() -> Iterator[str]:
+    if not DESCRIPTORS.exists():
+        return
+    for number in os.listdir(DESCRIPTORS):
+        try:
+            file = os.readlink(DESCRIPTORS / number)
+        except OSError:  # that of the listing itself
+            continue
+        if not (
+            file.startswith("socket:") and "py4j.java_gateway" in sys.modules
+        ):  # PySpark keeps those it makes
+            yield f"descriptor {number} of {file}"
+
+
+def _orphans() -> Iterator[str]:
+    known = (
+        "_scheduled_tasks" if hasattr(asyncio.tasks, "_scheduled_tasks") else "_all_tasks"
+    )  # from Python 3.12 on
+    for task in list(getattr(asyncio.tasks, known)):
+        if not task.done() and task.get_loop().is_closed():
+            yield f"task {task.get_name()} of a closed loop, at {task.get_coro()}"

@@ -1,0 +1,26 @@
+"""What a machine lacks is named once, in one line, at the end."""
+
+from collections import Counter
+from typing import NoReturn
+
+import pytest
+
+__all__ = ["pytest_terminal_summary", "skip_without"]
+
+PREFIX = "missing here: "
+
+
+def skip_without(what: str) -> NoReturn:
+    """Skips a test, or all of a fixture's or a module's, for want of a program, a package or a right."""
+    pytest.skip(PREFIX + what, allow_module_level=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    found: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        if PREFIX in reason:
+            found[reason.partition(PREFIX)[2]] += 1
+    if found:
+        wants = ", ".join(f"{what} ({count})" for what, count in sorted(found.items()))
+        terminalreporter.write_line(f"not run, since this machine lacks: {wants}", yellow=True)

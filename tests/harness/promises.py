@@ -1,0 +1,158 @@
+"""Which tests hold a promise of README or a row of docs/features.md, and with how many assertions.
+
+``make promises`` prints them. A row is marked as working when a test names its id: in the test itself (name, docstring,
+parameters), in the text of its class, or in that of its module outside of functions. A mark is set by ``--mark`` and taken
+away only by hand, so a row that loses its last test is noticed.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# ruff: noqa: T201 - it is a command, and printing is what it does
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TABLE = ROOT / "docs" / "features.md"
+PARTLY = {
+    "F107": "changes are copied with origin and entry version by a subscriber of your own",
+    "F117": "in the log itself",
+    "F147": "publishers that are expensive to match are bounded by their weight alone",
+    "E57": "untyped",
+}
+ID = re.compile(r"\b[FE]\d{1,3}\b")
+ROW = re.compile(r"^\| ([FE]\d+) \| (.*) \|(.*)\|$")
+PROMISE = re.compile(r"^\| (.+?) \| (.*(?:`tests/|`make ).*) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test function, or a class whose tests are those of the verification kit.
+
+    Attributes:
+        path: Of its file, from the root.
+        name: With that of its class.
+        ids: The rows that it names.
+        assertions: How many it makes, those of helpers of its file included; 0 for classes of the kit, which has its own.
+    """
+
+    path: str
+    name: str
+    ids: frozenset[str]
+    assertions: int
+
+    def __str__(self) -> str:
+        return f"{self.path}::{self.name}"
+
+
+def all_tests(root: Path = ROOT) -> list[Test]:
+    """All tests that ``make test`` runs."""
+    found: list[Test] = []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        found += _Module(str(path.relative_to(root)), path.read_text()).tests()
+    return found
+
+
+class _Module:
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.lines = text.splitlines()
+        self.tree = ast.parse(text)
+        self.helpers = {
+            node.name: node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+
+    def tests(self) -> Iterator[Test]:
+        yield from self._inside(self.tree.body, "", frozenset(ID.findall(self._outside(self.tree))))
+
+    def _inside(self, body: list[ast.stmt], before: str, known: frozenset[str]) -> Iterator[Test]:
+        for node in body:
+            match node:
+                case ast.ClassDef() if node.name.startswith("Test"):
+                    ids = known | frozenset(ID.findall(self._outside(node)))
+                    inside = list(self._inside(node.body, f"{node.name}.", ids))
+                    yield from inside or [Test(self.path, node.name, ids, 0)]
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name.startswith("test_"):
+                    ids = known | frozenset(ID.findall(self._text(node)))
+                    yield Test(self.path, before + node.name, ids, self._assertions(node, set()))
+                case _:
+                    continue
+
+    def _text(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return "\n".join(self.lines[first - 1 : node.end_lineno])
+
+    def _outside(self, node: ast.Module | ast.ClassDef) -> str:
+        """The text of a module or a class without its functions and classes."""
+        kept = self.lines if isinstance(node, ast.Module) else self._text(node).splitlines()
+        text = "\n".join(kept)
+        for inner in node.body:
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                text = text.replace(self._text(inner), "")
+        return text
+
+    def _assertions(self, node: ast.AST, seen: set[str]) -> int:
+        count = 0
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Assert):
+                count += 1
+            elif isinstance(inner, ast.Call):
+                name = ast.unparse(inner.func)
+                count += name in ("pytest.raises", "pytest.fail", "pytest.warns")
+                if name in self.helpers and name not in seen and self.helpers[name] is not node:
+                    seen.add(name)
+                    count += self._assertions(self.helpers[name], seen)
+        return count
+
+
+def promises() -> dict[str, list[str]]:
+    """The promises of README, and for each the parts of ``tests`` that prove it."""
+    return {row[1]: re.findall(r"`(tests/[\w/]+)`", row[2]) for row in PROMISE.finditer(README.read_text())}
+
+
+def marks(text: str) -> dict[str, str]:
+    """What the table says of each row."""
+    return {row[1]: row[3].strip() for line in text.splitlines() if (row := ROW.match(line))}
+
+
+def marked(text: str, works: frozenset[str]) -> str:
+    """The table with a mark for each row that works now, and those that are there."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if (row := ROW.match(line)) and row[1] in works:
+            line = f"| {row[1]} | {row[2]} | {f'partly: {PARTLY[row[1]]}' if row[1] in PARTLY else 'yes'} |"  # noqa: PLW2901 - the same line, marked
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Prints the promises and rows with their tests, or marks the rows."""
+    parser = argparse.ArgumentParser(prog="make promises", description=main.__doc__)
+    parser.add_argument(
+        "--mark", action="store_true", help="mark the rows of docs/features.md that a test names"
+    )
+    parser.add_argument("--tests", action="store_true", help="print each test, not only how many there are")
+    chosen = parser.parse_args()
+    known = all_tests()
+    if chosen.mark:
+        TABLE.write_text(marked(TABLE.read_text(), frozenset().union(*(test.ids for test in known))))
+        return
+    for promise, places in promises().items():
+        _print(promise, [test for test in known if test.path.startswith(tuple(places))], every=False)
+    for row in marks(TABLE.read_text()):
+        _print(row, [test for test in known if row in test.ids], every=chosen.tests)
+
+
+def _print(what: str, holding: list[Test], *, every: bool) -> None:
+    print(f"{what}: {len(holding)} tests, {sum(test.assertions for test in holding)} assertions")
+    for test in holding if every else ():
+        print(f"    {test}: {test.assertions}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Tests that share something expensive share a worker, and the longest begin first."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from tests.harness import sharing
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_file_stays_together_and_so_do_all_tests_of_spark():
+    assert sharing.shared("tests/flow/test_demand.py::test_a") == "tests/flow/test_demand.py"
+    assert sharing.shared("tests/publishers/spark/test_sink.py::test_a") == "Spark"
+    assert sharing.shared("tests/publishers/spark/test_gate.py::TestB::test_c[1]") == "Spark"
+
+
+def test_every_path_that_is_named_exists():
+    for path in (*sharing.SHARED, *(unit for unit in sharing.LONG if unit.endswith(".py"))):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_longest_begin_first_and_the_others_stay_in_their_order():
+    names = [
+        "tests/b.py::test",
+        "tests/a.py::test",
+        f"{sharing.LONG[2]}::test",
+        "tests/publishers/spark/test_x.py::test",
+    ]
+    items = [SimpleNamespace(nodeid=name) for name in names]
+    sharing.sort(items)
+    assert [item.nodeid for item in items] == [names[3], names[2], names[0], names[1]]

@@ -1,0 +1,225 @@
+"""What a request costs, counted before it is validated or run.
+
+Each count ends at its bound, so to refuse a document costs no more than to take the largest one. Fields are counted after
+their fragments are spread, since a few fragments that spread each other twice stand for millions of fields. Validation
+compares all fields with one response name in one place with each other, and all fragments that are spread there
+(https://spec.graphql.org/October2021/#sec-Field-Selection-Merging), so the squares of their numbers are counted too.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    ListValueNode,
+    ObjectValueNode,
+    OperationDefinitionNode,
+    SelectionNode,
+    SelectionSetNode,
+    ValueNode,
+)
+
+from publishers.errors import TooCostly
+from transports.limits import Limits
+
+__all__ = ["check_document", "check_text", "check_variables", "is_light", "values_of"]
+
+_LIGHT: Final = 200  # tokens, and values of variables, up to which a request is prepared on the event loop
+_LIGHT_CHARACTERS: Final = 4096
+_TEXT: Final = 64  # characters of a text that count as one value
+_TOKEN: Final = re.compile(r'"[^"\n]*"|\w+|[^\s\w,]')
+
+
+def check_text(text: str, limits: Limits) -> None:
+    """Checks the length of a document, before it is parsed.
+
+    Raises:
+        TooCostly: If it is too long.
+    """
+    if len(text) > limits.document_bytes:
+        raise TooCostly(
+            "document_bytes",
+            len(text),
+            limits.document_bytes,
+            "to pass large values as variables",
+            what="characters of the document",
+        )
+
+
+def is_light(text: str, variables: Mapping[str, Any] | None) -> bool:
+    """Whether a request is so small that to read and check it may take place on an event loop."""
+    return (
+        len(text) <= _LIGHT_CHARACTERS
+        and sum(1 for _ in _TOKEN.finditer(text)) <= _LIGHT
+        and values_of(variables, _LIGHT) <= _LIGHT
+    )
+
+
+def values_of(variables: Mapping[str, Any] | None, most: int) -> int:
+    """How many values there are in variables; above ``most`` the count may end early."""
+    found = 0
+    waiting: list[Any] = [variables or {}]
+    while waiting and found <= most:
+        one = waiting.pop()
+        found += 1
+        if isinstance(one, Mapping):
+            found += len(one)  # the names, which are compared with those of the schema
+            if found <= most:
+                waiting += one.values()
+        elif isinstance(one, list):
+            if found + len(one) > most:
+                return found + len(one)
+            waiting += one
+        elif isinstance(one, str):
+            found += len(one) // _TEXT
+    return found
+
+
+def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None:
+    """Checks the size of variables, before they are coerced.
+
+    Raises:
+        TooCostly: If there are too many values.
+    """
+    found = values_of(variables, limits.variable_values)
+    if found > limits.variable_values:
+        raise TooCostly(
+            "variable_values",
+            found,
+            limits.variable_values,
+            "to divide them among several requests",
+            what="values in the variables",
+        )
+
+
+def check_document(node: DocumentNode, limits: Limits) -> None:
+    """Checks what a document costs, before it is validated.
+
+    Raises:
+        TooCostly: If that is more than one of the limits.
+    """
+    definitions = node.definitions
+    fragments = [each for each in definitions if isinstance(each, FragmentDefinitionNode)]
+    count = _Count(fragments, limits)
+    count.fragments(len(fragments))
+    # A fragment that no operation spreads is validated too.
+    for each in definitions:
+        if isinstance(each, OperationDefinitionNode | FragmentDefinitionNode):
+            count.walk(each.selection_set, _Place(), 1, frozenset())
+
+
+class _Place:
+    """What is selected in one place of the answer, by response name."""
+
+    __slots__ = ("count", "inner", "weight")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.weight = 0
+        self.inner: dict[str, _Place] = {}
+
+    def at(self, name: str) -> "_Place":
+        """The place of a response name in this one."""
+        place = self.inner.get(name)
+        if place is None:
+            place = self.inner[name] = _Place()
+        return place
+
+    def add(self, weight: int) -> int:
+        """Notes one more field, and answers what it costs to compare it with those that are there."""
+        pairs = self.count * weight + self.weight
+        self.count += 1
+        self.weight += weight
+        return pairs
+
+
+class _Count:
+    """The costs of one document, as far as they were counted."""
+
+    def __init__(self, fragments: list[FragmentDefinitionNode], limits: Limits) -> None:
+        self._limits = limits
+        self._spread = {each.name.value: each for each in fragments}
+        self._fields = self._aliases = self._pairs = 0
+        self._weights: dict[int, int] = {}  # by identity of the field; there once it was seen
+
+    def fragments(self, count: int) -> None:
+        """Checks how many there are."""
+        self._check("fragments", count, "use fewer, or name the fields where they are needed")
+
+    def walk(self, selected: SelectionSetNode, place: _Place, depth: int, within: frozenset[str]) -> None:
+        """Counts a selection, fragments spread.
+
+        Args:
+            selected: The selection.
+            place: Where in the answer it lies.
+            depth: In how many others it lies, itself counted.
+            within: Fragments that it is part of; a circle ends here, and validation tells of it.
+        """
+        self._check("depth", depth, "select fewer levels")
+        for each in selected.selections:
+            self._fields += 1
+            self._check("fields", self._fields, "select fewer fields, or spread fewer fragments")
+            if isinstance(each, FieldNode):
+                self._field(each, place, depth, within)
+            elif isinstance(each, FragmentSpreadNode):
+                self._fragment(each.name.value, place, depth, within)
+            elif isinstance(each, InlineFragmentNode):
+                self.walk(each.selection_set, place, depth + 1, within)
+
+    def _field(self, node: FieldNode, place: _Place, depth: int, within: frozenset[str]) -> None:
+        weight = self._weights.get(id(node))
+        if weight is None:
+            weight = self._weights[id(node)] = _weight(node)
+            self._aliases += node.alias is not None
+            self._check("aliases", self._aliases, "ask for the same field less often")
+        inner = place.at((node.alias or node.name).value)
+        self._compare(inner.add(weight))
+        if node.selection_set is not None:
+            self.walk(node.selection_set, inner, depth + 1, within)
+
+    def _fragment(self, name: str, place: _Place, depth: int, within: frozenset[str]) -> None:
+        found = self._spread.get(name)
+        if found is None or name in within:
+            return
+        # No response name has three dots, so fragments are compared with each other only.
+        self._compare(place.at("...").add(len(found.selection_set.selections)))
+        self.walk(found.selection_set, place, depth + 1, within | {name})
+
+    def _compare(self, pairs: int) -> None:
+        self._pairs += pairs
+        self._check("pairs", self._pairs, "select a field once in each place")
+
+    def _check(self, what: str, found: int, cheaper: str) -> None:
+        option = f"document_{what}"
+        limit: int = getattr(self._limits, option)
+        if found > limit:
+            raise TooCostly(option, found, limit, f"to {cheaper}", what=f"{_WORDS[what]} of the document")
+
+
+_WORDS: Final = {
+    "aliases": "aliases",
+    "depth": "depth",
+    "fields": "fields, wherever they are spread,",
+    "fragments": "fragments",
+    "pairs": "comparisons of fields with one response name",
+}
+
+
+def _weight(node: SelectionNode) -> int:
+    """How many values a comparison of a field looks at, one for the field itself."""
+    found = 1
+    waiting: list[ValueNode] = [each.value for each in getattr(node, "arguments", None) or ()]
+    waiting += [each.value for one in node.directives or () for each in one.arguments or ()]
+    while waiting:
+        value = waiting.pop()
+        found += 1
+        if isinstance(value, ListValueNode):
+            waiting += value.values
+        elif isinstance(value, ObjectValueNode):
+            waiting += [each.value for each in value.fields]
+    return found
