@@ -10,12 +10,11 @@ ARGS ?=
 # Test files run side by side.
 WORKERS ?= auto
 
-.PHONY: demo test coverage unit promises lint prove history bench wheel clean help
+.PHONY: demo test unit promises lint prove history bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
-	@echo "make coverage                                whether tests reach every branch of the log and of its delivery"
 	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
 	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and with how many assertions"
 	@echo "make lint                                    style, types, import directions"
@@ -40,12 +39,9 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 demo: $(VENV)/.demo
 	$(BIN)/penstock demo $(ARGS)
 
+# The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(ARGS)
-
-# Not in the run of all tests: a child that is forked beside the tracer may hang in it.
-coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest --quiet --numprocesses=$(WORKERS) --cov --cov-report=term $$($(BIN)/python -m tests.harness.covering)
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
 UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \

@@ -4,9 +4,10 @@ Measuring costs time, so it is suspended in the tests that would reach no furthe
 stands in pyproject.toml.
 """
 
+import coverage
 import pytest
 
-__all__ = ["choose"]
+__all__ = ["choose", "measure_once"]
 
 MEASURED = (
     "tests/publishers/wal/",
@@ -15,7 +16,16 @@ MEASURED = (
     "tests/publishers/fanout/",
     *(
         f"tests/publishers/test_{name}.py"
-        for name in ("copies", "deferral", "feed", "history", "operating", "places", "pruned_meanwhile")
+        for name in (
+            "copies",
+            "deferral",
+            "feed",
+            "history",
+            "operating",
+            "places",
+            "pruned_meanwhile",
+            "replaced",
+        )
     ),
 )
 
@@ -33,12 +43,18 @@ TOO_LONG = (
 """Parts of names of tests that take long, or set a tracer of their own."""
 
 
+def measure_once(config: pytest.Config) -> None:
+    """Stops what pytest-cov starts in a worker and forgets: it starts another measurement there, and pauses only that one.
+
+    With the first one going on, a test without coverage was as slow as others, and a child forked in it was traced too.
+    """
+    running = coverage.Coverage.current()
+    if hasattr(config, "workerinput") and running is not None:
+        running.stop()
+
+
 def choose(items: list[pytest.Item]) -> None:
     """Suspends measuring in all tests but those that reach a branch."""
     for item in items:
         if not item.nodeid.startswith(MEASURED) or any(part in item.nodeid for part in TOO_LONG):
             item.add_marker("no_cover")
-
-
-if __name__ == "__main__":
-    print(*MEASURED)  # noqa: T201 - for the command line of make coverage

@@ -55,6 +55,20 @@ def test_a_publisher_lives_from_its_first_subscriber_to_its_last(log):
     assert len(publishers_of(log)) == 1
 
 
+def test_publishers_are_listed_up_to_a_number_with_all_of_their_subscriptions_counted(log):
+    """F147: what asks for statistics costs what it is answered."""
+    wishes = [Criterion(keys={f"{number}"}) for number in range(3)]
+    for wish in [*wishes, *wishes]:
+        log.changes(wish).subscribe(Probe(), executor=flow.INLINE)
+    registry = log._service.registry
+    listed = registry.listed(None)
+    assert [(count, len(some)) for _, count, some in listed] == [(2, 2)] * 3
+    assert [(shared, count, len(some)) for shared, count, some in registry.listed(1)] == [
+        (listed[0][0], 2, 1)
+    ]
+    assert all(registry.knows(shared.criteria) for shared, _, _ in listed)
+
+
 def test_publishers_of_two_logs_never_mix():
     """E13."""
     with opened() as one, opened() as other:

@@ -252,6 +252,72 @@ def test_epochs_are_read_again_when_the_writer_changes():
     assert [epoch[:2] for epoch in log.epochs] == [(1, 1), (2, 2)]
 
 
+@pytest.mark.parametrize("has_tail", [True, False])
+def test_epochs_of_a_writer_are_known_before_the_follower_goes_there(has_tail):
+    """F144: a token may name an epoch that began after the last look; segments are read once for each such epoch."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"a")
+    follower = Follower.open(LOG, filesystem=system)
+    if not has_tail:
+        follower._tail = None
+    assert follower.epochs_anew() == (follower.opening, log.epochs)
+    for _ in range(2):
+        log.close()
+        log = opened(system)
+        commit(log, b"b")
+        log.vouch(log.durable)
+        assert follower.epochs_anew() == (log.epochs[-1][::2], log.epochs)
+        with mock.patch.object(follower, "_read_newest", side_effect=AssertionError("read again")):
+            assert follower.epochs_anew() == (log.epochs[-1][::2], log.epochs)
+    assert follower.visible == 1
+
+
+def test_epochs_are_those_of_the_oldest_segment_where_retention_passed_the_place_that_was_read():
+    """F144: what was told a moment ago is deleted; what is missing without retention is damage."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(retain_bytes=0))
+    commit(log, b"a")
+    follower = Follower.open(LOG, filesystem=system)
+    log.close()
+    log = opened(system, options(retain_bytes=0))
+    passed = follower._look()
+    fill_segments(log, 4)
+    while log.maintain():
+        pass
+    assert log.oldest > passed[1].version
+    with mock.patch.object(follower, "_look", return_value=passed):
+        assert follower.epochs_anew() == (passed[0], log.epochs)
+    follower._anew = (follower.opening, ())
+    number = follower._look()[1].segment
+    system.unlink(LOG / segment_name(number))
+    with pytest.raises(WalCorrupted):
+        follower.epochs_anew()
+    system.replace(LOG / segment_name(number), b"damaged")
+    with pytest.raises(WalCorrupted):
+        follower.epochs_anew()
+
+
+def test_a_head_that_is_half_written_takes_no_segment_from_a_follower():
+    """F144: nor one that cannot be read for once; the next look finds what retention has taken."""
+    system = SimulatedFileSystem()
+    log = opened(system, options(retain_bytes=0))
+    fill_segments(log, 4)
+    follower = Follower.open(LOG, filesystem=system)
+    oldest = follower.oldest
+    while log.maintain():
+        pass
+    head = bytes(system.content(LOG / HEAD_NAME))
+    system.content(LOG / HEAD_NAME)[:] = bytes(len(head))
+    assert follower.refresh() == log.visible
+    with mock.patch.object(follower._head_file, "pread", side_effect=OSError(errno.EIO, "simulated")):
+        assert follower.refresh() == log.visible
+    assert follower.oldest == oldest
+    system.content(LOG / HEAD_NAME)[:] = head
+    follower.refresh()
+    assert follower.oldest == log.oldest > oldest
+
+
 def test_a_follower_whose_files_cannot_be_read_says_so():
     system = SimulatedFileSystem()
     log = opened(system)

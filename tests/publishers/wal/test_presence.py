@@ -1,6 +1,8 @@
 """F144: what a follower finds out about files that are not, or not any more, those that it has read."""
 
+import errno
 import random
+from unittest import mock
 
 import pytest
 
@@ -153,5 +155,20 @@ def test_a_head_that_cannot_be_opened_tells_nothing(tmp_path):
     (path / HEAD_NAME).symlink_to(HEAD_NAME)
     assert follower.refresh() == 1
     with pytest.raises(LogUnreadable):
+        follower.check()
+    follower.close()
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.ESTALE, LogGone), (errno.EIO, WalCorrupted)])
+def test_an_error_of_the_disk_is_told_from_a_directory_that_its_server_forgot(tmp_path, number, error):
+    """F144."""
+    path = tmp_path / "log"
+    opened(REAL, path=path).close()
+    follower = Follower.open(path)
+    path.rename(tmp_path / "away")
+    with (
+        mock.patch.object(RealFileSystem, "open", side_effect=OSError(number, "simulated")),
+        pytest.raises(error),
+    ):
         follower.check()
     follower.close()

@@ -192,6 +192,17 @@ def test_subscribers_and_pages_of_history_pass_what_does_not_exist(tmp_path):
                 one.time_of(8)
 
 
+@pytest.mark.parametrize("payload", [struct.pack("<II", 0, 2), b"\x05"])
+def test_a_control_frame_of_no_kind_is_damage_for_whoever_reads_past_it(payload):
+    system = SimulatedFileSystem()
+    wal = opened(system)
+    commit(wal, b"1")
+    control(wal, payload)
+    commit(wal, b"2")
+    with pytest.raises(WalCorrupted, match="a control frame of"):
+        contents(wal)
+
+
 def test_the_table_of_schemas_is_passed_over():
     tables = Tables()
     tables.opened(1, 1, 5)

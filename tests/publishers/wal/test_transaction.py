@@ -3,7 +3,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from publishers.errors import TransactionTooLarge
+from publishers.errors import KeyTooLong, TransactionTooLarge
 from publishers.wal import Column, Columns, decode_payload, encode_one, seal_change, seal_transaction
 from publishers.wal.frame import COMPRESSED, NO_PRODUCER
 from publishers.wal.transaction import inflate
@@ -176,6 +176,21 @@ def test_a_lone_change_is_sealed_the_same_either_way():
     for overrides in ({"max_change_bytes": 1024}, {"max_transaction_bytes": 1024}):
         with pytest.raises(TransactionTooLarge):
             seal_change(encode_one(0x11, b"P", b"k", b"x" * 2000), key_bytes=1, options=options(**overrides))
+
+
+def test_a_key_above_its_bound_is_refused_alone_and_among_others():
+    """F147."""
+    settings = options(max_key_bytes=16)
+    keys = Column.of([b"k" * 16, b"k" * 17, b"k"])
+    several = Columns(memoryview(b"\x11" * 3), ("P",), None, keys, Column.of([b""] * 3))
+    for seal in (
+        lambda: seal_transaction([several], b"{}", options=settings),
+        lambda: seal_change(encode_one(0x11, b"P", b"k" * 17, b""), key_bytes=17, options=settings),
+    ):
+        with pytest.raises(KeyTooLong) as caught:
+            seal()
+        assert (caught.value.value, caught.value.limit) == (17, 16)
+    seal_change(encode_one(0x11, b"P", b"k" * 16, b""), key_bytes=16, options=settings)
 
 
 def test_what_does_not_get_smaller_is_not_compressed():
