@@ -4,7 +4,6 @@ Measuring costs time, so it is suspended in the tests that would reach no furthe
 stands in pyproject.toml.
 """
 
-import coverage
 import pytest
 
 __all__ = ["choose", "measure_once"]
@@ -48,6 +47,8 @@ def measure_once(config: pytest.Config) -> None:
 
     With the first one going on, a test without coverage was as slow as others, and a child forked in it was traced too.
     """
+    import coverage  # not where tests run without measuring
+
     running = coverage.Coverage.current()
     if hasattr(config, "workerinput") and running is not None:
         running.stop()

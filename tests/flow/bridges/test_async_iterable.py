@@ -160,12 +160,15 @@ def test_a_slow_executor_finds_at_most_256_waiting_and_takes_them_at_once(loop):
             gate.wait(10)
 
     probe = Slow(first=flow.UNBOUNDED)
-    flow.from_async_iterable(numbers, loop=loop).subscribe(probe, executor=flow.INLINE)
-    # INLINE: on the loop, which then cannot run ahead, or on whoever requests.
+    publisher = flow.from_async_iterable(numbers, loop=loop)
+    # INLINE: on the loop, which then cannot run ahead, or on the thread that requests, which then waits here.
+    requesting = threading.Thread(target=lambda: publisher.subscribe(probe, executor=flow.INLINE))
+    requesting.start()
     assert first.wait(10)
     assert numbers.pulled <= 257
     gate.set()
     assert probe.ended.wait(20)
+    requesting.join()
     assert len(probe.items) == 10_000
     assert max(map(len, probe.batches)) <= 256
 
