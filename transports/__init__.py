@@ -23,6 +23,7 @@ from transports.followed import FollowedName
 from transports.limits import Limits
 from transports.policy import Caller, Policy
 from transports.server import Server, serve
+from transports.tokens import TokenFile
 from transports.websocket.backoff import Backoff
 from transports.websocket.client import RemoteLog, connect
 
@@ -47,6 +48,7 @@ __all__ = [
     "RemoteLog",
     "Server",
     "ServerFailed",
+    "TokenFile",
     "connect",
     "serve",
 ]

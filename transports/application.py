@@ -296,8 +296,12 @@ class Application:
                 send, HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"}, body=body
             )
         else:
+            bearer = _bearer(headers)
+            token = bearer if self._authenticate is not None else None
+            query = scope.get("query_string", b"")
+            judged = self._judge(bearer)
             fact = await self._facts.tell(
-                path, scope.get("query_string", b""), _bearer(headers), client_of(scope)
+                path, query, token if judged else None, client_of(scope), judged=judged
             )
             await _answer(send, *fact, body=body)
 

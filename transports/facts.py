@@ -82,7 +82,9 @@ class Facts:
         self._gathering = asyncio.Lock()
         self._pools = pools
 
-    async def tell(self, path: str, query: bytes, token: str | None, client: Hashable) -> Fact:
+    async def tell(
+        self, path: str, query: bytes, token: str | None, client: Hashable, *, judged: bool = True
+    ) -> Fact:
         """The answer to one request for one of ``paths``.
 
         Args:
@@ -90,10 +92,11 @@ class Facts:
             query: What follows the question mark.
             token: What the caller gave as its token, judged already.
             client: Whose share of the threads it takes.
+            judged: Whether the caller is let in; who is not is told by ``/health`` whether all is well, and nothing else.
         """
         match path:
             case "/health":
-                return self._health()
+                return self._health(token, welcome=judged)
             case "/statistics":
                 return await self._told(token)
             case _:
@@ -132,7 +135,7 @@ class Facts:
             self._statistics_until = loop.time() + _AGE
             return self._statistics
 
-    def _health(self) -> Fact:
+    def _health(self, token: str | None, *, welcome: bool) -> Fact:
         """``ok`` if every log is served, ``degraded`` if some are, ``failed`` with status 503 if none is."""
         found = tuple(self._logs.items())  # one may be added meanwhile
         lost = [name for name, log in found if log.failure is not None]
@@ -140,19 +143,22 @@ class Facts:
         if system is not None and system.failure is not None:
             lost.append(SYSTEM)
         status = "ok" if not lost else "degraded" if len(lost) < len(found) else "failed"
-        told = {
-            "status": status,
-            "server": self._server,
-            "connections": self._connections(),
-            "logs": {name: _state(log) for name, log in found},
-        }
+        told: dict[str, Any] = {"status": status}
+        if welcome:
+            told |= {
+                "server": self._server,
+                "connections": self._connections(),
+                "logs": {
+                    name: _state(log) for name, log in found if welcomes(self._policy, Caller(name, token))
+                },
+            }
         return Fact(HTTPStatus.SERVICE_UNAVAILABLE if status == "failed" else HTTPStatus.OK, told)
 
     async def _schemas(self, query: bytes, token: str | None, client: Hashable) -> Fact:
         """A schema, or without ``entity_type`` which there are."""
         try:
             asked = _asked(query)
-            name, log = find_log(self._logs, asked.get("log"))
+            name, log = find_log(self._logs, asked.get("log"), self._policy, token)
             check_schemas(self._policy, Caller(name, token))
             if "entity_type" not in asked:
                 return Fact(

@@ -30,7 +30,8 @@ class Caller:
 
     Attributes:
         log: Name of the log.
-        token: What the client gave as its token, judged already if the server has an authenticator; None without one.
+        token: What the client gave as its token, judged by the server's authenticator; None if the server has none, whatever
+            the client claims.
     """
 
     log: str
@@ -41,17 +42,19 @@ Policy = View | Callable[[Caller], View]
 """The widest view of everybody, or a function that tells that of a caller; it may raise ``Forbidden``."""
 
 
-def find_log(logs: "Mapping[str, ChangeLog]", name: str | None) -> "tuple[str, ChangeLog]":
+def find_log(
+    logs: "Mapping[str, ChangeLog]", name: str | None, policy: Policy | None, token: str | None
+) -> "tuple[str, ChangeLog]":
     """The log that a caller means, with its name: who names none means the only one.
 
     Raises:
-        LogNotFound: If there is none of that name, or several and no name.
+        LogNotFound: If there is none of that name, or several and no name; with the names of those that the caller may know.
     """
     if name is None and len(logs) == 1:
         return next(iter(logs.items()))
     log = None if name is None else logs.get(name)
     if name is None or log is None:
-        raise LogNotFound(name, list(logs))
+        raise LogNotFound(name, [known for known in logs if welcomes(policy, Caller(known, token))])
     return name, log
 
 

@@ -269,4 +269,4 @@ def test_a_log_that_cannot_be_opened_is_left_out_and_the_others_are_served(tmp_p
         assert logs["$system"] is store.system
         assert logs.get("broken") is None
         assert len(logs) == 1
-        assert Application(store)._facts._health().content["logs"].keys() == {"whole"}
+        assert Application(store)._facts._health(None, welcome=True).content["logs"].keys() == {"whole"}

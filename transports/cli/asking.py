@@ -1,5 +1,6 @@
 """What a server tells by HTTP."""
 
+import argparse
 import http.client
 import urllib.error
 import urllib.request
@@ -9,19 +10,30 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-__all__ = ["ask"]
+__all__ = ["add_token", "ask"]
 
 _TIMEOUT: Final = 10.0
 _MOST: Final = 64 << 20
 
 
-def ask(url: str, path: str, what: str, **query: object) -> Mapping[str, Any] | None:
+def add_token(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that tell a server who asks."""
+    parser.add_argument("--token", metavar="TOKEN", help="token for a server (default: $PENSTOCK_TOKEN)")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file that holds the token, which other users of this machine can read in --token",
+    )
+
+
+def ask(url: str, path: str, what: str, token: str | None, **query: object) -> Mapping[str, Any] | None:
     """What a server answers; None if it says that there is no such thing.
 
     Args:
         url: Of its WebSocket.
         path: What is asked for, such as ``/statistics``.
         what: That in words, for errors.
+        token: Who asks, or None.
         query: Parameters; those that are None are left out.
 
     Raises:
@@ -33,7 +45,9 @@ def ask(url: str, path: str, what: str, **query: object) -> Mapping[str, Any] | 
     prefix = parts.path.removesuffix("/ws")  # of the web application in which it is mounted
     asked = f"{scheme}://{parts.netloc}{prefix}{path}" + (f"?{given}" if given else "")
     try:
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - http or https, see above
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, see above
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - likewise
             told = msgspec.json.decode(answer.read(_MOST))
     except urllib.error.HTTPError as error:
         with error:

@@ -21,6 +21,7 @@ from publishers.errors import (
     PositionMalformed,
 )
 from transports.arguments import ArgumentParser
+from transports.cli.asking import add_token
 from transports.cli.backup import add_backup, add_restore
 from transports.cli.checks import add_verify
 from transports.cli.dump import add_dump
@@ -175,6 +176,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name by which it may be asked, beside those of this machine, * for all; repeatable",
     )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="let in who has one of its tokens, a line name:token each; read again on SIGHUP",
+    )
+    parser.add_argument(
+        "--insecure", action="store_true", help="listen beyond this machine although nobody needs a token"
+    )
     add_lens(parser)
     parser.set_defaults(command=_serve)
 
@@ -197,6 +206,7 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
     add_view(parser)
     parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    add_token(parser)
     parser.set_defaults(command=_tail)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from publishers.errors import InvalidOption
-from transports.cli.asking import ask
+from transports.cli.asking import add_token, ask
 from transports.cli.places import followed, url_of
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.errors import InvalidRequest
+from transports.tokens import token_given
 
 __all__ = ["add_schema"]
 
@@ -27,6 +28,7 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
         "--version", type=int, metavar="N", help="the schema_version of a change; the newest if left out"
     )
     parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    add_token(parser)
     parser.set_defaults(command=_schema)
 
 
@@ -52,7 +54,7 @@ def _schema(chosen: argparse.Namespace) -> int:
 
 def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
     if url is not None:
-        told = ask(url, "/schemas", "schemas", log=chosen.log)
+        told = ask(url, "/schemas", "schemas", _token(chosen), log=chosen.log)
         return told["schemas"] if told is not None else {}
     with followed(chosen.source, chosen.log) as log:
         return log.schemas()
@@ -67,10 +69,20 @@ def _found(url: str | None, chosen: argparse.Namespace) -> Any:
         raise _misused(error, chosen) from None
     if url is not None:
         return ask(
-            url, "/schemas", "schemas", log=asked.log, entity_type=asked.entity_type, version=asked.version
+            url,
+            "/schemas",
+            "schemas",
+            _token(chosen),
+            log=asked.log,
+            entity_type=asked.entity_type,
+            version=asked.version,
         )
     with followed(chosen.source, chosen.log) as log:
         return schema_json(log.name, log.schema(asked.entity_type, asked.version), log.token)
+
+
+def _token(chosen: argparse.Namespace) -> str | None:
+    return token_given(chosen.token, chosen.token_file)
 
 
 def _misused(error: InvalidRequest, chosen: argparse.Namespace) -> InvalidOption:

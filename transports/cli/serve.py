@@ -2,8 +2,10 @@
 
 import argparse
 import signal
+import sys
 import threading
 from types import FrameType
+from typing import Final
 
 from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption
@@ -12,16 +14,20 @@ from transports.cli.places import check_directory, is_store
 from transports.cli.viewing import view_of
 from transports.cli.waiting import wait_for
 from transports.followed import FollowedName
+from transports.hosts import is_loopback
 from transports.origins import checked_origins
 from transports.server import serve as start
+from transports.tokens import TokenFile
 
 __all__ = ["serve"]
+
+_OPEN: Final = "no client needs a token: whoever reaches this port reads every change, schema and statistic of every log here"
 
 
 def serve(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     finished = threading.Event()
-    view = view_of(chosen)
+    view, tokens = view_of(chosen), _tokens(chosen)
     checked_origins(chosen.origin)  # before anything is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
@@ -36,18 +42,51 @@ def serve(chosen: argparse.Namespace) -> int:
             origins=chosen.origin,
             hosts=chosen.allow_host,
             view=view if view.lenses else None,
+            authenticate=tokens,
         ) as server,
     ):
         before = signal.signal(signal.SIGTERM, finish)
+        hung_up = None if tokens is None else signal.signal(signal.SIGHUP, lambda *_: _reload(tokens))
         try:
             how = "as its owner" if chosen.own else "read-only"
             print(
                 f"serving {_named(served)} {how} at {server.url}, health at {server.health_url}", flush=True
             )
+            if tokens is None and not is_loopback(chosen.host):
+                print(f"penstock: {_OPEN}", file=sys.stderr, flush=True)
             wait_for(finished)
         finally:
             signal.signal(signal.SIGTERM, before)
+            if tokens is not None:
+                signal.signal(signal.SIGHUP, hung_up)
     return 0
+
+
+def _tokens(chosen: argparse.Namespace) -> TokenFile | None:
+    """Who is let in; everybody only where that is no more than this machine, or was asked for.
+
+    Raises:
+        InvalidOption: If neither is so, or the file is not as it should be.
+    """
+    if chosen.token_file is not None:
+        return TokenFile(chosen.token_file)
+    if not is_loopback(chosen.host) and not chosen.insecure:
+        raise InvalidOption(
+            "--host",
+            chosen.host,
+            "an address of this machine alone, such as 127.0.0.1, unless --token-file tells whom to let in; "
+            "--insecure opens every log to all who reach the port",
+        )
+    return None
+
+
+def _reload(tokens: TokenFile) -> None:
+    try:
+        tokens.reload()
+    except InvalidOption as error:
+        print(f"penstock: {error}; the tokens of before count on", file=sys.stderr, flush=True)
+    else:
+        print(f"read the tokens of {len(tokens)} clients again", flush=True)
 
 
 def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedName:

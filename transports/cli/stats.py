@@ -15,9 +15,10 @@ from publishers.store.roster import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.segment import segment_number
-from transports.cli.asking import ask
+from transports.cli.asking import add_token, ask
 from transports.cli.checks import logs_in
 from transports.cli.places import url_of
+from transports.tokens import token_given
 
 __all__ = ["add_stats"]
 
@@ -31,6 +32,7 @@ def add_stats(parser: argparse.ArgumentParser) -> None:
         "source", metavar="DIR|URL", help="directory of a log or store, or http://host:port/ of a server"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON document")
+    add_token(parser)
     parser.set_defaults(command=_stats)
 
 
@@ -38,7 +40,7 @@ def _stats(chosen: argparse.Namespace) -> int:
     url = url_of(chosen.source)
     told: Mapping[str, Any]
     if url is not None:
-        told = _fetched(url)
+        told = _fetched(url, token_given(chosen.token, chosen.token_file))
     else:
         paths = logs_in(chosen.source)
         told = {"logs": {_name(path): _log(path) for path in paths}}
@@ -98,8 +100,8 @@ def _size(filesystem: RealFileSystem, path: Path) -> int:
         file.close()
 
 
-def _fetched(url: str) -> Mapping[str, Any]:
-    told = ask(url, "/statistics", "statistics")
+def _fetched(url: str, token: str | None) -> Mapping[str, Any]:
+    told = ask(url, "/statistics", "statistics", token)
     if told is None or not isinstance(told.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
     return told

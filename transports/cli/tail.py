@@ -19,6 +19,7 @@ from transports.cli.wishes import criteria_of
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.codec.starts import start_of_text
+from transports.tokens import token_given
 from transports.websocket.client import connect
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
         ]
 
     printer = _Printer(chosen.limit, finished.set, encode)
-    async with connect(url) as log:
+    async with connect(url, token=token_given(chosen.token, chosen.token_file)) as log:
         feed = log.changes(
             criteria,
             since=since,

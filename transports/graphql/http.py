@@ -141,7 +141,9 @@ class HttpEndpoint:
     def _judge(self, authorization: str) -> str | None:
         scheme, _, token = authorization.partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else None
-        if self._authenticate is not None and not self._authenticate(given):
+        if self._authenticate is None:
+            return None  # what nobody has judged tells no policy anything
+        if not self._authenticate(given):
             raise _Refused(
                 HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", (b"www-authenticate", b"Bearer")
             )

@@ -99,7 +99,7 @@ class Context:
         Raises:
             LogNotFound: If there is none, or there are several and no name.
         """
-        return find_log(self.logs, name)[1]
+        return find_log(self.logs, name, self.policy, self.token)[1]
 
     def view(
         self,

@@ -235,7 +235,10 @@ class Binding(ABC, Generic[_Session, _Outlet]):
 
     def _judge(self, token: object) -> None:
         given = token if isinstance(token, str) else self._token
-        if self._authenticate is None or self._authenticate(given):
+        if self._authenticate is None:
+            self._token = None  # what nobody has judged tells no policy anything
+            self._perform(self._session.acknowledge())
+        elif self._authenticate(given):
             self._token = given
             self._perform(self._session.acknowledge())
         else:

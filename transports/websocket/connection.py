@@ -131,7 +131,7 @@ class Connection(Binding[ServerSession, WireOutlet]):
     def _open(self, entry: Subscription, wish: Wish) -> None:
         cursor: Callable[[Position], str] = str
         try:
-            name, log = find_log(self._logs, wish.log)
+            name, log = find_log(self._logs, wish.log, self._policy, self._token)
             encoder = self._encoders.setdefault(log, EventEncoder(log.token))
             cursor = encoder.cursor
             lane = self._strand.lane(wish.batch_bytes, wish.linger)
@@ -200,7 +200,7 @@ class Connection(Binding[ServerSession, WireOutlet]):
 
     def _look_up(self, entry: Question, asked: SchemaQuestion) -> None:
         try:
-            name, log = find_log(self._logs, asked.log)
+            name, log = find_log(self._logs, asked.log, self._policy, self._token)
             check_schemas(self._policy, Caller(name, self._token))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
             self._perform(self._session.failed(entry, describe(error)))

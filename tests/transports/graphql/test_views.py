@@ -12,6 +12,7 @@ import pytest
 
 import flow
 from publishers import (
+    ChangeStore,
     Content,
     Drop,
     Hash,
@@ -369,10 +370,36 @@ async def test_statistics_do_not_tell_one_client_what_another_asked_about(log, d
     wish = {"keys": ["SECRET-1"], "where": where, "changed": ["SECRET"], "areas": ["DATA"]}
     for view, told in ((WIDEST, False), (None, True)):
         policy = None if view is None else lambda caller: View(Content.BODY) if caller.token else WIDEST
-        with serve(log, view=policy) as server:
+        with serve(log, view=policy, authenticate=lambda _: True) as server:
             async with dial(server.url) as wire:
                 await wire.init(token="auditor")
                 await wire.subscribe(criteria=[wish])
                 text = fetch(server.health_url.replace("health", "statistics"))
         assert ("SECRET" in text) is told
         assert '"areas":["DATA"]' in text
+
+
+async def test_names_of_logs_reach_no_caller_whom_the_policy_refuses(tmp_path, dial, graphql):
+    """F59: neither by /health, nor in the error about another name; what nobody has judged is no token."""
+    seen = []
+
+    def policy(caller: Caller) -> View:
+        seen.append(caller.token)
+        if caller.log == "secret":
+            raise Forbidden("token", "one that may read this log")
+        return View()
+
+    with ChangeStore.open(tmp_path / "store", sync="os", fill_step=65_536) as store:
+        for name in ("open", "secret"):
+            store.create(name)
+        with serve(store, view=policy) as server:
+            assert list(json.loads(fetch(server.health_url))["logs"]) == ["open"]
+            async with dial(server.url) as wire, graphql(server) as other:
+                await wire.init(token="claimed")
+                told = await wire.fail(log="none")
+                assert "open" in told["message"]
+                assert "secret" not in json.dumps(told)
+                await other.init(token="claimed")
+                (error,) = await other.fail('subscription { onChange(log: "none") { key } }')
+                assert "secret" not in json.dumps(error)
+    assert set(seen) == {None}

@@ -1,0 +1,129 @@
+"""Tokens on the command line, of those who serve and of those who ask."""
+
+import json
+import signal
+import urllib.request
+
+import pytest
+
+from publishers import InvalidOption
+from tests.transports.cli.test_command import one_line, start
+from transports.cli import main
+from transports.tokens import TokenFile, token_given
+
+TOKENS = """
+# who may read
+ann:secret-of-ann
+bob : with:colons
+"""
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(TOKENS)
+    return path
+
+
+def health(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
+def test_a_file_of_tokens_lets_in_those_that_it_names_and_reads_itself_again(tokens):
+    judge = TokenFile(tokens)
+    assert len(judge) == 2
+    given = ("secret-of-ann", "with:colons", "colons", "ann", "ann:secret-of-ann", "", None)
+    assert [judge(token) for token in given] == [True, True, False, False, False, False, False]
+    tokens.write_text("eve:new")
+    assert judge("secret-of-ann")
+    judge.reload()
+    assert [judge("secret-of-ann"), judge("new")] == [False, True]
+    tokens.write_text("eve:")
+    with pytest.raises(InvalidOption, match="alice"):
+        judge.reload()
+    assert judge("new")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "alice:her-token"),
+        (b"just-a-token", "alice:her-token"),
+        (b":nameless", "alice:her-token"),
+        (b"ann:\xff", "UTF-8"),
+        (b"a:b\n" * 300_000, "at most 1048576 bytes"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_holds_no_tokens_is_refused_in_words_that_do_not_tell_what_it_holds(
+    tmp_path, content, says
+):
+    path = tmp_path / "tokens"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidOption, match=says) as caught:
+        TokenFile(path)
+    assert "just-a-token" not in str(caught.value)
+    assert "nameless" not in str(caught.value)
+
+
+def test_a_command_sends_the_token_that_it_is_given_before_that_of_a_file_or_of_the_environment(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "token"
+    path.write_text("ann:from-a-file\n")
+    monkeypatch.setenv("PENSTOCK_TOKEN", "from-the-environment")
+    assert token_given("given", str(path)) == "given"
+    assert token_given(None, str(path)) == "from-a-file"
+    path.write_text("bare\n")
+    assert token_given(None, str(path)) == "bare"
+    assert token_given(None, None) == "from-the-environment"
+    monkeypatch.delenv("PENSTOCK_TOKEN")
+    assert token_given(None, None) is None
+    path.write_text("one\ntwo\n")
+    with pytest.raises(InvalidOption, match="one line"):
+        token_given(None, str(path))
+
+
+def test_an_operator_serves_with_a_token_file_and_changes_it_while_it_runs(
+    log, fill, tokens, capsys, monkeypatch
+):
+    fill(2)
+    with start("serve", log.path, "--port", "0", "--token-file", tokens) as server:
+        url, health_url = (part.rstrip(",") for part in server.stdout.readline().split() if "://" in part)
+        assert health(health_url) == {"status": "ok"}
+        for command in (
+            ["tail", url, "--since", "earliest", "--limit", "2"],
+            ["stats", url],
+            ["schema", url],
+        ):
+            assert main(command) == 1
+            assert "token" in one_line(capsys)
+            assert main([*command, "--token", "secret-of-ann"]) == 0
+            monkeypatch.setenv("PENSTOCK_TOKEN", "with:colons")
+            assert main(command) == 0
+            monkeypatch.delenv("PENSTOCK_TOKEN")
+            capsys.readouterr()
+        tokens.write_text("ann:changed")
+        server.send_signal(signal.SIGHUP)
+        assert "tokens of 1 clients" in server.stdout.readline()
+        assert main(["stats", url, "--token", "secret-of-ann"]) == 1
+        assert main(["stats", url, "--token-file", str(tokens)]) == 0
+        tokens.write_text("nonsense")
+        server.send_signal(signal.SIGHUP)
+        assert "count on" in server.stderr.readline()
+        capsys.readouterr()
+        assert main(["stats", url, "--token", "changed"]) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+
+
+def test_listening_beyond_this_machine_needs_tokens_or_to_be_asked_for(log, capsys):
+    assert main(["serve", str(log.path), "--host", "0.0.0.0", "--port", "0"]) == 2
+    said = one_line(capsys)
+    assert "--token-file" in said
+    assert "--insecure" in said
+    with start("serve", log.path, "--host", "0.0.0.0", "--port", "0", "--insecure") as server:
+        assert "serving shop" in server.stdout.readline()
+        assert "no client needs a token" in server.stderr.readline()
