@@ -50,6 +50,7 @@ from publishers.errors import (
 )
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
+from publishers.fanout.shared import Standing
 from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
 from publishers.feed import ChangeFeed
 from publishers.history import History
@@ -154,6 +155,7 @@ __all__ = [
     "PublishingOff",
     "Redact",
     "SchemaVersion",
+    "Standing",
     "Start",
     "State",
     "StoreStatistics",

@@ -130,12 +130,12 @@ class ChangeFeed(IterablePublisher[Change]):
 
         try:
             self._admit()
+            with self._lock:
+                prepared, self._prepared = self._prepared, None
+            subscription = self._service.registry.add(self.criteria, make, prepared)
         except PenstockError as error:
             _refuse(subscriber, error, where)
             return
-        with self._lock:
-            prepared, self._prepared = self._prepared, None
-        subscription = self._service.registry.add(self.criteria, make, prepared)
         with self._lock:
             self._subscriptions.add(subscription)
         # Registered first, compared with the oldest afterwards: retention cannot slip in between.

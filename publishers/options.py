@@ -58,6 +58,12 @@ class LogOptions:
         replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL.
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
         replay_threads: Threads that serve subscribers from the WAL.
+        detach_weight: Questions that one publisher may have for each change, such as patterns without a literal part and
+            conditions without an equality; one with more is detached: its subscriptions read from the log, behind all others.
+        attached_weight: Questions that all publishers may have for each change; those that come beyond it are detached until
+            there is room.
+        match_weight: Questions of all publishers, detached ones too; beyond it, subscribing fails with ``TooCostly``.
+        detached_share: The share of one thread's time that the subscriptions of all detached publishers are served in.
         dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
         dispatch_threads_max: How many there may be where subscribers block them; below ``dispatch_threads`` there are so many.
         batch_events: Most changes that one poll pulls for a subscriber.
@@ -102,6 +108,10 @@ class LogOptions:
     replay_bytes: int = 64 * MIB
     replay_slice_bytes: int = 64 * KIB
     replay_threads: int = 2
+    detach_weight: int = 128
+    attached_weight: int = 2_048
+    match_weight: int = 65_536
+    detached_share: float = 0.1
     dispatch_threads: int = 4
     dispatch_threads_max: int = 64
     batch_events: int = 1024
@@ -205,6 +215,10 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "held_max_bytes": (0, 2**62),
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
+    "detach_weight": (0, 2**31),
+    "attached_weight": (0, 2**31),
+    "match_weight": (0, 2**31),
+    "detached_share": (0.001, 1.0),
     "dispatch_threads": (1, 256),
     "dispatch_threads_max": (1, 1024),
     "counted_types": (0, 1_000_000),

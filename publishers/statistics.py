@@ -9,6 +9,7 @@ from publishers.fanout.deliveries import DeliveryStatistics
 from publishers.fanout.moving import Lag
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
+from publishers.fanout.shared import SharedPublisher, Standing
 from publishers.fanout.subscription import ChangeSubscription, State
 from publishers.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
@@ -56,12 +57,16 @@ class PublisherStatistics:
         ring: Its ring.
         subscriptions: Its subscriptions, as many as are listed.
         subscription_count: How many there are.
+        standing: Whether commits are matched with it; if it is DETACHED, ``ring.start`` is behind every version.
+        weight: How many questions it has for each change.
     """
 
     criteria: tuple[dict[str, list[Any]], ...]
     ring: RingStatistics
     subscriptions: tuple[SubscriptionStatistics, ...]
     subscription_count: int
+    standing: Standing = Standing.ATTACHED
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,9 @@ class LogStatistics:
         space_low: Whether the housekeeping has found no room on the disk.
         publisher_count: How many shared publishers there are.
         subscription_count: How many subscriptions.
+        detached_count: How many publishers are detached.
+        attached_weight: Questions that attached publishers have for each change, at most the option of that name.
+        match_weight: Questions of all publishers, at most the option of that name.
         lagging: How many of them no ring serves, so that they read from the WAL; paused ones too.
         clock_ahead: Seconds by which the time of the last commit is ahead of the clock; above 0 only after the clock was ahead, and
             then each commit is stamped a microsecond after the one before. 0 for those who do not own the log.
@@ -127,6 +135,9 @@ class LogStatistics:
     delivered: DeliveryStatistics = DeliveryStatistics()  # noqa: RUF009 - frozen
     publisher_count: int = 0
     subscription_count: int = 0
+    detached_count: int = 0
+    attached_weight: int = 0
+    match_weight: int = 0
     lagging: int = 0
 
     @property
@@ -145,12 +156,7 @@ def statistics_of(
     listed: int | None = None,
 ) -> LogStatistics:
     """Gathers the statistics of an opened log; of publishers, and of the subscriptions of each, ``listed`` are told."""
-    publishers = [
-        PublisherStatistics(
-            tuple(shared.criteria.to_json()), shared.ring.statistics(), tuple(map(_subscription, some)), count
-        )
-        for shared, count, some in service.registry.listed(listed)
-    ]
+    publishers = tuple(_publisher(*one) for one in service.registry.listed(listed))
     publisher_count, subscription_count, live = service.registry.counts()
     read = files.reader.statistics
     # Read one after the other, and something may be forgotten in between.
@@ -164,7 +170,7 @@ def statistics_of(
         epoch=files.epoch,
         oldest=service.oldest,
         head=service.head,
-        publishers=tuple(publishers),
+        publishers=publishers,
         evaluations=publication.evaluations,
         frames_read=read.frames,
         bytes_read=read.bytes,
@@ -187,7 +193,21 @@ def statistics_of(
         delivered=service.deliveries.statistics(),
         publisher_count=publisher_count,
         subscription_count=subscription_count,
+        detached_count=service.registry.expense.detached,
+        attached_weight=service.registry.expense.attached,
+        match_weight=service.registry.expense.weight,
         lagging=max(0, subscription_count - live),
+    )
+
+
+def _publisher(shared: SharedPublisher, count: int, some: list[ChangeSubscription]) -> PublisherStatistics:
+    return PublisherStatistics(
+        tuple(shared.criteria.to_json()),
+        shared.ring.statistics(),
+        tuple(map(_subscription, some)),
+        count,
+        shared.standing,
+        shared.weight,
     )
 
 

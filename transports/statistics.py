@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.deliveries import DeliveryStatistics
+from publishers.fanout.shared import Standing
 from publishers.position import Position
 from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.store.roster import SYSTEM
@@ -66,6 +67,9 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
         "delivered": _delivered(told.delivered),
         "lagging": told.lagging,
+        "detachedCount": told.detached_count,
+        "attachedWeight": told.attached_weight,
+        "matchWeight": told.match_weight,
         "publisherCount": told.publisher_count,
         "subscriptionCount": told.subscription_count,
         "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers],
@@ -80,7 +84,7 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             for wish in told.criteria
         ],
         "ring": {
-            "start": _position(log, ring.start),
+            "start": None if told.standing is Standing.DETACHED else _position(log, ring.start),
             "events": ring.events,
             "bytes": ring.nbytes,
             "live": ring.live,
@@ -89,6 +93,8 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             "copiedEvents": ring.copied_events,
             "availableEvents": ring.available_events,
         },
+        "standing": told.standing.value,
+        "weight": told.weight,
         "subscriptionCount": told.subscription_count,
         "subscriptions": [_subscription(log, one) for one in told.subscriptions],
     }

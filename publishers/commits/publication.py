@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
@@ -15,6 +15,10 @@ from publishers.fanout.shared import SharedPublisher
 from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["Publication", "Published", "wake"]
+
+
+_JUDGED: Final = 4096
+"""Changes that are matched before those are detached that asked too much of them."""
 
 
 class Published(NamedTuple):
@@ -98,6 +102,10 @@ class Publication:
             for block in transaction.blocks() if index else ():
                 for shared, indices in index.match(block):
                     parts.setdefault(shared, []).append(Slice(block, indices))
+                if index.matched >= _JUDGED:
+                    for shared, cursors in service.registry.detach_costly(visible):
+                        overtaken += cursors
+                        parts.pop(shared, None)
             for shared, slices in parts.items():
                 touched.setdefault(shared, shared.ring.end)
                 overtaken += shared.ring.link(Chunk(transaction.version, tuple(slices)), visible)

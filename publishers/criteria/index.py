@@ -36,9 +36,10 @@ SWEPT: Final = 4096
 class _Run:
     """What is found in one block."""
 
-    __slots__ = ("block", "facts", "found", "hits", "missed", "parts")
+    __slots__ = ("asked", "block", "facts", "found", "hits", "missed", "parts")
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, asked: dict[Entry, int]) -> None:
+        self.asked = asked
         self.block = block
         self.facts: Facts = facts_of(block)
         self.found: list[tuple[Any, Sequence[int]]] = []
@@ -113,7 +114,7 @@ class _Run:
 
     def _some(self, led: Iterable[tuple[int, Bucket]]) -> None:
         """Changes that led to buckets, in order, and to each bucket at most once."""
-        hits, facts = self.hits, self.facts
+        hits, facts, asked = self.hits, self.facts, self.asked
         crowds: dict[int, tuple[dict[Site, None], list[int]]] = {}
         for index, bucket in led:
             if isinstance(bucket, dict):
@@ -124,9 +125,12 @@ class _Run:
                     crowd[1].append(index)
                 continue
             rest = bucket.rest
-            if rest is not None and not rest(facts, index):
-                self.missed.add(bucket.entry)
-                continue
+            if rest is not None:
+                entry = bucket.entry
+                asked[entry] = asked.get(entry, 0) + bucket.questions
+                if not rest(facts, index):
+                    self.missed.add(entry)
+                    continue
             rows = hits.get(bucket.entry)
             if rows is None:
                 hits[bucket.entry] = [index]
@@ -139,7 +143,8 @@ class _Run:
     def _one(self, site: Site, indices: list[int]) -> None:
         rest = site.rest
         if rest is not None:
-            facts = self.facts
+            facts, asked, entry = self.facts, self.asked, site.entry
+            asked[entry] = asked.get(entry, 0) + site.questions * len(indices)
             indices = [index for index in indices if rest(facts, index)]
         if indices:
             self.parts.setdefault(site.entry, []).append(indices)
@@ -165,12 +170,15 @@ class MatchingIndex(Generic[T]):
     Attributes:
         evaluations: How often a predicate matched a block, or was asked and did not; what several predicates ask in common
             counts once if it fails.
+        matched: Changes that were matched since ``costly`` was asked last.
     """
 
-    __slots__ = ("_entries", "_leaving", "_parts", "_shared", "evaluations")
+    __slots__ = ("_asked", "_entries", "_leaving", "_parts", "_shared", "evaluations", "matched")
 
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
+        self.matched = 0
+        self._asked: dict[Entry, int] = {}  # questions to the changes that led there, since then
         self._entries: dict[Criteria, Entry] = {}
         self._shared = Tables()
         self._parts: dict[Entry, Tables] = {}
@@ -230,7 +238,8 @@ class MatchingIndex(Generic[T]):
 
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
         """The entries that the block concerns, each once, with the matching indices."""
-        run = _Run(block)
+        run = _Run(block, self._asked)
+        self.matched += block.count
         try:
             run.ask_all(self._shared)
             if self._parts:
@@ -248,6 +257,19 @@ class MatchingIndex(Generic[T]):
         if self._leaving:
             found = [(value, indices) for value, indices in found if value is not GONE]
         self.evaluations += len(found) + len(run.missed - run.hits.keys() - run.parts.keys())
+        return found
+
+    def costly(self, most: int) -> list[T]:
+        """Those with more than so many questions, on the average, for each change that was matched since the last call.
+
+        Only what changes are asked that led to a wish is counted; ``Prepared.asks`` tells of the other questions.
+        """
+        bound = most * max(self.matched, 1)
+        found = [
+            entry.value for entry, asked in self._asked.items() if asked > bound and entry.value is not GONE
+        ]
+        self.matched = 0
+        self._asked = {}
         return found
 
 

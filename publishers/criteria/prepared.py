@@ -4,7 +4,7 @@ from typing import Final
 
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
-from publishers.criteria.sites import Place, Slot, places_of, rest_of
+from publishers.criteria.sites import Place, Slot, asks_of, places_of, rest_of
 from publishers.criteria.table import Entry, Site
 from publishers.criteria.tables import Placed, Tables
 
@@ -22,17 +22,21 @@ class Prepared:
         predicate: The predicate.
         entry: What stands for it in the index.
         size: Its places.
+        asks: How many questions it has for every change, as no look-up answers them.
         placed: The places, if they are to be entered one by one.
         own: Tables of its own, if they are not.
     """
 
-    __slots__ = ("criteria", "entry", "own", "placed", "predicate", "size")
+    __slots__ = ("asks", "criteria", "entry", "own", "placed", "predicate", "size")
 
-    def __init__(self, predicate: Predicate, entry: Entry, placed: list[Placed], direct: int) -> None:
+    def __init__(
+        self, predicate: Predicate, entry: Entry, placed: list[Placed], asks: int, direct: int
+    ) -> None:
         self.criteria: Criteria = predicate.criteria
         self.predicate = predicate
         self.entry = entry
         self.size = len(placed)
+        self.asks = asks
         alone = self.size > direct
         self.own: Tables | None = Tables.of(placed) if alone else None
         self.placed: tuple[Placed, ...] = () if alone else tuple(placed)
@@ -52,10 +56,11 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
     entry = Entry(None)
     placed: list[Placed] = []
     loops: set[object] = set()
-    count = 0
+    count = asks = 0
     for wish in predicate.wishes:
         places = list(places_of(wish))
-        site = Site(entry, wish, rest_of(wish, places))
+        site = Site(entry, wish, *rest_of(wish, places))
+        asks += asks_of(wish, places)
         entry.sites.append(site)
         for place in places:
             single = place.slot in (Slot.EVERY, Slot.TESTS)
@@ -66,7 +71,7 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
             loops.add((wish.kinds, place.entity_type, slot, group))
             placed.append((wish.kinds, _asked(place), site))
     entry.simple = len(loops) == 1 and count < 2
-    return Prepared(predicate, entry, placed, direct)
+    return Prepared(predicate, entry, placed, asks, direct)
 
 
 def _asked(place: Place) -> Place:

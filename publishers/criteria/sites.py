@@ -10,7 +10,7 @@ from publishers.criteria.facts import Facts
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
 from publishers.criteria.matching import Check, Wish
 
-__all__ = ["PLACES_MAX", "Place", "Slot", "places_of", "rest_of"]
+__all__ = ["PLACES_MAX", "Place", "Slot", "asks_of", "places_of", "rest_of"]
 
 PLACES_MAX: Final = 10_000
 """Above it a wish is not entered for each of its entity types, but for any of them."""
@@ -65,26 +65,38 @@ def places_of(wish: Wish) -> Iterator[Place]:
             yield place._replace(entity_type=name)
 
 
-def rest_of(wish: Wish, places: list[Place]) -> Check | None:
-    """What is left to ask of a change that led to one of the places of a wish; None for nothing."""
+def asks_of(wish: Wish, places: list[Place]) -> int:
+    """How many questions of a wish every change is asked, as no look-up answers them."""
+    scans = {place.key for place in places if place.slot == Slot.SCANS}
+    return len(scans) + (len(wish.criterion.where) if places[0].slot == Slot.TESTS else 0)
+
+
+def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
+    """What is left to ask of a change that led to one of the places of a wish, or None; and in how many questions."""
     criterion, slot = wish.criterion, places[0].slot
     proved = all(place.proves for place in places)
     checks: list[Check] = []
+    questions = 0
     if criterion.entity_types and places[0].entity_type is None:
         checks.append(_type_check(criterion.entity_types))
+        questions += 1
     by_glob = not wish.keys and wish.globs is not None
     by_pattern = not wish.keys and wish.globs is None
     if wish.globs is not None and not (by_glob and proved):
         checks.append(_key_check(wish.globs))
+        questions += len(criterion.key_globs)
     if wish.patterns is not None and not (by_pattern and proved):
         checks.append(_key_check(wish.patterns))
+        questions += len(criterion.key_patterns)
     if wish.changed is not None and slot != Slot.NAMES:
         checks.append(wish.changed)
+        questions += 1
     if wish.values is not None and not (slot in (Slot.VALUES, Slot.TESTS) and proved):
         checks.append(wish.values)
+        questions += len(criterion.where)
     if len(checks) < 2:
-        return checks[0] if checks else None
-    return lambda facts, index: all(check(facts, index) for check in checks)
+        return checks[0] if checks else None, questions
+    return lambda facts, index: all(check(facts, index) for check in checks), questions
 
 
 def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:

@@ -32,14 +32,15 @@ class Entry:
 
 
 class Site:
-    """One wish of an entry, and what is left to ask of the changes that led to it."""
+    """One wish of an entry, and what is left to ask of the changes that led to it, in how many questions."""
 
-    __slots__ = ("entry", "rest", "wish")
+    __slots__ = ("entry", "questions", "rest", "wish")
 
-    def __init__(self, entry: Entry, wish: Wish, rest: Check | None) -> None:
+    def __init__(self, entry: Entry, wish: Wish, rest: Check | None, questions: int) -> None:
         self.entry = entry
         self.wish = wish
         self.rest = rest
+        self.questions = questions
 
 
 Bucket = Site | dict[Site, None]  # most have one, and a dictionary each would weigh more than all else

@@ -10,7 +10,9 @@ from publishers.criteria.index import MatchingIndex
 from publishers.criteria.matching import Predicate
 from publishers.criteria.prepared import DIRECT, Prepared, prepare
 from publishers.errors import InvalidOption
-from publishers.fanout.shared import SharedPublisher
+from publishers.fanout.expense import Expense
+from publishers.fanout.ring import RingCursor
+from publishers.fanout.shared import SharedPublisher, Standing
 from publishers.fanout.watermark import Watermark
 from publishers.options import LogOptions
 from publishers.position import Position
@@ -36,6 +38,9 @@ class Registry:
         matched_through: The newest version that needs no matching any more.
         options: Bounds of the rings.
         watermark: What has been matched and published.
+
+    Attributes:
+        expense: Which publishers are in the index, and why the others are not.
     """
 
     def __init__(self, matched_through: int, options: LogOptions, watermark: Watermark) -> None:
@@ -50,6 +55,7 @@ class Registry:
         self._owed = 0  # places that the index does not know yet
         self._watermark = watermark
         self._matched_through = matched_through
+        self.expense = Expense(options)
 
     def add(
         self,
@@ -63,6 +69,9 @@ class Registry:
             criteria: What it wants.
             make: Makes it, under the lock.
             prepared: The same criteria as ``prepare`` made them, or None; then they are made here if they are new.
+
+        Raises:
+            TooCostly: If no further publisher of their weight is taken.
         """
         shared = self._publishers.get(criteria)
         if shared is not None:
@@ -73,6 +82,7 @@ class Registry:
                 if known is not None:
                     return self._added(known, make)
                 if prepared is not None:
+                    self.expense.check(prepared.asks)
                     # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
                     start = Position(self._matched_through + 1, 0)
                     return self._added(SharedPublisher(prepared, start, self._options), make)
@@ -90,10 +100,14 @@ class Registry:
     def _added(
         self, shared: SharedPublisher, make: Callable[[SharedPublisher], "ChangeSubscription"]
     ) -> "ChangeSubscription":
+        is_new = shared.criteria not in self._publishers
         subscription = make(shared)
         shared.subscriptions[subscription] = None
         self._by_id[subscription.id] = subscription
-        if shared.criteria not in self._publishers:
+        if is_new:
+            self.expense.enter(shared)
+            if shared.standing is Standing.DETACHED:
+                shared.ring.detach(self._watermark.visible)
             self._stale[shared.criteria] = shared
             self._publishers[shared.criteria] = shared
             self._owed += len(shared.prepared.placed)
@@ -110,6 +124,7 @@ class Registry:
             self._by_id.pop(subscription.id, None)
             shared.leave(subscription.cursor.cohort)
             if not shared.subscriptions:
+                self.expense.leave(shared)
                 self._stale[shared.criteria] = shared
                 del self._publishers[shared.criteria]
                 self._refresh_if_idle()
@@ -137,10 +152,30 @@ class Registry:
     def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
         with self._lock:
+            attached = self.expense.next_trial(matched_through)
+            if attached is not None:
+                attached.reenter(Position(self._matched_through + 1, 0))
+                self._stale[attached.criteria] = attached
             self._matched_through = matched_through
             let_go = self._refresh()
         del let_go
         return self._index
+
+    def detach_costly(self, visible: int) -> list[tuple[SharedPublisher, list[RingCursor]]]:
+        """Detaches publishers that were found to ask too much, for whoever holds the publish gate.
+
+        Returns:
+            Each with the cursors that this overtook.
+        """
+        with self._lock:
+            found = []
+            for shared in self._index.costly(self._options.detach_weight):
+                if shared.subscriptions and shared.standing is Standing.ATTACHED:
+                    self.expense.too_dear(shared, self._matched_through)
+                    # The ring first: with an interrupt in between, no LIVE cursor misses what is matched no longer.
+                    found.append((shared, shared.ring.detach(visible)))
+                    self._index.retire(shared.criteria)
+            return found
 
     def publishers(self) -> list[SharedPublisher]:
         """All publishers at this moment."""
@@ -188,13 +223,13 @@ class Registry:
         while self._stale:
             criteria, stale = next(iter(self._stale.items()))
             shared = self._publishers.get(criteria)
-            if shared is None:
+            if shared is None or shared.standing is Standing.DETACHED:
                 self._index.retire(criteria)
             else:
                 self._index.enter(shared.prepared, shared)
             del self._stale[criteria]
             if shared is not None:
-                shared.prepared.entered()
+                shared.prepared.entered()  # if it is attached one day, it is prepared again
             let_go.append(stale)
         self._index.sweep()
         self._owed = 0

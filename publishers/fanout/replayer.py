@@ -1,11 +1,13 @@
 """What serves the subscribers that read from the WAL: shared frames, and a few threads in turns.
 
 A thousand laggards share one cache of verified frames and the reader's open files, so they cost neither a thousand
-buffers nor a thousand files.
+buffers nor a thousand files. Those of detached publishers wait in a line of their own. It is served in a small share of one
+thread's time, since what they cost is taken from commits too.
 """
 
 import logging
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -150,6 +152,10 @@ class FrameCache:
 class Replayable(Protocol):
     """Somebody who is served from the WAL in turns."""
 
+    @property
+    def detached(self) -> bool:
+        """Whether it is served behind all others, and in their share of the time only."""
+
     def replay(self) -> bool:
         """Does one slice of work; answers whether there is more to do at once."""
 
@@ -163,14 +169,19 @@ class Replayer:
     Args:
         threads: How many; they are started when first needed.
         name: Goes into the names of the threads.
+        detached_share: The share of one thread's time in which those are served who are detached.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, detached_share: float) -> None:
         self._size = threads
+        self._pause = 1 / detached_share - 1  # for each second of work
         self._name = name
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._waiting: deque[Replayable] = deque()
+        self._detached: deque[Replayable] = deque()
+        self._detached_from = 0.0  # when the next of them may have a turn, by the monotonic clock
+        self._serving_detached = False
         self._threads: list[BackgroundThread] = []
         self._idle = 0
         self._closed = False
@@ -183,7 +194,7 @@ class Replayer:
         """
         with self._lock:
             if not self._closed:
-                self._waiting.append(task)
+                (self._detached if task.detached else self._waiting).append(task)
                 if self._idle:
                     self._work.notify()
                 elif len(self._threads) < self._size:
@@ -195,7 +206,8 @@ class Replayer:
         """Ends the threads after the slices in progress; those who wait are told."""
         with self._lock:
             self._closed = True
-            waiting, self._waiting = list(self._waiting), deque()
+            waiting = [*self._waiting, *self._detached]
+            self._waiting, self._detached = deque(), deque()
             self._work.notify_all()
         for task in waiting:
             task.replay_stopped()
@@ -206,7 +218,7 @@ class Replayer:
     @property
     def waiting(self) -> int:
         """How many wait for their turn."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._detached)
 
     def _start_thread(self) -> None:
         """Starts one more for whoever has just been put in the line; if that fails, those that there are come to him."""
@@ -218,24 +230,51 @@ class Replayer:
         except RuntimeError:
             self._threads.pop()  # what never started neither serves nor can be waited for
             if not self._threads:
-                self._waiting.pop()
+                self._waiting.clear()  # there is the one that has just come
+                self._detached.clear()
                 raise
 
     def _serve(self) -> None:
         while True:
             with self._lock:
-                while not self._waiting and not self._closed:
+                while (found := self._next()) is None and not self._closed:
                     self._idle += 1
-                    self._work.wait()
+                    self._work.wait(self._patience())
                     self._idle -= 1
-                if self._closed:
-                    return
-                task = self._waiting.popleft()
+            if found is None:
+                return
+            task, apart = found
+            began = time.thread_time()
             try:
                 more = task.replay()
             except Exception:  # noqa: BLE001 - one task must not take the thread from all others
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
+            if apart:
+                self._rest(time.thread_time() - began)
             if more:
                 self.enlist(task)
-            del task  # an idle thread keeps nobody alive
+            del task, found  # an idle thread keeps nobody alive
+
+    def _next(self) -> tuple[Replayable, bool] | None:
+        """Whose turn it is, and whether it is one of those that are served apart, of whom one has a turn at a time."""
+        if self._closed:
+            return None
+        if self._detached and not self._serving_detached and time.monotonic() >= self._detached_from:
+            self._serving_detached = True
+            return self._detached.popleft(), True
+        return (self._waiting.popleft(), False) if self._waiting else None
+
+    def _patience(self) -> float | None:
+        """Seconds until somebody may have a turn who waits now; None for nobody."""
+        if not self._detached or self._serving_detached:
+            return None
+        return max(0.0, self._detached_from - time.monotonic())
+
+    def _rest(self, worked: float) -> None:
+        """Lets those who are served apart wait for as long as makes their share of what they worked."""
+        with self._lock:
+            self._serving_detached = False
+            self._detached_from = time.monotonic() + worked * self._pause
+            if self._detached:
+                self._work.notify()

@@ -33,6 +33,11 @@ class Replaying(Moving):
         super().__init__(on_gap)
         self._replaying = False
 
+    @property
+    @abstractmethod
+    def detached(self) -> bool:
+        """Whether its publisher is detached."""
+
     def replay(self) -> bool:
         """Reads one slice from the WAL into the queue; answers whether to go on at once."""
         try:
@@ -79,7 +84,7 @@ class Replaying(Moving):
             # Everything visible is read, but the ring is ahead already. First parked, then the watermark is read again:
             # whoever advances it in between finds this subscription parked, or is found here.
             self._parked_at = upto
-            self._park()
+            self._park(upto)
             if cursor.upto == upto:
                 return False
             self._parked_at = None
@@ -123,15 +128,18 @@ class Replaying(Moving):
             if self._parked_at == upto:
                 return ()
             self._parked_at = None
-        if not self._whole and (pieces := read_kept(cursor, service.frames, upto, limit, self._batch_bytes)):
+        # What is expensive to match runs on no executor of a subscriber, which may be everybody's event loop.
+        if not (self._whole or self.detached) and (
+            pieces := read_kept(cursor, service.frames, upto, limit, self._batch_bytes)
+        ):
             return Batch(tuple(pieces), cursor.next, self.view)
         self._replaying = True
         service.replayer.enlist(self)
         return ()
 
     @abstractmethod
-    def _park(self) -> None:
-        """Waits for the watermark to advance."""
+    def _park(self, upto: int) -> None:
+        """Waits for the watermark to advance beyond a version."""
 
     @abstractmethod
     def _forget(self) -> None:

@@ -30,7 +30,7 @@ from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
 from publishers.position import Position
 
-__all__ = ["BEHIND", "Ring", "RingCursor", "RingStatistics"]
+__all__ = ["BEHIND", "NOWHERE", "Ring", "RingCursor", "RingStatistics"]
 
 
 class RingCursor:
@@ -61,6 +61,9 @@ class RingCursor:
 class _Behind(Enum):
     BEHIND = "BEHIND"
 
+
+NOWHERE: Final = Position(2**64, 0)
+"""Where a ring starts that covers nothing."""
 
 BEHIND: Final = _Behind.BEHIND
 """What ``Ring.poll`` answers to a cursor that the ring does not serve."""
@@ -112,6 +115,18 @@ class Ring:
         """Empties the ring and starts it behind ``version``; answers the cursors that this overtook."""
         with self.lock:
             return self._restart(version, visible)
+
+    def detach(self, visible: int) -> list[RingCursor]:
+        """Covers nothing from now on; answers the cursors that this overtook. Nothing is linked until ``attach``."""
+        with self.lock:
+            overtaken = self._restart(visible + 1, visible)
+            self.start = NOWHERE
+            return overtaken
+
+    def attach(self, start: Position) -> None:
+        """Covers what is linked from now on, all of which is at ``start`` or behind it."""
+        with self.lock:
+            self.start = start
 
     def settle(self, visible: int) -> list[RingCursor]:
         """Evicts down to the bounds and trims what all LIVE cursors have taken; answers the overtaken cursors."""

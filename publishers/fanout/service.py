@@ -9,6 +9,7 @@ from publishers.background import in_background
 from publishers.errors import LogForked
 from publishers.fanout.admission import Admission
 from publishers.fanout.deliveries import Deliveries
+from publishers.fanout.detached import Waiting
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
@@ -49,7 +50,7 @@ class Service:
         self.watermark = Watermark(visible)
         self.registry = Registry(visible, options, self.watermark)
         self.frames = FrameCache(reader, options.replay_bytes)
-        self.replayer = Replayer(options.replay_threads, name)
+        self.replayer = Replayer(options.replay_threads, name, options.detached_share)
         self.admission = Admission(visible, clock, self._gating)
         self.deliveries = Deliveries(options.counted_types)
         self.closed = False
@@ -61,6 +62,7 @@ class Service:
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
         self._parked: set[ChangeSubscription] = set()
+        self._detached = Waiting(self.watermark)
         self._bounded: set[ChangeSubscription] = set()
 
     def abandon(self, inherited: LogForked) -> None:
@@ -106,10 +108,13 @@ class Service:
                 return
         run()
 
-    def park(self, subscription: "ChangeSubscription") -> None:
-        """Keeps one who has read up to the watermark, while the ring is already beyond it."""
+    def park(self, subscription: "ChangeSubscription", upto: int) -> None:
+        """Keeps one who has read up to the watermark, while the ring is already beyond it, or covers nothing."""
         with self._lock:
-            self._parked.add(subscription)
+            if subscription.detached:
+                self._detached.add(subscription, upto)
+            else:
+                self._parked.add(subscription)
 
     def bound(self, subscription: "ChangeSubscription") -> None:
         """Keeps one whose end may come with an advance in which nothing matches."""
@@ -120,12 +125,17 @@ class Service:
         """Drops one who has ended."""
         with self._lock:
             self._parked.discard(subscription)
+            self._detached.discard(subscription)
             self._bounded.discard(subscription)
         if self.closed:
             self.registry.if_empty(self._dismiss)
 
     def due(self) -> Iterable["ChangeSubscription"]:
-        """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end."""
+        """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end.
+
+        Those of detached publishers are woken by the replayer, in its time for them.
+        """
+        self._detached.advanced(self.replayer)
         if not self._parked and not self._bounded:
             return ()
         with self._lock:

@@ -31,7 +31,7 @@ from publishers.fanout.gap import OnGap
 from publishers.fanout.moving import Checkpoint, Lag, State
 from publishers.fanout.replaying import Replaying
 from publishers.fanout.service import Service
-from publishers.fanout.shared import SharedPublisher
+from publishers.fanout.shared import SharedPublisher, Standing
 from publishers.position import Position
 from publishers.views.view import View
 
@@ -122,6 +122,11 @@ class ChangeSubscription(Replaying):
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
         if self._service.inherited is None:  # else it is the parent's
             self._drain.cancel()
+
+    @property
+    def detached(self) -> bool:
+        """Whether its publisher is detached."""
+        return self.shared.standing is Standing.DETACHED
 
     @property
     def cursor(self) -> Cursor:
@@ -349,8 +354,8 @@ class ChangeSubscription(Replaying):
             if self.max_lag is not None:
                 self._service.admission.nudge()
 
-    def _park(self) -> None:
-        self._service.park(self)
+    def _park(self, upto: int) -> None:
+        self._service.park(self, upto)
 
     def _forget(self) -> None:
         self._service.forget(self)

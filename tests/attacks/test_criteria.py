@@ -16,6 +16,7 @@ import pytest
 
 from publishers import upsert
 from publishers.criteria import patterns as patterns_module
+from publishers.criteria.conditions import Where
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
 from publishers.criteria.table import Table
@@ -123,6 +124,49 @@ async def test_patterns_within_the_weight_are_read_and_made_off_the_loop_and_mat
     await committed(log, link, until, count=20)
     # Of 14 patterns and two keys of 64 bytes together; what was found is remembered from the second commit on.
     assert len(steps) <= 14 * 64
+
+
+async def test_conditions_without_an_equality_cost_each_commit_a_bounded_number_of_questions(
+    log, connected, until, monkeypatch
+):
+    """F147: without `detach_weight` and `attached_weight` a commit asks all of them; the attackers get what is theirs nevertheless."""
+    link, attackers, asked = healthy(connected), [connected() for _ in range(4)], {}
+    test = Where.test
+
+    def counted(condition):
+        holds = test(condition)
+
+        def asking(value):
+            here = threading.current_thread()
+            asked[here.name] = asked.get(here.name, 0) + 1
+            return holds(value)
+
+        return asking
+
+    monkeypatch.setattr(Where, "test", counted)
+    for number, attacker in enumerate(attackers):
+        for name in range(40):
+            wishes = [
+                {
+                    "where": [
+                        {"path": "n", "compare": "NE", "value": f"{number}/{name}/{wish}/{n}"}
+                        for n in range(50)
+                    ]
+                }
+                for wish in range(6 if name < 20 else 2)
+            ]
+            subscribe(attacker, f"{name}", credits=1_000, criteria=wishes)
+    await until(lambda: log.statistics(listed=0).publisher_count == 161)
+    told = log.statistics(listed=0)
+    assert told.attached_weight <= 2_048
+    assert told.match_weight == 4 * 20 * 400
+    asked.clear()
+    versions = [(await log.commit_async([upsert("order", "mine", {"n": "x"})])).version for _ in range(3)]
+    await until(lambda: len(events_of(link)) == 3)
+    assert [event["version"] for event in events_of(link)] == versions
+    assert sum(count for name, count in asked.items() if "replay" not in name) <= 3 * 2_048
+    await until(lambda: all(len(events_of(attacker)) == 40 * 3 for attacker in attackers))
+    assert sum(asked.values()) > 3 * 20_000
 
 
 async def test_a_heavy_wish_is_compiled_and_entered_off_the_loop(log, connected, until, monkeypatch):

@@ -20,7 +20,6 @@ TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
-    "F147": "publishers that are expensive to match are bounded by their weight alone",
     "E57": "untyped",
 }
 ID = re.compile(r"\b[FE]\d{1,3}\b")

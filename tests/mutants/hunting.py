@@ -18,7 +18,7 @@ from publishers.wal import Wal
 from publishers.wal.segment import segment_name
 from tests.mutants.listing import MUTANTS
 from tests.mutants.patching import Mutant, Stale
-from tests.publishers import test_interleaving
+from tests.publishers import detaching, test_interleaving
 from tests.publishers.test_deferral_machine import Owner
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.publishers.world import live
@@ -86,6 +86,10 @@ def _damageable() -> tuple[dict[str, bytes], list[tuple[int, list[bytes | None]]
     files = system.snapshot(LOG)
     log.abandon()
     return files, whole, start
+
+
+def _detaching(seed: int) -> None:
+    detaching.run(seed)
 
 
 def _forks(seed: int) -> None:
@@ -216,6 +220,7 @@ KILLERS: dict[str, Callable[[int], None]] = {
     "world": _world,
     "threads": _threads,
     "machine": _machine,
+    "detaching": _detaching,
 }
 """What is run for each seed: it raises if a promise is broken."""
 

@@ -466,9 +466,55 @@ _TELLING = [
     ),
 ]
 
+_RING = "publishers.fanout.ring:Ring."
+_DETACHING = [
+    Mutant(
+        "a detached ring still covers what it held",
+        _RING + "detach",
+        "self.start = NOWHERE",
+        "pass",
+        ("detaching",),
+        60,
+    ),
+    Mutant(
+        "live cursors not told that their ring is detached",
+        _RING + "detach",
+        "self._restart(visible + 1, visible)",
+        "[]",
+        ("detaching",),
+        60,
+    ),
+    Mutant(
+        "an attached ring covers what was never linked",
+        "publishers.fanout.registry:Registry.snapshot",
+        "Position(self._matched_through + 1, 0)",
+        "Position(1, 0)",
+        ("detaching",),
+        60,
+    ),
+    Mutant(
+        "those of detached publishers not told of an advance",
+        "publishers.fanout.service:Service.due",
+        "self._detached.advanced(self.replayer)",
+        "pass",
+        ("detaching",),
+        60,
+    ),
+]
+
 MUTANTS = {
     mutant.name: mutant
-    for mutant in (*_WRITING, *_HEAD, *_RECOVERY, *_CHAIN, *_LINEAGE, *_RETENTION, *_READING, *_TELLING)
+    for mutant in (
+        *_WRITING,
+        *_HEAD,
+        *_RECOVERY,
+        *_CHAIN,
+        *_LINEAGE,
+        *_RETENTION,
+        *_READING,
+        *_TELLING,
+        *_DETACHING,
+    )
 }
 
 SELECTION = [
@@ -493,5 +539,6 @@ SELECTION = [
     "ring start not moved",
     "too large a chunk does not restart the ring",
     "eviction forgets to mark",
+    "an attached ring covers what was never linked",
 ]
 """Those of every commit; the others cost more seeds, or are of the same kind."""

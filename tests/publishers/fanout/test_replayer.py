@@ -159,7 +159,8 @@ def test_places_of_positions_are_remembered_up_to_a_bound(wal):
 class Task:
     """Somebody in the line."""
 
-    def __init__(self, *turns):
+    def __init__(self, *turns, detached=False):
+        self.detached = detached
         self.turns = list(turns)
         self.done = threading.Event()
         self.stopped = 0
@@ -178,7 +179,7 @@ class Task:
 def test_each_gets_a_slice_in_turn_until_there_is_nothing_left_to_do():
     order = []
     gate = threading.Event()
-    replayer = Replayer(1, "turns")
+    replayer = Replayer(1, "turns", 0.1)
 
     def turn(name, more):
         return lambda: order.append(name) or more
@@ -196,9 +197,50 @@ def test_each_gets_a_slice_in_turn_until_there_is_nothing_left_to_do():
     replayer.close()
 
 
+def test_those_that_are_detached_have_one_turn_at_a_time_and_rest_for_their_share(monkeypatch):
+    """F147: a tenth of one thread's time, whatever they cost; all others come in between."""
+    now, worked = [100.0], [0.0]
+    monkeypatch.setattr(replayer_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(replayer_module.time, "thread_time", lambda: worked[0])
+    replayer, order = Replayer(2, "shared", 0.1), []
+
+    def turn(name, seconds=0.0):
+        def run():
+            worked[0] += seconds
+            order.append(name)
+            return name == "dear" and order.count("dear") < 4
+
+        return run
+
+    dear = Task(*[turn("dear", 2.0)] * 4, detached=True)
+    also = Task(turn("also"), detached=True)
+    replayer.enlist(dear)
+    wait_until(lambda: replayer.waiting == 1 and replayer._detached_from == 118.0)
+    replayer.enlist(also)
+    for _ in range(3):
+        replayer.enlist(task := Task(turn("cheap")))
+        assert task.done.wait(20)
+    assert order == ["dear", "cheap", "cheap", "cheap"]
+    for number in (2, 3, 4):
+        now[0] = replayer._detached_from - 0.01
+        replayer.enlist(task := Task(turn("cheap")))
+        assert task.done.wait(20)
+        assert order.count("dear") == number - 1
+        now[0] = replayer._detached_from
+        with replayer._lock:
+            replayer._work.notify_all()
+        wait_until(lambda number=number: order.count("dear") + order.count("also") >= number)
+        now[0] += 20.0
+        with replayer._lock:
+            replayer._work.notify_all()
+    assert also.done.wait(20)
+    assert dear.done.wait(20)
+    replayer.close()
+
+
 def test_one_whose_slice_fails_takes_the_thread_from_nobody(caplog):
     """F37: it is logged, because its subscriber was not told."""
-    replayer = Replayer(1, "failing")
+    replayer = Replayer(1, "failing", 0.1)
     bad, good = Task(lambda: 1 / 0), Task(False)
     replayer.enlist(bad)
     replayer.enlist(good)
@@ -212,7 +254,7 @@ def test_one_whose_slice_fails_takes_the_thread_from_nobody(caplog):
 def test_who_waits_or_comes_when_it_is_closed_is_told():
     gate = threading.Event()
     inside = threading.Event()
-    replayer = Replayer(1, "closing")
+    replayer = Replayer(1, "closing", 0.1)
     busy = Task(lambda: inside.set() or gate.wait(20))
     waiting, late = Task(True), Task(True)
     replayer.enlist(busy)
@@ -230,7 +272,7 @@ def test_who_waits_or_comes_when_it_is_closed_is_told():
 
 def test_a_slice_may_close_the_replayer_that_runs_it():
     """A subscriber closes its log in a signal."""
-    replayer = Replayer(2, "inside")
+    replayer = Replayer(2, "inside", 0.1)
     task = Task(lambda: replayer.close() or False)
     replayer.enlist(task)
     assert task.done.wait(20)
@@ -247,7 +289,7 @@ class Exhausted(BackgroundThread):
 
 def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(monkeypatch):
     """F37: one that never started counts for nothing, and closing does not wait for it."""
-    replayer = Replayer(1, "exhausted")
+    replayer = Replayer(1, "exhausted", 0.1)
     refused, served = Task(False), Task(False)
     with monkeypatch.context() as patched:
         patched.setattr(replayer_module, "BackgroundThread", Exhausted)
@@ -263,7 +305,7 @@ def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(mo
 
 def test_if_no_further_thread_can_be_started_those_that_there_are_serve_who_comes(monkeypatch):
     """F37: nobody is refused for that."""
-    replayer = Replayer(2, "few")
+    replayer = Replayer(2, "few", 0.1)
     gate, inside = threading.Event(), threading.Event()
     replayer.enlist(Task(lambda: inside.set() or (gate.wait(20) and False)))
     assert inside.wait(20)
