@@ -490,8 +490,10 @@ class PositionMalformed(PositionError, ValueError):
     """A text is not a position."""
 
     def __init__(self, text: object) -> None:
+        # What has no colon was meant as a word.
+        words = "" if isinstance(text, str) and ":" in text else "be 'earliest' or 'latest', or "
         super().__init__(
-            f"{text!r:.120} is not a position; it must look like log_id:epoch.random:version:index"
+            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index"
         )
         self.text = text
 

@@ -1,8 +1,9 @@
 """The options of a change log: every bound has a name, a default and a check."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -133,7 +134,7 @@ class LogOptions:
             raise InvalidOption("options", options, "LogOptions(...), or None")
         for name, value in overrides.items():
             if name not in cls.__dataclass_fields__:
-                raise InvalidOption(name, value, "one of " + ", ".join(cls.__dataclass_fields__))
+                raise InvalidOption(name, value, _nearest(name, cls.__dataclass_fields__))
         return replace(options or cls(), **overrides)
 
     def __post_init__(self) -> None:
@@ -180,6 +181,13 @@ def check_directory(path: object) -> Path:
         return Path(path)
     except (TypeError, UnicodeError):
         raise InvalidOption("path", path, "the path of a directory, as text") from None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant, or everything that there is."""
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f"left out, or named {near[0]}" if near else "one of " + ", ".join(names)
 
 
 def _is_text(value: object) -> bool:

@@ -1,5 +1,6 @@
 """Where to begin: whatever names a place in a log, as a position."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -42,6 +43,10 @@ _WHOLE: Final = View(Content.BODY)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+def _go_on() -> None:
+    """Never ends a search."""
+
+
 class Places:
     """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
 
@@ -54,12 +59,15 @@ class Places:
         self._service = service
         self._lineage = lineage
 
-    def find(self, since: Since, *, pruned: bool = False) -> Position | Start:
+    def find(
+        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = _go_on
+    ) -> Position | Start:
         """The position of a place, or a name that is resolved when somebody subscribes.
 
         Args:
             since: The place.
             pruned: Whether a position that is no longer kept is given back instead of being refused.
+            check: Called before each record that is looked at; what it raises ends the search.
 
         Raises:
             InvalidOption: If it is no place.
@@ -77,7 +85,7 @@ class Places:
         if isinstance(since, datetime):
             return self.at(since)
         if isinstance(since, UUID):
-            return self.transaction(since)
+            return self.transaction(since, check)
         if isinstance(since, int) and not isinstance(since, bool):
             if since < 1:
                 raise InvalidOption(
@@ -119,14 +127,15 @@ class Places:
         assert found is not None  # what is visible and not pruned is there
         return time_of(found[0].committed_at)
 
-    def transaction(self, transaction_id: UUID) -> Position:
-        """The beginning of a transaction, searched from the newest version back.
+    def transaction(self, transaction_id: UUID, check: Callable[[], None] = _go_on) -> Position:
+        """The beginning of a transaction, searched from the newest version back; ``check`` as for ``find``.
 
         Raises:
             InvalidOption: If no transaction that is kept has this id.
         """
         wanted = str(transaction_id).encode()
         for frame in self._service.frames.backward(self._service.head.version - 1, 2**32):
+            check()
             if frame.header.flags & FIRST and wanted in frame.annotations:
                 block = Block.of(frame.header, frame.columns, frame.annotations)
                 body = block.change(0, _WHOLE).body

@@ -195,7 +195,7 @@ class ReadableLog(OperatedLog):
         view = _view(view, content, images, fields, mask, integers)
         predicate = Predicate(Criteria.of(wishes))
         try:
-            start = self._places.find(since)
+            start = self._places.find(since, check=bounds.check)
             if reverse:
                 place = (
                     {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]

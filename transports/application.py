@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
 from transports.asgi import Receive, Scope, Send
 from transports.board import Page, find_page
@@ -358,8 +359,14 @@ def _graphql(
 def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":
     if isinstance(logs, ChangeStore):
         return StoreLogs(logs)
-    named = logs if isinstance(logs, Mapping) else {logs.name: logs}
+    named = logs if isinstance(logs, Mapping) else {getattr(logs, "name", ""): logs}
     for log in named.values():
+        if not hasattr(log, "check_here"):
+            raise InvalidOption(
+                "log",
+                log,
+                "an open log, such as ChangeLog.open(path, read_only=True), several by name, or a store",
+            )
         log.check_here()
     return named
 

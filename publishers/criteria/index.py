@@ -223,6 +223,7 @@ class MatchingIndex(Generic[T]):
             if self._parts.pop(entry, None) is None:
                 self._leaving[entry] = None
             entry.value = GONE
+            self._asked.pop(entry, None)
             del self._entries[criteria]
 
     def sweep(self) -> None:
@@ -269,7 +270,7 @@ class MatchingIndex(Generic[T]):
             entry.value for entry, asked in self._asked.items() if asked > bound and entry.value is not GONE
         ]
         self.matched = 0
-        self._asked = {}
+        self._asked.clear()
         return found
 
 

@@ -167,9 +167,12 @@ class Registry:
         Returns:
             Each with the cursors that this overtook.
         """
+        costly = self._index.costly(
+            self._options.detach_weight
+        )  # only who publishes counts there, so without the lock
         with self._lock:
             found = []
-            for shared in self._index.costly(self._options.detach_weight):
+            for shared in costly:
                 if shared.subscriptions and shared.standing is Standing.ATTACHED:
                     self.expense.too_dear(shared, self._matched_through)
                     # The ring first: with an interrupt in between, no LIVE cursor misses what is matched no longer.

@@ -233,6 +233,21 @@ def test_a_restart_inside_a_transaction_sends_it_again_as_a_whole(sizes, data):
         assert recorded(log, None, whole=True) == []
 
 
+def test_a_search_for_a_transaction_ends_when_whoever_asked_has_gone(log):
+    """F147: it may read the whole log."""
+    fill(log, 9)
+    looked = []
+
+    def check():
+        looked.append(1)
+        if len(looked) == 4:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        log.history(since=uuid4(), check=check)
+    assert len(looked) == 4
+
+
 def test_a_transaction_that_only_mentions_another_one_is_not_taken_for_it(log):
     """F52: the id stands in its annotations, and is not its own."""
     wanted = log.commit([order(1)]).version
