@@ -36,15 +36,11 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	$(INSTALL) --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
 
-# What a Java virtual machine keeps of Spark's classes; without it tests take longer.
-$(VENV)/spark.jsa: $(VENV)/.dev
-	@$(BIN)/python -m tests.harness.archive $@
-
 demo: $(VENV)/.demo
 	$(BIN)/penstock demo $(ARGS)
 
 # The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
-test: $(VENV)/.dev $(VENV)/spark.jsa
+test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13

@@ -7,7 +7,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness import archive, covering, sharing
+from tests.harness import covering, sharing
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.missing import pytest_terminal_summary
@@ -28,8 +28,9 @@ __all__ = [
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", archive.options())
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", archive.QUICK)
+# Virtual machines that live for seconds are quicker with the first compiler alone.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # A shell without job control lets what it starts in the background ignore interrupts, and so would all its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,14 +1,17 @@
 """HTTP clients that ask and leave, that ask and do not read, and that ask for ever."""
 
 import asyncio
+import gc
 import json
 import socket
 import threading
+import tracemalloc
 import urllib.parse
 
 import pytest
 
 from publishers.criteria.matching import Predicate
+from tests.attacks.test_graphql import DOCUMENTS, post
 from transports.pool import Pool
 
 NOTHING = '{ history(criteria: [{keys: ["never"]}]) { next } }'
@@ -163,6 +166,39 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_one_piece_of_it_
         for client in clients:
             await asyncio.to_thread(cut_off, client)
     assert 0 < max(unsent) <= 2 * 64 * 1024
+
+
+async def test_attackers_that_have_gone_leave_their_memory_behind_them(serving, beside, fill, until):
+    """F147: answers that nobody read, and documents that were refused; what is traced is back within a tenth."""
+    fill(40, body="x" * 20_000)
+    server = serving()
+    pool = server.application._pools.scanning
+
+    async def attack():
+        clients = [ask(server, WHOLE, receive_buffer=4_096) for _ in range(12)]
+        for text in DOCUMENTS.values():
+            assert (await post(server, text))[0] == 400
+        await until(lambda: pool.held >= 4)
+        for client in clients:
+            client.close()
+        await until(lambda: pool.held == pool.running == pool.waiting == 0)
+
+    async with beside(server) as commit:
+        await attack()  # what is imported and remembered once is there already
+        await commit()
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            await attack()
+            most = tracemalloc.get_traced_memory()[1] - before
+            await commit()
+            gc.collect()
+            left = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+    assert most > 3_000_000
+    assert left < most / 10
 
 
 async def test_who_reads_slowly_gets_everything(serving, fill, until):
