@@ -7,6 +7,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -54,6 +55,12 @@ class _Connected(Receiver, Protocol):
 
     @property
     def unsent(self) -> int: ...
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def ending(self) -> str | None: ...
 
     def goaway(self, deadline: float, reason: str) -> None: ...
 
@@ -108,11 +115,12 @@ class Application:
             view,
             server=_SERVER,
             connections=lambda: self.connections,
-            unsent=self._unsent,
+            loads=self._loads,
             costs=self._costs,
             pools=self._pools,
         )
         self._connections: set[_Connected] = set()
+        self._ended: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
         self._foreign = False
@@ -124,11 +132,11 @@ class Application:
         """How many connections there are."""
         return len(self._connections)
 
-    async def _unsent(self) -> list[int]:
-        """Of each connection how many bytes wait for its client; only so many in one turn of the loop."""
+    async def _loads(self) -> list[tuple[int, int]]:
+        """Of each connection how many bytes wait for its client, and its weight; only so many in one turn of the loop."""
         found, connections = [], list(self._connections)
         while connections:
-            found += [connection.unsent for connection in connections[-_TURN:]]
+            found += [(connection.unsent, connection.weight) for connection in connections[-_TURN:]]
             del connections[-_TURN:]
             await asyncio.sleep(0)
         return found
@@ -136,7 +144,12 @@ class Application:
     def _costs(self) -> dict[str, Any]:
         """What clients cost."""
         graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
-        return {"criteriaWeight": self._weight.weight, "threads": self._pools.statistics(), **graphql}
+        return {
+            "criteriaWeight": self._weight.weight,
+            "ended": dict(self._ended),
+            "threads": self._pools.statistics(),
+            **graphql,
+        }
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
         """Announces the end to every connection, and takes no new one; on the event loop."""
@@ -235,6 +248,8 @@ class Application:
         offer.attach(connection, subprotocol)
 
     def _lost(self, connection: _Connected) -> None:
+        if connection.ending is not None:
+            self._ended[connection.ending] += 1
         self._connections.discard(connection)
         if not self._connections:
             self._idle.set()

@@ -51,7 +51,7 @@ class Facts:
         policy: What callers may see; None for everything.
         server: Name and version.
         connections: Tells how many connections there are.
-        unsent: Tells of each connection how many bytes wait for its client.
+        loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
         costs: Tells what clients cost, by name.
         pools: Threads for what reads the disk.
     """
@@ -67,7 +67,7 @@ class Facts:
         *,
         server: str,
         connections: Callable[[], int],
-        unsent: Callable[[], Awaitable[Collection[int]]],
+        loads: Callable[[], Awaitable[Collection[tuple[int, int]]]],
         costs: Callable[[], Mapping[str, Any]],
         pools: Pools,
     ) -> None:
@@ -75,7 +75,7 @@ class Facts:
         self._policy = policy
         self._server = server
         self._connections = connections
-        self._unsent = unsent
+        self._loads = loads
         self._costs = costs
         self._statistics: Mapping[str, Any] = {}
         self._statistics_until = 0.0
@@ -122,11 +122,13 @@ class Facts:
             loop = asyncio.get_running_loop()
             if loop.time() < self._statistics_until:
                 return self._statistics
-            unsent = await self._unsent()
+            loads = await self._loads()
+            unsent = [waiting for waiting, _ in loads]
             told: dict[str, Any] = {
-                "connections": len(unsent),
+                "connections": len(loads),
                 "unsentBytes": sum(unsent),
                 "mostUnsentBytes": max(unsent, default=0),
+                "mostConnectionWeight": max((weight for _, weight in loads), default=0),
             }
             found = await self._pools.telling.run(
                 None, partial(_encoded, self._logs, discreet=self._policy is not None)

@@ -72,6 +72,29 @@ async def test_what_waits_for_a_stalled_client_is_told(serving, dial, fill, log,
         stuck.socket.transport.resume_reading()
 
 
+async def test_the_heaviest_connection_and_those_that_were_ended_are_told(serving, dial, fill, until):
+    """F147: each bound of a connection is seen from outside."""
+    server = serving(messages_per_second=5, keepalive=60.0, stall_timeout=0.2)
+    url = server.health_url.replace("/health", "/statistics")
+    application = server.application
+    async with dial(server.url) as heavy, dial(server.url) as flooding, dial(server.url) as stuck:
+        for wire in (heavy, flooding, stuck):
+            await wire.init()
+        await heavy.subscribe(criteria=[{"keys": [str(n) for n in range(100)]}])
+        (weight,) = {one.weight for one in application._connections} - {0}
+        told = (await fetch(url))[1]
+        assert (told["connections"], told["mostConnectionWeight"], told["ended"]) == (3, weight, {})
+        for _ in range(50):
+            await flooding.send(type="ping")
+        assert (await flooding.closed())[0] == 4490
+        await stuck.subscribe(credits=10**6, content="BODY")
+        stuck.socket.transport.pause_reading()
+        fill(400, body="z" * 50_000)
+        await until(lambda: application.connections == 1)
+        stuck.socket.transport.resume_reading()
+        assert dict(application._ended) == {"FLOOD": 1, "STALLED": 1}
+
+
 async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):
     server = serving(authenticate=lambda token: token == "right")
     url = server.health_url.replace("/health", "/statistics")

@@ -297,3 +297,7 @@ class _Gate:
     @property
     def unsent(self) -> int:
         return self._link.unsent
+
+    @property
+    def ending(self) -> str | None:
+        return self._link.ending

@@ -175,6 +175,16 @@ class Binding(ABC, Generic[_Session, _Outlet]):
     def _tick(self, now: float) -> None:
         """Does what is due, and arms the timer again."""
 
+    @property
+    def weight(self) -> int:
+        """What the criteria of its subscriptions weigh now."""
+        return self._weight.weight
+
+    @property
+    def ending(self) -> str | None:
+        """Why the server has ended it; see ``Link.ending``."""
+        return self._link.ending
+
     # What the link tells.
 
     def received(self, text: bytes | str) -> None:

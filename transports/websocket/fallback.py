@@ -84,6 +84,11 @@ class AsgiLink:
         if self._queue:
             self._wake.set()
 
+    @property
+    def ending(self) -> str | None:
+        """Why the server has ended it; that it stalled is the host's to know."""
+        return None if self._closing is None else self._closing[0].name
+
     def close(self, code: CloseCode, reason: str) -> None:
         """Closes behind what is queued."""
         if self._closing is None:

@@ -44,6 +44,11 @@ class Link(Protocol):
         """Bytes that were written and not yet taken by the operating system."""
         ...
 
+    @property
+    def ending(self) -> str | None:
+        """Why the server has ended it: the name of a close code, or ``STALLED``; None if it has not."""
+        ...
+
     def write(self, message: bytes) -> None:
         """Queue one text message; ``flush`` sends what is queued in one piece."""
         ...

@@ -90,6 +90,7 @@ class LinkProtocol(asyncio.Protocol):
         self._pinged = False
         self._ended = False
         self._keepalive: asyncio.TimerHandle | None = None
+        self.ending: str | None = None
         self._watch = StallWatch(self.loop, self.limits.stall_timeout, self._taken, self._stalled)
         self._closer: asyncio.TimerHandle | None = None
 
@@ -293,6 +294,7 @@ class LinkProtocol(asyncio.Protocol):
 
     def close(self, code: CloseCode, reason: str) -> None:
         """Sends a close frame behind what was queued; the answer is awaited for ``close_timeout``."""
+        self.ending = self.ending or code.name
         if self._conn.state is State.OPEN:
             self._conn.send_close(code, close_reason(reason))
             self._collect()
@@ -440,6 +442,7 @@ class LinkProtocol(asyncio.Protocol):
 
     def _stalled(self) -> None:
         left = self._transport.get_write_buffer_size()
+        self.ending = self.ending or "STALLED"
         _LOG.info(
             "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
         )
