@@ -6,6 +6,7 @@ interrupted; 141 whoever read the output has left.
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -75,10 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Opens the standard streams that the caller has closed, lest a file of a log gets the number of one."""
+    """Opens the standard streams that the caller has closed, lest a file of a log gets the number of one.
+
+    What is printed is UTF-8 in every locale: keys and names have any letters, and JSON lines are read by programs.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            # Paths may hold bytes that are no letters; they come out as they are.
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _guarded(arguments: list[str]) -> int:

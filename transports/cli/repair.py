@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from publishers.errors import InvalidOption
 from publishers.wal.checks import Repair, Verdict, repair
 from transports.cli.checks import logs_in, progress_bar, said
 
@@ -40,6 +41,8 @@ def add_repair(parser: argparse.ArgumentParser) -> None:
 
 
 def _repair(chosen: argparse.Namespace) -> int:
+    if chosen.drop_oldest and (chosen.head or chosen.index):
+        raise InvalidOption("--drop-oldest", True, "given alone: --head and --index repair no segments")
     worst = _REPAIRED
     for path in logs_in(chosen.directory):
         with progress_bar(f"repair {path.name}") as progress:

@@ -428,6 +428,29 @@ def test_a_command_without_its_standard_streams_ends_without_a_traceback(log, fi
     assert "internal error" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["verify", "dump", "stats", "tail --since earliest --limit 2"])
+def test_any_letters_are_printed_in_any_locale(tmp_path, command):
+    path = tmp_path / "b\u00fccher"
+    with ChangeLog.open(path, sync="os") as log:
+        log.commit([upsert("gr\u00f6\u00dfe", "\u043a\u043b\u044e\u0447", {"a": "\u65e5\u672c"})])
+    name, *options = command.split()
+    done = subprocess.run(
+        [sys.executable, "-m", "transports.cli", name, str(path), *options],
+        capture_output=True,
+        env=os.environ
+        | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("gr\u00f6\u00dfe" if name in ("dump", "tail") else "b\u00fccher") in done.stdout.decode()
+
+
+def test_repairs_that_exclude_each_other_are_told_in_one_line(log, capsys):
+    assert main(["repair", str(log.path), "--head", "--drop-oldest"]) == 2
+    assert "--drop-oldest" in one_line(capsys)
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_what_cannot_be_printed_at_the_end_is_told_by_the_exit_code(unbuffered):
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
