@@ -24,10 +24,10 @@ def searches(monkeypatch):
     """What is searched for, and an event that lets the searches go on."""
     found, go_on, find = [], threading.Event(), Places.transaction
 
-    def slowly(self, name):
+    def slowly(self, name, *given):
         found.append(name)
         assert go_on.wait(20)
-        return find(self, name)
+        return find(self, name, *given)
 
     monkeypatch.setattr(Places, "transaction", slowly)
     yield found, go_on
