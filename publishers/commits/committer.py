@@ -168,7 +168,7 @@ class Committer:
             pending.wait()
             if pending.leads:
                 self._lead(pending)
-                self._wal.ring()  # before anything that subscribers run on this thread
+                self._wal.notify()  # before anything that subscribers run on this thread
         except BaseException as error:
             self._give_up(pending, error)
             raise

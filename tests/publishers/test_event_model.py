@@ -24,7 +24,7 @@ from publishers import (
     upsert,
 )
 from publishers.mutations.mutation import columns_of
-from publishers.wal.columns import Column, Columns
+from publishers.wal.format.columns import Column, Columns
 from tests.publishers.support import QUICK, BatchProbe, in_threads, opened, scaled
 
 MOMENT = datetime(2026, 11, 20, 12, 30, 0, 123456, UTC)

@@ -13,7 +13,9 @@ import flow
 from publishers import ChangeLog, LogError, LogFailed, Position
 from publishers.commits import committer, pending, publication, queue, visibility
 from publishers.fanout import registry, ring, service, watermark
-from publishers.wal import appender, cut, evidence, wal, withholding, writer
+from publishers.wal import wal, withheld
+from publishers.wal.append import appender, evidence, writer
+from publishers.wal.recover import truncate
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
 
 
@@ -153,7 +155,7 @@ TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
         *(committer, pending, publication, queue, registry, ring, service, visibility, watermark),
-        *(appender, cut, evidence, wal, withholding, writer),
+        *(appender, truncate, evidence, wal, withheld, writer),
     )
 }
 

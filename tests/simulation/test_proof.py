@@ -15,7 +15,7 @@ from unittest import mock
 # ruff: noqa: T201 - the counts are there to be read
 import pytest
 
-from publishers.wal import twin
+from publishers.wal.files import mirrored_file
 from tests.simulation import crash_states, prove
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.rows import CORPUS, ROWS, Row, corpus
@@ -150,7 +150,7 @@ def _believe(data: bytes) -> bytes:
 MUTANTS = {
     "T2 no sync": ("T2", SimulatedFile, "sync", lambda file: file._check_writable()),
     "T2 no directory sync": ("T2", SimulatedFileSystem, "sync_directory", lambda system, path: None),
-    "T3 schemas without a crc": ("T3", twin, "_unsealed", _believe),
+    "T3 schemas without a crc": ("T3", mirrored_file, "_unsealed", _believe),
     "T5 no sync": ("T5", SimulatedFile, "sync", lambda file: file._check_writable()),
 }
 

@@ -9,7 +9,7 @@ from publishers import backup, restore
 from publishers.errors import BackupRefused, PenstockError
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict, verify
-from publishers.wal.segment import segment_number
+from publishers.wal.files.segment import segment_number
 from tests.publishers.wal.logs import OPTIONS, commit, contents, fill_segments, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock

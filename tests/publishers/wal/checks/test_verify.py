@@ -11,7 +11,7 @@ import pytest
 from publishers.errors import PenstockError
 from publishers.wal import RealFileSystem, Wal
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.head import Head, read_head
+from publishers.wal.files.head import Head, read_head
 from tests.publishers.support import SCALE
 from tests.publishers.wal.checks.damage import (
     SMALL,
