@@ -19,7 +19,8 @@ from publishers.wal.files.tail_page import Tail
 from publishers.wal.format.columns import decode_payload, encode_payload
 from publishers.wal.format.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
 from publishers.wal.format.frame import Chain, FrameHeader, Scan
-from tests.publishers.support import SCALE, opened, order
+from tests.harness.scale import SCALE
+from tests.publishers.support import opened, order
 from tests.publishers.wal.logs import commit
 from tests.publishers.wal.logs import opened as opened_wal
 from tests.simulation.filesystem import SimulatedFileSystem

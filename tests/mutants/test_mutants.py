@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from tests.harness.scale import SCALE
 from tests.mutants.hunting import KILLERS, hunt, rate
 from tests.mutants.listing import MUTANTS, SELECTION
 from tests.mutants.patching import Mutant, Stale
-from tests.publishers.support import SCALE
 
 NAMES = list(MUTANTS) if SCALE >= 2 else SELECTION
 

@@ -25,7 +25,8 @@ from publishers import (
 )
 from publishers.mutations.mutation import columns_of
 from publishers.wal.format.columns import Column, Columns
-from tests.publishers.support import QUICK, BatchProbe, in_threads, opened, scaled
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, BatchProbe, in_threads, opened
 
 MOMENT = datetime(2026, 11, 20, 12, 30, 0, 123456, UTC)
 

@@ -29,7 +29,8 @@ from publishers import (
 from publishers.mutations.mutation import columns_of, schema
 from publishers.wal.checks import Verdict, verify
 from tests.forking import child, fork, in_child, threads
-from tests.publishers.support import QUICK, Probe, fill, order, scaled, wait_until
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, Probe, fill, order, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
 
 ROOT = Path(__file__).parents[2]

@@ -7,6 +7,7 @@ import pytest
 
 import flow
 from publishers import ChangeLog, Content, Criterion, LogClosed, Position
+from tests.harness.scale import scaled
 from tests.publishers.ordering import KEYS, PARTITIONS, WRITERS, Checker, Writers, stored
 from tests.publishers.support import (
     QUICK,
@@ -17,7 +18,6 @@ from tests.publishers.support import (
     fill,
     opened,
     order,
-    scaled,
     scratch,
     wait_until,
 )

@@ -16,6 +16,7 @@ from publishers import (
     upsert,
 )
 from publishers.wal import RealFileSystem
+from tests.harness.scale import scaled
 from tests.publishers.support import (
     QUICK,
     Held,
@@ -25,7 +26,6 @@ from tests.publishers.support import (
     in_threads,
     opened,
     order,
-    scaled,
     scratch,
     wait_until,
 )

@@ -387,12 +387,21 @@ MUTANTS = {
     "failed write not undone": (active_segment.ActiveSegment, "undo", _leave_it),
 }
 
+NOTICED_BY = {
+    "tail frames not written again": [101],
+    "HEAD in one slot": [103],
+    "HEAD before sync": [101],
+    "places of readers not stored before retention": [58],
+    "failed write not undone": [665],
+}
+"""Lives that have noticed a mutant which few notice: tried first, they save the others."""
+
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_does_not_survive(name):
     target, attribute, replacement = MUTANTS[name]
     with mock.patch.object(target, attribute, replacement):
-        for seed in range(4000):
+        for seed in (*NOTICED_BY.get(name, ()), *range(4000)):
             try:
                 Trial(seed).run()
             except (AssertionError, PenstockError, OSError, KeyError):

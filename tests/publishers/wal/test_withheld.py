@@ -15,6 +15,7 @@ from publishers.wal import Follower, Wal, withheld
 from publishers.wal.files.head import CUT, DEFERRED, Head, HeadState, read_head
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.recover import truncate
+from tests.harness.scale import each
 from tests.publishers.wal.logs import commit, contents, opened, options, sealed
 from tests.simulation.deferral import DeferralTrial, SmallDeferralTrial
 from tests.simulation.filesystem import PowerCut, SimulatedFile, SimulatedFileSystem
@@ -344,12 +345,15 @@ MUTANTS = {
     ),
 }
 
+NOTICED_BY = {"HEAD not told of the cut": [561], "failed slot of HEAD counts": [1488]}
+"""Lives that have noticed a mutant which few notice: tried first, they save the others."""
+
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_does_not_survive(name):
     target, attribute, replacement = MUTANTS[name]
     with mock.patch.object(target, attribute, replacement):
-        for seed in range(12000):
+        for seed in (*NOTICED_BY.get(name, ()), *range(12000)):
             try:
                 SmallDeferralTrial(seed).run()
             except (AssertionError, PenstockError, OSError, KeyError):
@@ -461,7 +465,7 @@ def test_no_flipped_bit_of_head_shows_what_is_withheld_or_takes_what_was_acknowl
     whole = expected[0]
     told = 0
     for start in (0, 4096):
-        for bit in range(88 * 8):
+        for bit in each(range(88 * 8)):
             head = bytearray(files["HEAD"])
             head[start + bit // 8] ^= 1 << bit % 8
             try:

@@ -13,7 +13,7 @@ from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.tail_page import TAIL_NAME
 from publishers.wal.format.control import Epoch
 from publishers.wal.read.presence import continues
-from tests.publishers.support import scaled
+from tests.harness.scale import scaled
 from tests.publishers.wal.logs import commit, contents, opened
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
