@@ -158,8 +158,9 @@ async def test_a_failure_of_ours_gets_500_and_an_id(serving, monkeypatch, caplog
 async def test_a_token_is_judged(serving):
     server = serving(authenticate=lambda token: token == "right")
     query = b'{"query":"{__typename}"}'
-    status, headers, _ = await fetch(server.graphql_url, query)
+    status, headers, body = await fetch(server.graphql_url, query)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    assert [error["extensions"]["code"] for error in json.loads(body)["errors"]] == ["UNAUTHENTICATED"]
     assert (await fetch(server.graphql_url, query, authorization="Bearer wrong"))[0] == 401
     assert (await fetch(server.graphql_url, query, authorization="Bearer right"))[0] == 200
 
