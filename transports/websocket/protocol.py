@@ -318,6 +318,7 @@ class LinkProtocol(asyncio.Protocol):
                 response = self._conn.reject(
                     HTTPStatus.UPGRADE_REQUIRED, f"{wrong}; the version must be 13\n"
                 )
+                response.headers["Connection"] = "Upgrade"  # beside "close", as RFC 9110 7.8 has it
                 response.headers["Upgrade"] = "websocket"
                 response.headers["Sec-WebSocket-Version"] = "13"
             self._conn.send_response(response)
