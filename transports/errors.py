@@ -262,7 +262,7 @@ class ExtraMissing(PenstockError):
 
     def __init__(self, what: str, module: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs {module}, which is not installed; run: pip install 'penstock[{extra}]'"
+            f"{what} needs {module}, which is not installed; run: pip install 'penstock-cdc[{extra}]'"
         )
         self.extra = extra
 

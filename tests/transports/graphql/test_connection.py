@@ -64,7 +64,7 @@ async def test_without_the_extra_the_path_says_what_to_install(serving, graphql,
         async with graphql(server):
             pass
     assert caught.value.response.status_code == 404
-    assert b"pip install 'penstock[graphql]'" in caught.value.response.body
+    assert b"pip install 'penstock-cdc[graphql]'" in caught.value.response.body
 
 
 async def test_connections_are_counted_and_limited_together_with_the_others(serving, graphql, dial):
