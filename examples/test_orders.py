@@ -27,9 +27,8 @@ def log(tmp_path: Path) -> Iterator[ChangeLog]:
 
 def test_an_order_that_was_placed_is_told(log: ChangeLog) -> None:
     version = asyncio.run(place_order(log, "42", "10.00"))
-    order, *_ = collect(
-        log.changes(Criterion(entity_types={"order"}), since=version, content=Content.BODY), 1
-    )
+    orders = log.changes(Criterion(entity_types={"order"}), since=version, content=Content.BODY)
+    (order,) = collect(orders, 1)
     assert (order.key, order.body) == ("42", {"total": "10.00"})
 
 
