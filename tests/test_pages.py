@@ -40,6 +40,20 @@ def test_every_link_of_a_page_leads_somewhere(page):
             assert anchor in anchors(file), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_no_document_that_a_reader_does_not_have(page):
+    for name in re.findall(r"`(?!build/)([\w./-]+\.md)`", page.read_text()):
+        assert any((place / name).exists() for place in (ROOT, ROOT / "docs")), name
+
+
+def test_the_changelog_has_one_line_a_thing_under_added_changed_and_fixed():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    (release, *_) = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    headings = re.findall(r"^### (.*)$", release, re.MULTILINE)
+    assert headings == [kind for kind in ("Added", "Changed", "Fixed") if kind in headings] != []
+    assert all(line.startswith(("- ", "#")) for line in release.splitlines()[1:] if line)
+
+
 @pytest.mark.parametrize(
     ("page", "example"),
     [
