@@ -42,7 +42,7 @@ def poll(db: sqlite3.Connection, log: ChangeLog, most: int = 1000) -> int:
     ).fetchall()
     if rows:
         *_, revision = rows[-1]
-        log.commit([change(*row) for row in rows], producer=("orders", revision), durable=True)
+        log.commit([change(*row) for row in rows], producer=("orders", revision))
     return len(rows)
 
 

@@ -46,7 +46,7 @@ class TooFew(AssertionError):
 def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
     """The first ``n`` elements of a publisher, waited for on the calling thread.
 
-    The subscription ends before this returns. In a coroutine use `collect_async`, as this one stands in the way of the
+    The subscription is cancelled before this returns. In a coroutine use `collect_async`, as this one stands in the way of the
     event loop.
 
     Args:
