@@ -2,20 +2,25 @@
 /** The departure board: flights through our own protocol, at a pace that is kept by asking for more or not. */
 
 import { Clock } from "./clock.js";
-import { Controls, criteriaOf, PACES, paceInWords } from "./controls.js";
-import { Drawing, number, Trend } from "./drawing.js";
+import { Controls, criteriaOf, filterInWords, PACES, paceInWords, wants, within } from "./controls.js";
+import { Drawing, number, Passed, Trend } from "./drawing.js";
 import { flapLine, setStill, step, turn } from "./flaps.js";
 import { clockTime, day, Flights, readFlight } from "./flights.js";
 import { connect } from "./penstock.js";
 import { Departures, Landed } from "./rows.js";
+import { ownPublisher, ownSubscription, placeOf, served } from "./statistics.js";
 
 const TODAY = "today"; // the log in which the demo goes on after the million
 const SYSTEM = "$system"; // what becomes of the logs of a store
-const BACK = 150; // versions before the end of that log with which a board that goes along begins
+const STAGE = "demo"; // the log in which the demo says what it does
+const BACK = 300; // versions, a minute each, before the end of that log with which a board that goes along begins
 const MINUTE = 60_000;
 const SHOW_EVERY_MS = 160;
 const STATISTICS_EVERY_MS = 1000;
 const AGAIN_MS = 1500;
+const REFUSED_MS = 10_000;
+const AGAIN_WINDOW = 256; // while flights are read again for another filter
+const BEHIND_WINDOW = 64; // while a board that goes along has not caught up
 const EARLY = 14 * MINUTE; // before the first departure a replay begins
 const GENTLE = 12; // minutes a second above which nothing glides or turns
 const LINGER_MS = 3200;
@@ -43,6 +48,7 @@ class Board {
   #landed = new Landed(find("landed"));
   #drawing = new Drawing(find("drawing"));
   #trend = new Trend(find("trend"));
+  #passed = new Passed();
   #still = matchMedia("(prefers-reduced-motion: reduce)");
   #hour = flapLine(5, "large");
   #run = 0;
@@ -50,6 +56,15 @@ class Board {
   #follows;
   #synthetic = false;
   #fresh = true; // whether the clock is still to be set to the first flight
+  /** Where this mode began. @type {string | null} */
+  #begin = null;
+  /** What is read again for another filter, and up to which place; it is shown when it is there.
+   * @type {{flights: Flights, upto: number} | null} */
+  #again = null;
+  #filter = this.#controls.choice;
+  /** What the demo does, by its own words. @type {string | null} */
+  #stage = null;
+  #trouble = "";
   /** @type {number | null} */
   #place = null;
   /** @type {number | null} */
@@ -66,6 +81,7 @@ class Board {
     find("pause").addEventListener("click", () => this.pause(!this.paused));
     document.addEventListener("keydown", (event) => this.#key(event));
     const says = this.#controls.restore();
+    this.#filter = this.#controls.choice;
     await this.#look();
     if (!says && this.statistics?.logs[TODAY]) this.#controls.set("mode", "live");
     setInterval(() => this.#look(), STATISTICS_EVERY_MS);
@@ -78,6 +94,8 @@ class Board {
   pause(/** @type {boolean} */ paused) {
     this.paused = paused;
     this.clock.running = !paused;
+    document.documentElement.toggleAttribute("data-paused", paused);
+    find("paused").hidden = !paused;
     if (paused) this.changes?.pause();
     else this.changes?.resume();
     find("pause").setAttribute("aria-pressed", String(paused));
@@ -95,10 +113,11 @@ class Board {
     this.changes?.return();
     this.clock.release();
     if (since === null) this.#empty();
-    const place = since === null ? this.#start() : { since };
     const log = (this.#follows = this.#log());
+    if (this.client.status === "closed") return this.#later(since, run);
+    if (log === undefined && this.statistics !== null) return this.#later(null, run); // the demo serves it soon
     const changes = this.client.changes({
-      ...place,
+      ...(since === null ? this.#start() : { since }),
       log,
       criteria: criteriaOf(this.#controls.choice),
       content: "BODY",
@@ -107,6 +126,12 @@ class Board {
       heartbeatMs: 500,
     });
     this.changes = changes;
+    changes.addEventListener("progress", () => {
+      if (run !== this.#run || !changes.subscribed) return;
+      this.#begin ??= changes.cursor;
+      this.#trouble = "";
+      changes.window = this.#window();
+    });
     if (this.paused) changes.pause();
     try {
       for await (const event of changes) {
@@ -117,7 +142,7 @@ class Board {
     } catch (error) {
       if (run !== this.#run) return;
       const code = /** @type {any} */ (error).code;
-      this.#say(`The server ended the subscription: ${/** @type {Error} */ (error).message}`);
+      this.#trouble = `The server ended the subscription: ${/** @type {Error} */ (error).message}`;
       this.#later(STARTING_OVER.has(code) ? null : changes.cursor, run);
     }
   }
@@ -125,7 +150,11 @@ class Board {
   /** @param {import("./penstock.js").ChangeEvent} event @param {number} run */
   async #handle(event, run) {
     const flight = readFlight(event);
-    if (flight !== null) {
+    const place = event.version + Math.min(1, (event.index + 1) / event.count);
+    if (this.#again && place > this.#again.upto) this.#caughtUp();
+    if (flight !== null && this.#again) {
+      this.#again.flights.apply(flight, -Infinity); // not news any more
+    } else if (flight !== null) {
       if (this.#fresh) {
         this.#fresh = false;
         this.clock.set(this.#live ? flight.time : Math.max(flight.time, flight.scheduled - EARLY));
@@ -137,15 +166,42 @@ class Board {
       this.flights.apply(flight, this.#page);
     }
     this.handled += 1;
-    this.#place = event.version + Math.min(1, (event.index + 1) / event.count);
+    this.#place = place;
+    this.#passed.add(event.version);
+    if (this.#again?.upto === place) this.#caughtUp();
     this.onevent?.(event);
   }
 
+  #caughtUp() {
+    if (this.#again) this.flights = this.#again.flights;
+    this.#again = null;
+    if (this.changes) this.changes.window = this.#window();
+  }
+
   #later(/** @type {string | null} */ since, /** @type {number} */ run) {
-    setTimeout(async () => {
-      await this.#look();
-      if (run === this.#run) this.follow(since);
-    }, AGAIN_MS);
+    const refused = this.client.status === "closed";
+    setTimeout(
+      async () => {
+        await this.#look();
+        if (run !== this.#run) return;
+        if (refused) this.client = connect(new URL("ws", document.baseURI));
+        this.follow(since);
+      },
+      refused ? REFUSED_MS : AGAIN_MS,
+    );
+  }
+
+  /** Follows what the demo says about itself. */
+  async #listen() {
+    this.#stage = "";
+    try {
+      for await (const { body } of this.client.changes({ log: STAGE, start: "earliest", content: "BODY", window: 16 })) {
+        this.#stage = String(body.text);
+      }
+    } catch {
+      // It has ended, or is not served any more.
+    }
+    this.#stage = null; // to be followed again as soon as it is there again
   }
 
   get #live() {
@@ -155,7 +211,7 @@ class Board {
   /** The log of the mode: the demo has a second one once it goes on after the million. */
   #log() {
     const names = Object.keys(this.statistics?.logs ?? {});
-    const first = names.find((name) => name !== TODAY && name !== SYSTEM);
+    const first = names.find((name) => name !== TODAY && name !== SYSTEM && name !== STAGE);
     return this.#live && names.includes(TODAY) ? TODAY : first;
   }
 
@@ -168,9 +224,10 @@ class Board {
   }
 
   #empty() {
-    this.flights.clear();
+    this.flights = new Flights();
     this.#fresh = true;
-    this.#place = null;
+    this.#begin = this.#again = this.#place = null;
+    this.#passed.clear();
     this.#trend.clear();
     this.#lag = null;
   }
@@ -192,7 +249,8 @@ class Board {
 
   /** A window of about two seconds: at the busiest there are four events in a minute. */
   #window() {
-    if (this.#live) return this.#log() === TODAY ? 16 : 1024;
+    if (this.#again) return AGAIN_WINDOW;
+    if (this.#live) return this.#log() !== TODAY ? 1024 : this.changes?.state === "RESYNC" ? BEHIND_WINDOW : 16;
     return Math.min(2048, Math.max(16, this.#minutes * 8));
   }
 
@@ -200,14 +258,30 @@ class Board {
   #choose(choice, what) {
     this.#pace();
     if (what === "pace") return;
-    if (what === "mode") {
-      this.follow(null);
-    } else {
-      const { airport, airline } = choice;
-      this.flights.keep((one) => (!airport || one.origin === airport) && (!airline || one.carrier === airline), this.clock.now);
-      this.follow(this.changes?.cursor ?? null);
-    }
+    const narrower = within(choice, this.#filter) && !this.#again;
+    this.#filter = choice;
+    if (what === "mode") this.follow(null);
+    else this.#narrow(choice, narrower);
     this.#show();
+  }
+
+  /**
+   * Goes on at the same place with a narrower filter; any other one lacks flights that were not wanted until now, so all
+   * are read again from where the board began up to that place.
+   *
+   * @param {import("./controls.js").Choice} choice @param {boolean} narrower
+   */
+  #narrow(choice, narrower) {
+    const upto = this.#again?.upto ?? this.#place;
+    this.flights.keep(wants(choice), this.clock.now);
+    this.#passed.clear();
+    if (narrower || upto === null || this.#begin === null) {
+      this.follow(this.changes?.cursor ?? null);
+    } else {
+      this.#again = { flights: new Flights(), upto };
+      this.#place = null;
+      this.follow(this.#begin);
+    }
   }
 
   /** Asks the server how log and ring are; without an answer the drawing keeps the last one. */
@@ -219,6 +293,7 @@ class Board {
       return; // the connection tells that the server is away
     }
     // Whoever goes along with the log goes along into the second one, as soon as there is one.
+    if (this.#stage === null && this.statistics?.logs[STAGE] && this.client.status !== "closed") this.#listen();
     if (this.changes && this.#live && this.#log() === TODAY && this.#follows !== TODAY) this.follow(null);
     this.#weigh();
   }
@@ -228,13 +303,13 @@ class Board {
     const log = this.statistics?.logs[this.#log() ?? ""];
     if (!log || !this.changes) return;
     const mine = ownPublisher(log, criteriaOf(this.#controls.choice));
-    const own = mine?.subscriptions.find((/** @type {any} */ one) => one.position.cursor === this.changes?.received);
-    const one = own ?? (mine?.subscriptionCount === 1 ? mine.subscriptions[0] : null);
+    const one = ownSubscription(mine, this.changes);
     // Where nothing matches no event comes, but the server moves on all the same.
     if (one && !this.changes.buffered && !one.position.index) this.#place = Math.max(this.#place ?? 0, one.position.version);
     const versions = this.#place === null ? null : Math.max(0, Math.round(log.head.version - this.#place));
     this.#lagUnit = one && one.lag !== null ? "changes" : "versions";
     this.#lag = one && one.lag !== null ? one.lag + this.changes.buffered : versions;
+    if (this.#again && this.#place !== null && this.#place >= this.#again.upto) this.#caughtUp();
     if (this.#lag !== null) this.#trend.add(this.#lag);
     const now = performance.now();
     this.#rate = { at: now, handled: this.handled, value: ((this.handled - this.#rate.handled) / (now - this.#rate.at)) * 1000 };
@@ -268,18 +343,39 @@ class Board {
       this.flights.keep(() => true, now);
     }
     const at = { now, page: this.#page, lingerMs: gentle ? LINGER_MS : 700 };
-    this.#departures.show(Number.isNaN(now) ? [] : this.flights.departures(rows, at), now, gentle);
+    const departures = Number.isNaN(now) ? [] : this.flights.departures(rows, at);
+    this.#departures.show(departures, now, gentle);
     this.#landed.show(this.flights.landed(8));
     this.#count();
     this.#tell();
+    const notice = this.#notice(departures.length);
+    find("notice").textContent = notice;
+    find("notice").hidden = notice === "";
+  }
+
+  /** What is said across the board, as long as the rows do not speak for themselves. */
+  #notice(/** @type {number} */ rows) {
+    const { status } = this.client;
+    if (this.#trouble) return this.#trouble;
+    if (status === "waiting" || (status === "connecting" && this.handled)) {
+      return "The connection is lost. It is tried again, and the board goes on where it was.";
+    }
+    if (status === "connecting") return "Connecting\u2026";
+    if (rows) return "";
+    if (this.#again) return this.paused ? "Resume to read the flights of this filter." : "Reading the flights of this filter\u2026";
+    const filter = filterInWords(this.#controls.choice);
+    const log = this.statistics?.logs[this.#log() ?? ""];
+    if (this.flights.empty && filter && log?.head.version > 1) return `No flights ${filter} so far.`;
+    if (this.flights.empty) return this.#stage || "Waiting for the first flights\u2026";
+    return "No departures for now.";
   }
 
   #count() {
-    const { departed, arrived, cancelled } = this.flights.counts;
-    const numbers = { flying: this.flights.flying, departed, arrived, cancelled };
-    for (const [name, value] of Object.entries(numbers)) find(`count-${name}`).textContent = number(value);
+    const { counts, since } = this.flights;
+    for (const [name, value] of Object.entries(counts)) find(`count-${name}`).textContent = number(value);
+    find("filter").textContent = filterInWords(this.#controls.choice);
+    find("since").textContent = Number.isNaN(since) ? "\u00a0" : `since ${clockTime(since)}, ${day(since)}`;
     find("source").textContent = this.#synthetic ? "synthetic: 2013 moved to today" : "the flights of 2013, as they went";
-    document.documentElement.classList.toggle("empty", this.handled === 0);
   }
 
   /** The state and the numbers beside the drawing. */
@@ -287,36 +383,32 @@ class Board {
     const { changes, client } = this;
     const log = this.statistics?.logs[this.#log() ?? ""];
     const mine = log && ownPublisher(log, criteriaOf(this.#controls.choice));
-    const state = changes?.subscribed ? (changes.state ?? ownState(mine, changes)) : null;
+    const state = changes?.subscribed ? (changes.state ?? ownSubscription(mine, changes)?.state ?? null) : null;
     const connected = client.status === "open";
     document.documentElement.dataset.state = connected ? (state ?? "") : "AWAY";
-    find("state").textContent = connected ? (state ?? "\u2026") : "RECONNECTING";
-    find("state-text").textContent = !connected
-      ? "it will go on where it was"
-      : this.paused && state === "LIVE"
-        ? "paused: the ring still covers you"
-        : this.paused
-          ? "paused: the ring has moved on"
-          : state === "RESYNC"
-            ? "catching up from the log on disk"
-            : "served from memory";
+    find("state").textContent = connected ? (state ?? "WAITING") : "RECONNECTING";
+    find("state-text").textContent = stateInWords(connected, state, this.paused);
     find("lag").textContent = this.#lag === null ? "\u2013" : `${number(this.#lag)}`;
     find("lag-unit").textContent = this.#lagUnit === "changes" ? "changes behind" : "versions behind";
     find("demand").textContent = number(changes?.demand ?? 0);
     find("received").textContent = number(this.handled);
     find("rate").textContent = `${number(Math.round(this.#rate.value))} a second`;
     if (log) {
-      find("ring").textContent = mine ? number(mine.ring.events) : "0";
-      find("ring-most").textContent = `of ${number(log.ringEvents)} events`;
-      find("watermark").textContent = number(log.watermark);
-      find("log-name").textContent = `version of ${this.#log()}`;
+      const ringEvents = mine?.ring.events ?? 0;
+      // What has come is known at once, and statistics every second.
+      const head = Math.max(log.head.version, Math.floor(this.#place ?? 0));
+      find("ring").textContent = number(mine?.ring.acceptedEvents ?? 0);
+      find("ring-most").textContent = `passed, ${number(ringEvents)} of ${number(log.ringEvents)} held`;
+      find("watermark").textContent = number(head - 1);
+      find("log-name").textContent = `of ${this.#log()}`;
       this.#drawing.show({
         oldest: log.oldest.version,
-        head: log.head.version,
+        head,
         ringStart: mine ? placeOf(mine.ring.start) : null,
-        ringEvents: mine?.ring.events ?? 0,
+        ringEvents,
         ringMost: log.ringEvents,
-        cursor: this.#place === null ? null : Math.min(this.#place, log.head.version),
+        passed: this.#passed.last(log.ringEvents - ringEvents - (changes?.buffered ?? 0)),
+        cursor: this.#place === null ? null : Math.min(this.#place, head),
         state,
         here: changes?.buffered ?? 0,
         demand: changes?.demand ?? 0,
@@ -340,34 +432,12 @@ class Board {
   }
 }
 
-/** Statistics without the logs that have ended by themselves, of which they tell no more than that.
- * @param {any} statistics */
-function served(statistics) {
-  const logs = Object.entries(statistics.logs).filter(([_, log]) => log.failure === undefined);
-  return { ...statistics, logs: Object.fromEntries(logs) };
-}
-
-/** @param {any} log @param {object[]} criteria */
-function ownPublisher(log, criteria) {
-  const wanted = canonical(criteria);
-  return log.publishers.find((/** @type {any} */ one) => canonical(one.criteria) === wanted) ?? null;
-}
-
-/** The state as the statistics have it, for as long as the subscription itself was not told. */
-function ownState(/** @type {any} */ publisher, /** @type {import("./penstock.js").Changes} */ changes) {
-  const own = publisher?.subscriptions.find((/** @type {any} */ one) => one.position.cursor === changes.received);
-  const only = publisher?.subscriptionCount === 1 ? publisher.subscriptions[0] : null;
-  return (own ?? only)?.state ?? null;
-}
-
-/** @param {{version: number, index: number}} position */
-function placeOf({ version, index }) {
-  return index ? version + 0.5 : version;
-}
-
-/** @param {object[]} criteria */
-function canonical(criteria) {
-  return JSON.stringify(criteria.map((one) => Object.entries(one).sort()));
+/** @param {boolean} connected @param {string | null} state @param {boolean} paused */
+function stateInWords(connected, state, paused) {
+  if (!connected) return "it will go on where it was";
+  if (state === null) return "nothing is served yet";
+  if (paused) return state === "LIVE" ? "paused: the ring still covers this page" : "paused: the ring has moved on";
+  return state === "LIVE" ? "served from memory" : "catching up from the log on disk";
 }
 
 const board = new Board();

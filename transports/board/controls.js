@@ -24,6 +24,36 @@ export function criteriaOf({ airport, airline }) {
   return [glob ? { entity_types: ["flight"], key_globs: [glob] } : { entity_types: ["flight"] }];
 }
 
+/**
+ * Whether a choice wants a flight.
+ *
+ * @param {Pick<Choice, "airport" | "airline">} choice
+ * @returns {(flight: {origin: string, carrier: string}) => boolean}
+ */
+export function wants({ airport, airline }) {
+  return ({ origin, carrier }) => (!airport || origin === airport) && (!airline || carrier === airline);
+}
+
+/**
+ * Whether everything that one choice wants is wanted by another one.
+ *
+ * @param {Choice} one
+ * @param {Choice} other
+ */
+export function within(one, other) {
+  return (!other.airport || one.airport === other.airport) && (!other.airline || one.airline === other.airline);
+}
+
+/**
+ * Which flights a choice wants, in words, such as "of JetBlue from JFK"; empty for all.
+ *
+ * @param {Choice} choice
+ */
+export function filterInWords({ airport, airline }) {
+  const name = /** @type {Record<string, string>} */ (AIRLINES)[airline];
+  return [name && `of ${name}`, airport && `from ${airport}`].filter(Boolean).join(" ");
+}
+
 /** The form with the choices. */
 export class Controls {
   #form;

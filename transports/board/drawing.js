@@ -9,6 +9,8 @@ const THICK = 16;
 const EDGE = 14;
 const LEAST = 40; // versions that are in the picture at least
 const DOTS_MOST = 24;
+const CELLS_MOST = 100;
+const CELL_LEAST = 8; // pixels of a version that is drawn by itself
 const LETTER = 7.2; // how wide a letter of a label is, about
 
 /**
@@ -18,6 +20,7 @@ const LETTER = 7.2; // how wide a letter of a label is, about
  * @property {number | null} ringStart
  * @property {number} ringEvents
  * @property {number} ringMost
+ * @property {number[]} passed Versions of the newest events that this page has, as many as the ring has room for.
  * @property {number | null} cursor
  * @property {"LIVE" | "RESYNC" | null} state
  * @property {number} here Events that have come and are not shown yet.
@@ -38,6 +41,7 @@ export class Drawing {
     const shapes = /** @type {const} */ ({
       beyond: "rect",
       log: "rect",
+      passed: "path",
       ring: "rect",
       source: "path",
       watermark: "path",
@@ -77,7 +81,7 @@ export class Drawing {
     const room = width - 2 * EDGE;
     const narrow = width < 520;
     // A fifth of the picture lies beyond the watermark: there is what was asked for and does not exist yet.
-    const scale = (room * (narrow ? 0.72 : 0.8)) / Math.max(1, told.head - from);
+    const scale = (room * (narrow ? 0.64 : 0.8)) / Math.max(1, told.head - from);
     const x = (/** @type {number} */ place) => Math.max(EDGE, EDGE + (place - from) * scale);
     const head = x(told.head);
     this.#box("beyond", EDGE, TRACK, room);
@@ -85,19 +89,33 @@ export class Drawing {
     this.#line("watermark", `M${head} ${TRACK - 8}v${THICK + 16}`);
     this.#text("oldestText", EDGE, TRACK + THICK + 20, "start", from > told.oldest || Math.abs(x(cursor) - EDGE) < 48 ? "" : number(told.oldest));
     this.#text("logText", EDGE, TRACK - 8, "start", head - EDGE < 90 || x(cursor) - EDGE < 90 ? "" : "log on disk");
-    this.#text("watermarkText", Math.max(head, 64), TRACK + THICK + 20, "middle", `watermark ${number(told.head - 1)}`);
+    const watermark = `watermark ${number(told.head - 1)}`;
+    this.#text("watermarkText", Math.min(head + 8, width - 2 - watermark.length * LETTER), TRACK - 8, "start", watermark);
     this.#ring(told, x, head);
     this.#you(told, x, head, width);
   }
 
-  /** @param {Snapshot} told @param {(place: number) => number} x @param {number} head */
+  /**
+   * The ring: filled for what a subscriber has still to take, an outline a version for what all have taken.
+   *
+   * @param {Snapshot} told @param {(place: number) => number} x @param {number} head
+   */
   #ring(told, x, head) {
     const start = told.ringStart === null ? head : Math.min(x(told.ringStart), head);
-    const left = Math.min(start, head - 6);
+    const end = (told.ringEvents && told.ringStart) || told.head;
+    // What has come and is not shown yet was taken, too.
+    const here = told.here ? Math.min(CELLS_MOST, Math.max(0, Math.floor(told.head - (told.cursor ?? told.head)))) : 0;
+    const passed = [...Array.from({ length: here }, (_, place) => told.head - 1 - place), ...told.passed];
+    const taken = told.state === "LIVE" ? passed.filter((version) => version < end && x(version) > EDGE) : [];
+    this.#line("passed", cells(taken, x));
+    const left = told.ringEvents || !taken.length ? Math.min(start, head - 6) : head;
     this.#box("ring", left, RING, head - left);
-    const text = `ring ${number(told.ringEvents)} of ${number(told.ringMost)}`;
-    const place = Math.max(Math.min((left + head) / 2, head), EDGE + (text.length * LETTER) / 2);
-    this.#text("ringText", place, RING - 9, "middle", text);
+    this.#parts.ring.classList.toggle("hollow", told.ringEvents === 0);
+    const held = `${number(told.ringEvents)} of ${number(told.ringMost)}`;
+    const text = told.ringEvents || !taken.length ? `ring: ${held} events held` : "ring: the newest events, all taken";
+    const middle = (Math.min(left, ...taken.map(x)) + head) / 2;
+    const room = (text.length * LETTER) / 2;
+    this.#text("ringText", Math.min(Math.max(middle, EDGE + room), this.#width - 2 - room), RING - 9, "middle", text);
   }
 
   /** @param {Snapshot} told @param {(place: number) => number} x @param {number} head @param {number} width */
@@ -108,14 +126,10 @@ export class Drawing {
     this.#svg.dataset.state = told.state ?? "";
     this.#line("you", known ? `M${at} ${tip}l8 13h-16z` : "");
     // LIVE is served from the ring, across the log; RESYNC reads the log itself.
-    this.#line("source", !known ? "" : told.state === "RESYNC" ? `M${at} ${TRACK}v${THICK}` : `M${at} ${RING}V${tip}`);
-    const label = "you";
-    const clear = Math.abs(at - head) > 84;
-    this.#text("youText", at, tip + 27, "middle", known ? label : "");
-    this.#parts.watermarkText.classList.toggle("aside", !clear);
+    this.#line("source", !known || !told.state ? "" : told.state === "RESYNC" ? `M${at} ${TRACK}v${THICK}` : `M${at} ${RING}V${tip}`);
+    this.#text("youText", at, tip + 27, "middle", known ? "you" : "");
     const held = told.here + told.demand;
-    const end = clear && at < head ? head - 72 : width - EDGE; // the watermark's label stays free
-    const shown = Math.max(0, Math.min(held, DOTS_MOST, Math.floor((end - at - 20) / 8)));
+    const shown = Math.max(0, Math.min(held, DOTS_MOST, Math.floor((width - EDGE - at - 20) / 8)));
     const here = Math.round((shown * told.here) / Math.max(1, held));
     for (const [place, dot] of [...this.#parts.demand.children].entries()) {
       dot.setAttribute("cx", String(at + 20 + place * 8));
@@ -161,6 +175,38 @@ export class Drawing {
   }
 }
 
+/** The versions of the newest events that this page has, as many as are drawn. */
+export class Passed {
+  /** @type {[version: number, events: number][]} The newest first. */
+  #versions = [];
+
+  add(/** @type {number} */ version) {
+    const newest = this.#versions[0];
+    if (newest?.[0] === version) newest[1] += 1;
+    else this.#versions.unshift([version, 1]);
+    if (this.#versions.length > CELLS_MOST) this.#versions.pop();
+  }
+
+  /**
+   * The versions of the last so many events, the newest first.
+   *
+   * @param {number} most
+   */
+  last(most) {
+    const versions = [];
+    for (const [version, events] of this.#versions) {
+      most -= events;
+      if (most < 0) break;
+      versions.push(version);
+    }
+    return versions;
+  }
+
+  clear() {
+    this.#versions = [];
+  }
+}
+
 /** A line of how far behind this page was, the last minute or two. */
 export class Trend {
   /** @type {number[]} */
@@ -190,6 +236,25 @@ export class Trend {
     this.#values = [];
     this.#path.setAttribute("d", "");
   }
+}
+
+/**
+ * The outlines of versions, or one around all of them where they are narrow.
+ *
+ * @param {number[]} versions The newest first.
+ * @param {(place: number) => number} x
+ */
+function cells(versions, x) {
+  const [newest] = versions;
+  if (newest === undefined) return "";
+  const narrow = x(newest + 1) - x(newest) < CELL_LEAST;
+  const ranges = narrow ? [[versions.at(-1) ?? newest, newest]] : versions.map((version) => [version, version]);
+  return ranges
+    .map(([first, last]) => {
+      const width = Math.max(1, x(last + 1) - x(first) - 3).toFixed(1);
+      return `M${(x(first) + 1.5).toFixed(1)} ${RING + 0.75}h${width}v${THICK - 1.5}h-${width}z`;
+    })
+    .join("");
 }
 
 const NUMBER = new Intl.NumberFormat("en-US");

@@ -47,6 +47,8 @@ const offsets = new Map();
  * @property {number | null} arrivalDelay Minutes.
  * @property {boolean} synthetic Whether it was moved to another date.
  * @property {number} shownAt When the board learnt of this state, on the page's clock.
+ *
+ * @typedef {{origin: string, carrier: string, departed: number, arrived: number, cancelled: number}} Tally
  */
 
 /**
@@ -89,19 +91,25 @@ export class Flights {
   #left = []; // departed or cancelled, the newest last
   /** @type {Flight[]} */
   #landed = [];
-  counts = { scheduled: 0, departed: 0, arrived: 0, cancelled: 0 };
+  /** By airport and airline, so that a narrower filter knows its counts. @type {Map<string, Tally>} */
+  #tallies = new Map();
+  /** Time of the first event; NaN before it. */
+  since = NaN;
 
-  clear() {
-    this.#waiting.clear();
-    this.#flying.clear();
-    this.#left = [];
-    this.#landed = [];
-    this.counts = { scheduled: 0, departed: 0, arrived: 0, cancelled: 0 };
+  /** Whether nothing is known of any flight. */
+  get empty() {
+    return this.#tallies.size === 0;
   }
 
-  /** How many are in the air. */
-  get flying() {
-    return this.#flying.size;
+  /** How many are in the air, and how many have departed, landed and were cancelled since the first event. */
+  get counts() {
+    const counts = { flying: this.#flying.size, departed: 0, arrived: 0, cancelled: 0 };
+    for (const { departed, arrived, cancelled } of this.#tallies.values()) {
+      counts.departed += departed;
+      counts.arrived += arrived;
+      counts.cancelled += cancelled;
+    }
+    return counts;
   }
 
   /**
@@ -110,7 +118,7 @@ export class Flights {
    */
   apply(flight, shownAt) {
     flight.shownAt = shownAt;
-    this.counts[flight.status] += 1;
+    this.#tally(flight);
     this.#waiting.delete(flight.key);
     this.#flying.delete(flight.key);
     if (flight.status === "scheduled") this.#waiting.set(flight.key, flight);
@@ -119,8 +127,22 @@ export class Flights {
     if (flight.status === "arrived") remember(this.#landed, flight);
   }
 
+  /** @param {Flight} flight */
+  #tally({ key, status, origin, carrier, time }) {
+    const group = `${origin} ${carrier}`;
+    const tally = this.#tallies.get(group) ?? { origin, carrier, departed: 0, arrived: 0, cancelled: 0 };
+    this.#tallies.set(group, tally);
+    if (Number.isNaN(this.since)) this.since = time;
+    if (status !== "scheduled") tally[status] += 1;
+    // The departure of a flight that lands may lie before the first event.
+    if (status === "arrived" && !this.#flying.has(key)) tally.departed += 1;
+  }
+
   /** Leaves out what a new filter does not want, and what should have ended long ago. */
-  keep(/** @type {(flight: Flight) => boolean} */ wanted, /** @type {number} */ now) {
+  keep(/** @type {(flight: {origin: string, carrier: string}) => boolean} */ wanted, /** @type {number} */ now) {
+    for (const [group, tally] of this.#tallies) {
+      if (!wanted(tally)) this.#tallies.delete(group);
+    }
     for (const flights of [this.#waiting, this.#flying]) {
       for (const flight of flights.values()) {
         if (!wanted(flight) || now - flight.time > FORGOTTEN_AFTER) flights.delete(flight.key);
@@ -138,7 +160,9 @@ export class Flights {
    */
   departures(count, { now, page, lingerMs }) {
     const left = this.#left.filter((flight) => page - flight.shownAt < lingerMs).slice(-Math.floor(count / 2));
+    /** @type {Flight[]} */
     const late = [];
+    /** @type {Flight[]} */
     const next = [];
     for (const flight of this.#waiting.values()) {
       (now - flight.scheduled > DUE ? late : next).push(flight);
@@ -167,6 +191,17 @@ export class Flights {
  */
 export function statusOf(flight, now) {
   return flight.status === "scheduled" && now - flight.scheduled > DUE ? "delayed" : flight.status;
+}
+
+/**
+ * How late it left, or how late it is by now; empty while that is not known.
+ *
+ * @param {Flight} flight
+ * @param {number} now
+ */
+export function delayOf(flight, now) {
+  if (statusOf(flight, now) === "delayed") return signed(Math.floor((now - flight.scheduled) / MINUTE));
+  return flight.status === "departed" ? signed(flight.departureDelay) : "";
 }
 
 /**

@@ -16,12 +16,24 @@ _PICTURE: Final = "image/svg+xml"
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _FILES: Final = {
     "/": ("index.html", _HTML),
+    "/board/help.html": ("help.html", _HTML),
     "/board/board.css": ("board.css", _CSS),
     "/board/icon.svg": ("icon.svg", _PICTURE),
     "/favicon.ico": ("icon.svg", _PICTURE),  # browsers ask for it beside any other answer
 } | {
     f"/board/{name}.js": (f"{name}.js", _SCRIPT)
-    for name in ("board", "clock", "controls", "drawing", "flaps", "flights", "names", "penstock", "rows")
+    for name in (
+        "board",
+        "clock",
+        "controls",
+        "drawing",
+        "flaps",
+        "flights",
+        "names",
+        "penstock",
+        "rows",
+        "statistics",
+    )
 }
 
 # Nothing but this server's own files, and its own WebSocket; no inline script, no inline style, no frame around it.

@@ -2,7 +2,7 @@
 /** The rows of the board: flights that glide to their places, and a short list of those that landed. */
 
 import { flapLine, turn } from "./flaps.js";
-import { clockTime, signed, statusOf } from "./flights.js";
+import { clockTime, delayOf, signed, statusOf } from "./flights.js";
 
 /** @typedef {import("./flights.js").Flight} Flight */
 
@@ -23,8 +23,9 @@ class Row {
     this.out = new Cell(this.element, "out", 5);
     this.status = new Cell(this.element, "status", 9);
     this.delay = document.createElement("span");
-    this.delay.className = "delay";
-    this.status.element.append(this.delay);
+    this.delay.className = "cell delay";
+    this.delay.setAttribute("role", "cell");
+    this.element.append(this.delay);
     this.time.show(clockTime(flight.scheduled));
     this.flight.show(flight.name);
     this.city.show(flight.city, flight.dest);
@@ -38,7 +39,7 @@ class Row {
    */
   update(flight, now, place) {
     const status = statusOf(flight, now);
-    const delay = flight.status === "departed" ? signed(flight.departureDelay) : "";
+    const delay = delayOf(flight, now);
     this.element.dataset.status = status;
     this.element.style.setProperty("--place", String(place));
     this.out.show(flight.departure === null ? "" : clockTime(flight.departure));

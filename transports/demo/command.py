@@ -6,10 +6,9 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from transports.demo.display import Display
+    from transports.demo.front import Front
     from transports.demo.pipeline import Pipeline
     from transports.demo.run import Run
     from transports.demo.verdict import Finding
@@ -108,6 +108,7 @@ class _Attempt:
         self._looking = False  # at whether it was interrupted, every moment
         self._display: Display | None = None
         self._pipeline: Pipeline | None = None
+        self._front: Front | None = None
         self._run: Run | None = None
 
     def run(self) -> int:
@@ -160,12 +161,11 @@ class _Attempt:
         terminal = sys.stdout.isatty()
         console = Console(width=None if terminal else _PLAIN_WIDTH, highlight=False)
         self._display = LiveDisplay(console) if terminal and not self._headless else LineDisplay(_say)
-        if self._chosen.port:
-            _try_port(self._chosen.port)
+        front = self._open_front(self._display)
         self._display.doing("Spark starts, which takes some seconds, while the flights are prepared")
         self._pipeline = Pipeline(self._chosen.dir / "spark.log")
         self._pipeline.start()
-        self._run = run = self._prepared(self._display, self._pipeline)
+        self._run = run = self._prepared(self._display, self._pipeline, front)
         findings = self._followed(run)
         self._display.close()
         self._report(console, run, self._pipeline, findings)
@@ -175,7 +175,17 @@ class _Attempt:
             self._serve(run)
         return 0
 
-    def _prepared(self, display: "Display", pipeline: "Pipeline") -> "Run":
+    def _open_front(self, display: "Display") -> "Front":
+        """Serves the board before there is anything to show but what the demo does."""
+        from transports.demo.front import STAGE, Front  # noqa: PLC0415 - after the check of extras
+
+        with self._undisturbed():
+            self._front = front = Front(self._chosen.dir / STAGE, self._chosen.port)
+            front.say("Spark is starting, and the flights are being prepared. It takes some seconds.")
+        display.done(f"serving {front.server.url}; the departure board is at {front.server.board_url}")
+        return front
+
+    def _prepared(self, display: "Display", pipeline: "Pipeline", front: "Front") -> "Run":
         """Prepares the events, and makes the plan of the run."""
         from transports.demo.flights import EVENTS  # noqa: PLC0415 - after the check of extras
         from transports.demo.plan import Plan  # noqa: PLC0415 - likewise
@@ -194,23 +204,28 @@ class _Attempt:
         plan = Plan(manifest.events, root / f"run-{label}-{manifest.digest[:8]}")
         if self._chosen.fresh:
             _forget(plan.directory)
-        return Run(plan, events, pipeline, display)
+        return Run(plan, events, pipeline, display, front)
 
     def _followed(self, run: "Run") -> "Sequence[Finding]":
-        """Opens the run and follows it to its end.
+        """Opens the run and follows it to its end."""
+        with self._undisturbed():
+            self._look()
+            run.open()
+            return run.follow(self._look)
 
-        Meanwhile an interrupt waits for the next look. Raised wherever the main thread happens to be, it could leave
-        something half open, or be lost in a finalizer, which Python would tell as an exception that it ignored.
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Lets an interrupt wait for the next look, at the latest at the end.
+
+        Raised wherever the main thread happens to be, it could leave something half open, or be lost in a finalizer,
+        which Python would tell as an exception that it ignored.
         """
         self._looking = True
         try:
-            self._look()
-            run.open(self._chosen.port)
-            findings = run.follow(self._look)
+            yield
         finally:
             self._looking = False
         self._look()
-        return findings
 
     def _look(self) -> None:
         if self._interrupted:
@@ -249,12 +264,14 @@ class _Attempt:
         self._leaving = True
         if self._display is not None:
             self._display.close()
-        run, pipeline = self._run, self._pipeline
-        self._run = self._pipeline = None
+        run, pipeline, front = self._run, self._pipeline, self._front
+        self._run = self._pipeline = self._front = None
         if run is not None:
             run.close()
         elif pipeline is not None:
             pipeline.stop()
+        if front is not None:
+            front.close()
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         """The first time everything is ended in order; whoever insists while that is done need not wait."""
@@ -285,14 +302,6 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a port, from 0 (any) to 65535")
     return int(text)
-
-
-def _try_port(port: int) -> None:
-    """Finds out at once what would otherwise be found out after all the preparation."""
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError as error:
-        raise OSError(f"port {port} cannot be used: {error.strerror}; choose another --port") from None
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,6 @@
 """One run of the demo, from the prepared files to the verdict."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
@@ -14,6 +14,7 @@ from transports.demo.afterwards import Afterwards
 from transports.demo.crew import Remote
 from transports.demo.display import Display
 from transports.demo.files import read_json, replace_json
+from transports.demo.front import Front
 from transports.demo.ledger import Ledger
 from transports.demo.pipeline import Pipeline
 from transports.demo.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, Plan, Wanted
@@ -21,8 +22,7 @@ from transports.demo.progress import Meter, Progress, Row
 from transports.demo.reception import Place, Reception
 from transports.demo.resident import Resident
 from transports.demo.verdict import Finding, judge
-from transports.errors import ServerFailed
-from transports.server import Server, serve
+from transports.server import Server
 
 __all__ = ["DemoFailed", "Run"]
 
@@ -31,7 +31,10 @@ _HURRY_AT: Final = 0.6  # of all changes
 _HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
 _STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE
 _STALLED: Final = 180.0  # the first batch takes a busy machine more than a minute
-_PORT: Final = 8090
+_TO_THE_BOARD: Final = {
+    "Spark starts": "Spark is starting. The first flights come in some seconds.",
+    "Spark streams": "Spark streams the first flights.",
+}
 
 
 class DemoFailed(Exception):
@@ -39,25 +42,25 @@ class DemoFailed(Exception):
 
 
 class Run:
-    """Opens the log, starts the server and the subscribers, lets Spark stream, waits for everybody, compares.
+    """Opens and serves the log, starts the subscribers, lets Spark stream, waits for everybody, compares.
 
     Args:
         plan: How much, and where.
         events: The directory of the prepared files.
         pipeline: Spark, being started.
         display: Where to show what happens.
+        front: The server, which gets the log.
     """
 
-    def __init__(self, plan: Plan, events: Path, pipeline: Pipeline, display: Display) -> None:
+    def __init__(self, plan: Plan, events: Path, pipeline: Pipeline, display: Display, front: Front) -> None:
         self.plan = plan
         self._events = events
         self._pipeline = pipeline
         self._display = display
+        self._front = front
         self._stack = ExitStack()
         self._ledger = Ledger()
         self._log: ChangeLog
-        self._logs: dict[str, ChangeLog] = {}
-        self._server: Server
         self._resident: Resident
         self._remotes: tuple[Remote, ...] = ()
         self._meters = {name: Meter() for name in ("log", *(one.name for one in SUBSCRIBERS))}
@@ -68,8 +71,8 @@ class Run:
 
     @property
     def server(self) -> Server:
-        """The server, while the run is open."""
-        return self._server
+        """The server."""
+        return self._front.server
 
     @property
     def versions(self) -> int:
@@ -97,11 +100,10 @@ class Run:
         began = self._pipeline.streaming
         return 0.0 if began is None else max(0.0, self._arrived_at - began)
 
-    def open(self, port: int | None) -> None:
-        """Opens the log, starts to serve it, and lets everybody subscribe.
+    def open(self) -> None:
+        """Opens the log, lets it be served, and lets everybody subscribe.
 
         Raises:
-            DemoFailed: If the port is taken.
             PenstockError: If the log cannot be opened.
         """
         plan, stack = self.plan, self._stack
@@ -117,9 +119,8 @@ class Run:
         stack.callback(self._ledger.stop)
         self._ledger.start(self._log)
         self._start_over(one for one in SUBSCRIBERS if not self._knows(one))
-        self._logs = {self._log.name: self._log}
-        self._server = stack.enter_context(_listen(self._logs, port))
-        self._display.done(f"serving {self._server.url}; the departure board is at {self._server.board_url}")
+        stack.callback(self.server.stop)
+        self._front.logs[self._log.name] = self._log
         self._resident = Resident(
             self._log, IN_PROCESS, Reception(plan.place(IN_PROCESS)), max_lag=plan.batch_events
         )
@@ -130,7 +131,7 @@ class Run:
         self._resident.start()
         for remote in self._remotes:
             stack.callback(remote.leave)
-            remote.start(self._server.url)
+            remote.start(self.server.url)
 
     def follow(self, look: Callable[[], None]) -> tuple[Finding, ...]:
         """Streams, waits until everybody has everything, and compares it with what Spark computes.
@@ -160,12 +161,12 @@ class Run:
 
     def go_on(self) -> Afterwards:
         """Lets flights go on in a second log, so that the board stays alive."""
-        afterwards = Afterwards(self.plan.directory / AFTERWARDS, self._events, self._logs)
+        afterwards = Afterwards(self.plan.directory / AFTERWARDS, self._events, self._front.logs)
         self._stack.callback(afterwards.stop)
         return afterwards
 
     def close(self) -> None:
-        """Ends everything: subscribers write their places down, Spark ends its batch, server and log are closed."""
+        """Ends everything: subscribers write their places down, Spark ends its batch, the server stops, the log is closed."""
         for remote in self._remotes:
             remote.tell("finish")
         self._pipeline.stop()
@@ -197,6 +198,7 @@ class Run:
         """Shows how things are, and answers whether all is done."""
         progress = self._observe()
         self._display.show(progress)
+        self._front.say(_TO_THE_BOARD.get(progress.doing, f"{progress.doing}."))
         now = monotonic()
         if self._pipeline.error is not None:
             raise DemoFailed(self._pipeline.error)
@@ -285,16 +287,6 @@ class Run:
         if len(pipeline.expected) < len(SUBSCRIBERS):
             return "Spark digests the source, to compare"
         return "the last ones catch up"
-
-
-def _listen(logs: Mapping[str, ChangeLog], port: int | None) -> Server:
-    """Serves on the port that was asked for, or else on the usual one, or any that is free."""
-    if port is not None:
-        return serve(logs, port=port)
-    try:
-        return serve(logs, port=_PORT)
-    except ServerFailed:
-        return serve(logs)
 
 
 def _moment(reception: Reception) -> str | None:

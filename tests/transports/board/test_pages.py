@@ -4,11 +4,13 @@ import asyncio
 import http.client
 import re
 from importlib import resources
+from urllib.parse import urljoin
 
 import pytest
 
 from transports.board import find_page
 from transports.board.pages import _FILES as FILES
+from transports.facts import Facts
 
 
 async def ask(server, path, method="GET", **headers):
@@ -77,6 +79,18 @@ async def test_nothing_else_is_served(serving, path):
     assert status == 404
     assert headers["content-type"] == "application/json"
     assert b"import" not in body
+
+
+@pytest.mark.parametrize("path", [path for path, (_, kind) in FILES.items() if kind.startswith("text/html")])
+def test_links_lead_to_what_the_server_answers(path):
+    text = find_page(path).data.decode()
+    links = {urljoin(f"http://board{path}", one) for one in re.findall(r'(?:href|src)="([^"#]+)"', text)}
+    assert {one.removeprefix("http://board") for one in links} <= {*FILES, *Facts.paths, "/graphql"}
+
+
+def test_the_board_links_to_graphiql_statistics_and_documentation():
+    links = re.findall(r'<a href="([^"#]+)"', find_page("/").data.decode())
+    assert {"graphql", "statistics", "board/help.html"} <= set(links)
 
 
 async def test_a_browser_that_has_a_file_is_told_so(serving):

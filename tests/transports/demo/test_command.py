@@ -81,7 +81,7 @@ class InterruptedRun:
     def __init__(self, moment):
         self.moment, self.steps = moment, []
 
-    def open(self, _port):
+    def open(self):
         self._at("open")
 
     def follow(self, look):

@@ -27,14 +27,17 @@ def clock(monkeypatch):
 def step(tmp_path, clock, monkeypatch):
     """Lets some seconds go by, and looks at what is there then."""
     pipeline = SimpleNamespace(error=None, version=None, expected={}, streamed=SimpleNamespace(is_set=bool))
-    run = Run(Plan(100, tmp_path), tmp_path, pipeline, SimpleNamespace(show=lambda _: None))
+    front = SimpleNamespace(said=[])
+    front.say = front.said.append
+    run = Run(Plan(100, tmp_path), tmp_path, pipeline, SimpleNamespace(show=lambda _: None), front)
     run._resident = SimpleNamespace(error=None)
 
     def step(seconds, progress, version="4.x"):
         clock.now += seconds
         pipeline.version = version
         monkeypatch.setattr(run, "_observe", lambda: progress)
-        return run._step()
+        run._step()
+        return front.said[-1]
 
     return step
 
@@ -53,3 +56,10 @@ def test_what_does_not_move_for_minutes_is_told(step):
     step(0, streams)
     with pytest.raises(DemoFailed, match=r"nothing has moved for 180 s, while Spark streams"):
         step(MOST + 1, streams)
+
+
+def test_the_board_is_told_what_is_done(step):
+    assert step(0, PROGRESS, version=None) == "Spark is starting. The first flights come in some seconds."
+    streams = replace(PROGRESS, doing="Spark streams")
+    assert step(1, streams) == "Spark streams the first flights."
+    assert step(1, replace(streams, doing="the last ones catch up")) == "the last ones catch up."
