@@ -386,7 +386,7 @@ class Board {
     const state = changes?.subscribed ? (changes.state ?? ownSubscription(mine, changes)?.state ?? null) : null;
     const connected = client.status === "open";
     document.documentElement.dataset.state = connected ? (state ?? "") : "AWAY";
-    find("state").textContent = connected ? (state ?? "WAITING") : "RECONNECTING";
+    find("state").textContent = connected ? (state ?? "WAITING") : client.status === "closed" ? "REFUSED" : "RECONNECTING";
     find("state-text").textContent = stateInWords(connected, state, this.paused);
     find("lag").textContent = this.#lag === null ? "\u2013" : `${number(this.#lag)}`;
     find("lag-unit").textContent = this.#lagUnit === "changes" ? "changes behind" : "versions behind";
