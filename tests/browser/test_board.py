@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from transports import serve
 from transports.demo.front import Front
 
@@ -315,24 +317,28 @@ def test_nothing_moves_for_those_who_want_no_motion(airport, tab):
     assert tab.run("document.getAnimations().length") == 0
 
 
-def test_what_the_demo_does_is_said_until_the_first_flights_come(airport, tab, tmp_path):
-    front = Front(tmp_path / "demo", 0)
-    try:
-        front.say("Spark is starting.")
-        tab.open(front.server.board_url)
-        notices(tab, "Spark is starting.")
-        assert tab.text("#state") == "WAITING"
-        front.logs["flights"] = (place := airport()).log
-        front.say("Spark streams the first flights.")
-        notices(tab, "Spark streams the first flights.")
-        assert shown(tab, "time") == []
-        place.commit(100, size=50)
-        tab.until(
-            "document.querySelector('#notice').hidden && document.querySelectorAll('.rows .row').length > 8"
-        )
-        assert tab.text("#state") != "WAITING"
-    finally:
-        front.close()
+@pytest.fixture
+def front(tmp_path):
+    front = Front(tmp_path / "stage", 0)
+    yield front
+    front.close()
+
+
+def test_what_the_demo_does_is_said_until_the_first_flights_come(front, airport, tab):
+    front.say("Spark is starting.")
+    tab.open(front.server.board_url)
+    notices(tab, "Spark is starting.")
+    assert tab.text("#state") == "WAITING"
+    tab.until("document.querySelector('#news').textContent === 'WAITING: Spark is starting.'")
+    front.logs["flights"] = (place := airport()).log
+    front.say("Spark streams the first flights.")
+    notices(tab, "Spark streams the first flights.")
+    assert shown(tab, "time") == []
+    place.commit(100, size=50)
+    tab.until(
+        "document.querySelector('#notice').hidden && document.querySelectorAll('.rows .row').length > 8"
+    )
+    assert tab.text("#state") != "WAITING"
 
 
 def test_a_board_without_flights_says_that_it_waits(airport, tab):

@@ -11,8 +11,7 @@ import { Departures, Landed } from "./rows.js";
 import { ownPublisher, ownSubscription, placeOf, served } from "./statistics.js";
 
 const TODAY = "today"; // the log in which the demo goes on after the million
-const SYSTEM = "$system"; // what becomes of the logs of a store
-const STAGE = "demo"; // the log in which the demo says what it does
+const STAGE = "$demo"; // the log in which the demo says what it does
 const BACK = 300; // versions, a minute each, before the end of that log with which a board that goes along begins
 const MINUTE = 60_000;
 const SHOW_EVERY_MS = 160;
@@ -62,6 +61,9 @@ class Board {
    * @type {{flights: Flights, upto: number} | null} */
   #again = null;
   #filter = this.#controls.choice;
+  #since = NaN; // the flights' time from which on they are counted
+  /** @type {number | null} */
+  #first = null; // the first version
   /** What the demo does, by its own words. @type {string | null} */
   #stage = null;
   #trouble = "";
@@ -164,6 +166,9 @@ class Board {
       if (run !== this.#run) return;
       this.#synthetic = flight.synthetic;
       this.flights.apply(flight, this.#page);
+      // The first version of a day that is gone along with tells how things are, with flights of hours before.
+      this.#first ??= event.version;
+      if (Number.isNaN(this.#since) && (!this.#live || event.version > this.#first)) this.#since = flight.time;
     }
     this.handled += 1;
     this.#place = place;
@@ -211,7 +216,7 @@ class Board {
   /** The log of the mode: the demo has a second one once it goes on after the million. */
   #log() {
     const names = Object.keys(this.statistics?.logs ?? {});
-    const first = names.find((name) => name !== TODAY && name !== SYSTEM && name !== STAGE);
+    const first = names.find((name) => name !== TODAY && !name.startsWith("$")); // such as $system
     return this.#live && names.includes(TODAY) ? TODAY : first;
   }
 
@@ -226,7 +231,8 @@ class Board {
   #empty() {
     this.flights = new Flights();
     this.#fresh = true;
-    this.#begin = this.#again = this.#place = null;
+    this.#begin = this.#again = this.#place = this.#first = null;
+    this.#since = NaN;
     this.#passed.clear();
     this.#trend.clear();
     this.#lag = null;
@@ -351,6 +357,7 @@ class Board {
     const notice = this.#notice(departures.length);
     find("notice").textContent = notice;
     find("notice").hidden = notice === "";
+    this.#say([this.paused && "Paused", find("state").textContent, notice].filter(Boolean).join(": "));
   }
 
   /** What is said across the board, as long as the rows do not speak for themselves. */
@@ -371,10 +378,10 @@ class Board {
   }
 
   #count() {
-    const { counts, since } = this.flights;
-    for (const [name, value] of Object.entries(counts)) find(`count-${name}`).textContent = number(value);
+    for (const [name, value] of Object.entries(this.flights.counts)) find(`count-${name}`).textContent = number(value);
     find("filter").textContent = filterInWords(this.#controls.choice);
-    find("since").textContent = Number.isNaN(since) ? "\u00a0" : `since ${clockTime(since)}, ${day(since)}`;
+    const since = Number.isNaN(this.#since) ? "\u00a0" : `since ${clockTime(this.#since)}, ${day(this.#since)}`;
+    find("since").textContent = since;
     find("source").textContent = this.#synthetic ? "synthetic: 2013 moved to today" : "the flights of 2013, as they went";
   }
 
@@ -414,12 +421,11 @@ class Board {
         demand: changes?.demand ?? 0,
       });
     }
-    this.#say(connected ? (state ?? "") : "Reconnecting");
   }
 
   /** Tells those who listen to the page, once for each news. */
   #say(/** @type {string} */ news) {
-    if (news === this.#said || news === "") return;
+    if (news === this.#said) return;
     this.#said = news;
     find("news").textContent = news;
   }

@@ -93,15 +93,13 @@ export class Flights {
   #landed = [];
   /** By airport and airline, so that a narrower filter knows its counts. @type {Map<string, Tally>} */
   #tallies = new Map();
-  /** Time of the first event; NaN before it. */
-  since = NaN;
 
   /** Whether nothing is known of any flight. */
   get empty() {
     return this.#tallies.size === 0;
   }
 
-  /** How many are in the air, and how many have departed, landed and were cancelled since the first event. */
+  /** How many are in the air, and how many have departed, landed and were cancelled. */
   get counts() {
     const counts = { flying: this.#flying.size, departed: 0, arrived: 0, cancelled: 0 };
     for (const { departed, arrived, cancelled } of this.#tallies.values()) {
@@ -128,11 +126,10 @@ export class Flights {
   }
 
   /** @param {Flight} flight */
-  #tally({ key, status, origin, carrier, time }) {
+  #tally({ key, status, origin, carrier }) {
     const group = `${origin} ${carrier}`;
     const tally = this.#tallies.get(group) ?? { origin, carrier, departed: 0, arrived: 0, cancelled: 0 };
     this.#tallies.set(group, tally);
-    if (Number.isNaN(this.since)) this.since = time;
     if (status !== "scheduled") tally[status] += 1;
     // The departure of a flight that lands may lie before the first event.
     if (status === "arrived" && !this.#flying.has(key)) tally.departed += 1;

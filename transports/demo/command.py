@@ -177,10 +177,10 @@ class _Attempt:
 
     def _open_front(self, display: "Display") -> "Front":
         """Serves the board before there is anything to show but what the demo does."""
-        from transports.demo.front import STAGE, Front  # noqa: PLC0415 - after the check of extras
+        from transports.demo.front import Front  # noqa: PLC0415 - after the check of extras
 
         with self._undisturbed():
-            self._front = front = Front(self._chosen.dir / STAGE, self._chosen.port)
+            self._front = front = Front(self._chosen.dir / "stage", self._chosen.port)
             front.say("Spark is starting, and the flights are being prepared. It takes some seconds.")
         display.done(f"serving {front.server.url}; the departure board is at {front.server.board_url}")
         return front

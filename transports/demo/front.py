@@ -12,8 +12,10 @@ from transports.server import Server, serve
 
 __all__ = ["STAGE", "Front"]
 
-STAGE: Final = "demo"
+STAGE: Final = "$demo"
 """The name of the log in which the demo says what it does; the board shows its newest entry until flights come."""
+
+_ENTITY: Final = "stage"
 
 _PORT: Final = 8090
 
@@ -50,7 +52,7 @@ class Front:
         """Says what the demo does now, unless it was the last thing that was said."""
         if text != self._said:
             self._said = text
-            self._log.commit([upsert(STAGE, "now", json.dumps({"text": text}).encode())])
+            self._log.commit([upsert(_ENTITY, "now", json.dumps({"text": text}).encode())])
 
     def close(self) -> None:
         """Stops the server, and closes the demo's own log. Idempotent."""

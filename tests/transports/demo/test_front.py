@@ -11,7 +11,7 @@ from transports.demo.front import STAGE, Front
 
 @pytest.fixture
 def front(tmp_path):
-    front = Front(tmp_path / STAGE, 0)
+    front = Front(tmp_path / "stage", 0)
     yield front
     front.close()
 
@@ -37,7 +37,7 @@ def test_another_start_says_nothing_of_the_one_before(front, tmp_path):
     front.say("Spark is starting.")
     front.close()
     front.close()
-    again = Front(tmp_path / STAGE, 0)
+    again = Front(tmp_path / "stage", 0)
     left = again.logs[STAGE].history().changes
     again.close()
     assert not left
