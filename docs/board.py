@@ -42,7 +42,7 @@ def main(picture: Path) -> None:
     ):
         for changes in passing[:-SLOWLY]:
             log.commit(changes)
-        tab.look(1440, 900)
+        tab.look(1440, 970)
         tab.open(server.board_url)
         tab.until("board.changes?.state === 'LIVE' && board.handled > 200")
         for changes in passing[-SLOWLY:]:

@@ -441,7 +441,7 @@ class Board {
 /** @param {boolean} connected @param {string | null} state @param {boolean} paused */
 function stateInWords(connected, state, paused) {
   if (!connected) return "it will go on where it was";
-  if (state === null) return "nothing is served yet";
+  if (state === null) return "waiting for the server";
   if (paused) return state === "LIVE" ? "paused: the ring still covers this page" : "paused: the ring has moved on";
   return state === "LIVE" ? "served from memory" : "catching up from the log on disk";
 }

@@ -191,14 +191,23 @@ export function statusOf(flight, now) {
 }
 
 /**
- * How late it left, or how late it is by now; empty while that is not known.
+ * How many minutes late it left, or is by now; null while that is not known.
  *
  * @param {Flight} flight
  * @param {number} now
  */
 export function delayOf(flight, now) {
-  if (statusOf(flight, now) === "delayed") return signed(Math.floor((now - flight.scheduled) / MINUTE));
-  return flight.status === "departed" ? signed(flight.departureDelay) : "";
+  if (statusOf(flight, now) === "delayed") return Math.floor((now - flight.scheduled) / MINUTE);
+  return flight.status === "departed" ? flight.departureDelay : null;
+}
+
+/**
+ * How minutes of delay are coloured.
+ *
+ * @param {number | null} minutes
+ */
+export function lateness(minutes) {
+  return minutes === null ? "" : minutes > 15 ? "late" : minutes < 0 ? "early" : "even";
 }
 
 /**

@@ -2,7 +2,7 @@
 /** The rows of the board: flights that glide to their places, and a short list of those that landed. */
 
 import { flapLine, turn } from "./flaps.js";
-import { clockTime, delayOf, signed, statusOf } from "./flights.js";
+import { clockTime, delayOf, lateness, signed, statusOf } from "./flights.js";
 
 /** @typedef {import("./flights.js").Flight} Flight */
 
@@ -44,7 +44,9 @@ class Row {
     this.element.style.setProperty("--place", String(place));
     this.out.show(flight.departure === null ? "" : clockTime(flight.departure));
     this.status.show(status);
-    if (this.delay.textContent !== delay) this.delay.textContent = delay;
+    const text = signed(delay);
+    if (this.delay.textContent !== text) this.delay.textContent = text;
+    this.delay.dataset.late = lateness(delay);
   }
 }
 
@@ -169,12 +171,11 @@ export class Landed {
 /** @param {Flight} flight */
 function landing(flight) {
   const item = document.createElement("li");
-  const late = flight.arrivalDelay ?? 0;
   item.append(
     part("at", clockTime(flight.arrival ?? flight.time)),
     part("flight", flight.name),
     part("city", flight.city),
-    part(late > 15 ? "late" : late < 0 ? "early" : "even", signed(flight.arrivalDelay)),
+    part(lateness(flight.arrivalDelay), signed(flight.arrivalDelay)),
   );
   return item;
 }
