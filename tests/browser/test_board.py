@@ -295,7 +295,7 @@ CONTRAST = """(() => {
       if (alpha > 0) return backgroundColor;
     }
   };
-  const texts = document.querySelectorAll("p, h1, h1 span, h2, legend, .legend, output, .choice span, select, button, a, .cell, .flaps i, .delay, dt, dd, li span, strong");
+  const texts = document.querySelectorAll("p, h1, h1 span, h2, legend, .legend, output, .choice span, select, button, a, .cell, .rows .flaps i:first-child, dt, dd, li span, strong");
   const weak = [];
   for (const e of texts) {
     if (!e.checkVisibility() || e.closest(".leaving")) continue;
