@@ -27,7 +27,7 @@ export const SUBPROTOCOL = "penstock.v1+json";
 const WINDOW = 256;
 const REQUEST_EVERY_MS = 4; // a small window must not become a flood of requests
 const COMPACT_AT = 1024;
-const FATAL_CLOSES = new Set([4400, 4401, 4403, 4406, 4409, 4429]);
+const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
 
 /**
  * @typedef {object} ChangeEvent One change, or the TRANSACTION event at the head of a version.
