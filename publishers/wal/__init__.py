@@ -55,6 +55,7 @@ from publishers.wal.bell import Ear
 from publishers.wal.catalog import Location
 from publishers.wal.columns import Column, Columns, decode_payload, encode_one, encode_payload
 from publishers.wal.control import Epoch, ProducerState
+from publishers.wal.directory import LogWriter, writer_of
 from publishers.wal.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.follower import Follower
 from publishers.wal.frame import FrameHeader
@@ -79,6 +80,7 @@ __all__ = [
     "HoldState",
     "HoldStatistics",
     "Location",
+    "LogWriter",
     "ProducerState",
     "ReadStatistics",
     "Reader",
@@ -91,4 +93,5 @@ __all__ = [
     "encode_payload",
     "seal_change",
     "seal_transaction",
+    "writer_of",
 ]
