@@ -248,9 +248,13 @@ class Application:
         self._idle.clear()
         offer.attach(connection, subprotocol)
 
+    def count_ended(self, why: str) -> None:
+        """A connection was ended by the server; ``/statistics`` tells how many and why."""
+        self._ended[why] += 1
+
     def _lost(self, connection: _Connected) -> None:
         if connection.ending is not None:
-            self._ended[connection.ending] += 1
+            self.count_ended(connection.ending)
         self._connections.discard(connection)
         if not self._connections:
             self._idle.set()
