@@ -1,12 +1,11 @@
 """Whether a log is sound, and who writes it."""
 
-import errno
 import os
 
 import pytest
 
 from flow.clock import SystemClock
-from publishers import ChangeLog, LogBusy
+from publishers import ChangeLog
 from publishers.errors import (
     FormatTooNew,
     LogClosed,
@@ -17,12 +16,8 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.soundness import LogHealth, Soundness
-from publishers.wal import LogWriter, RealFileSystem, Wal, writer_of
-from publishers.wal.directory import LOCK_NAME
+from publishers.wal import LogWriter
 from tests.publishers.support import fill, opened
-from tests.publishers.wal.logs import opened as wal_opened
-from tests.simulation.filesystem import SimulatedFileSystem
-from tests.simulation.workload import LOG
 
 
 class Clock(SystemClock):
@@ -82,32 +77,3 @@ def test_a_log_that_takes_no_commits_is_not_sound():
 )
 def test_each_error_has_its_word(why, soundness):
     assert LogHealth.of(why) == LogHealth(soundness, why)
-
-
-def test_what_is_wrong_with_a_lock_is_told_as_not_known(monkeypatch):
-    system = SimulatedFileSystem()
-    assert writer_of(system, LOG) == LogWriter(alive=False)
-    wal = wal_opened(system)
-    assert writer_of(system, LOG) == LogWriter(alive=True, pid=system.process_id())
-
-    def refuse(*_):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(system.open(LOG / LOCK_NAME, "read")), "lock", refuse)
-        assert writer_of(system, LOG) == LogWriter(alive=None)
-        patch.setattr(system, "open", refuse)
-        assert writer_of(system, LOG) == LogWriter(alive=None)
-    wal.close()
-    assert writer_of(system, LOG) == LogWriter(alive=False)
-
-
-def test_who_looks_for_a_writer_keeps_none_from_coming(tmp_path, monkeypatch):
-    """The lock is held for an instant only, and a writer that comes then tries again."""
-    Wal.open(tmp_path, filesystem=RealFileSystem()).close()
-    looking = RealFileSystem().open(tmp_path / LOCK_NAME, "read")
-    assert looking.lock()
-    with pytest.raises(LogBusy):
-        Wal.open(tmp_path, filesystem=RealFileSystem())
-    monkeypatch.setattr("time.sleep", lambda _: looking.close())
-    Wal.open(tmp_path, filesystem=RealFileSystem()).close()
