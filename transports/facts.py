@@ -253,7 +253,7 @@ def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
         "epoch": log.epoch,
         "oldest": str(log.token(log.oldest)),
         "head": str(log.token(log.head)),
-        "commitAge": health.commit_age,
+        "commitAge": None if health.commit_age is None else round(health.commit_age, 3),
         "writer": {"alive": alive, "pid": pid},
     }
 
