@@ -62,7 +62,9 @@ def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
     except OSError:
         return LogWriter(alive=None)
     try:
-        return LogWriter(alive=False) if file.lock() else LogWriter(alive=True, pid=_signed(file))
+        if file.lock(shared=True):  # so that those who look at one time do not take each other for a writer
+            return LogWriter(alive=False)
+        return LogWriter(alive=True, pid=_signed(file))
     except OSError:
         return LogWriter(alive=None)
     finally:

@@ -156,7 +156,7 @@ def test_what_is_wrong_with_a_lock_is_told_as_not_known(monkeypatch):
     wal = opened(system)
     assert writer_of(system, LOG) == LogWriter(alive=True, pid=system.process_id())
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
@@ -172,7 +172,8 @@ def test_who_looks_for_a_writer_keeps_none_from_coming(tmp_path, monkeypatch):
     """The lock is held for an instant only, and a writer that comes then tries again."""
     Wal.open(tmp_path, filesystem=REAL).close()
     looking = REAL.open(tmp_path / LOCK_NAME, "read")
-    assert looking.lock()
+    assert looking.lock(shared=True)
+    assert writer_of(REAL, tmp_path) == LogWriter(alive=False), "who looks is no writer"
     with pytest.raises(LogBusy):
         Wal.open(tmp_path, filesystem=REAL)
     monkeypatch.setattr("time.sleep", lambda _: looking.close())
