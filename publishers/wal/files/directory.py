@@ -1,0 +1,121 @@
+"""The directory of a log: which names belong there, and the lock of its one writer."""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from publishers.errors import LogBusy, NotALog
+from publishers.wal.disk.access import open_file
+from publishers.wal.disk.filesystem import File, FileSystem, write_all
+from publishers.wal.files.head import HEAD_NAME
+from publishers.wal.files.segment import segment_number
+from publishers.wal.files.tail_page import TAIL_NAME
+
+__all__ = ["LOCK_NAME", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
+
+LOCK_NAME: Final = "LOCK"
+_TRIES: Final = 3
+_PAUSE: Final = 0.003  # seconds; whoever looks for a writer has the lock for microseconds
+_NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "slots", "snapshots"})
+
+
+def check_names(path: Path, names: list[str]) -> None:
+    """Refuses a directory that is not a log.
+
+    Raises:
+        NotALog: If a file is named like a segment but is none, or the directory is not empty and has no trace of a log.
+    """
+    for name in names:
+        if name.startswith("wal-") and name.endswith((".log", ".idx")):
+            suffix = name[-3:]
+            if segment_number(name, suffix) is None:
+                raise NotALog(
+                    path, f"{name} is named like a segment, but has no number of 12 digits from 1 on"
+                )
+    if HEAD_NAME in names or any(segment_number(name) is not None for name in names):
+        return
+    ours = {LOCK_NAME, TAIL_NAME, *_NEIGHBOURS}
+    strange = [name for name in names if name not in ours and not name.endswith(".tmp")]
+    if strange:
+        raise NotALog(path, f"it has no HEAD, but other files: {', '.join(strange[:3])}")
+
+
+class LogWriter(NamedTuple):
+    """Who writes a log.
+
+    Attributes:
+        alive: Whether the lock is held; None if that cannot be told.
+        pid: The process that holds it, as it calls itself; None if there is none, or it is not known.
+    """
+
+    alive: bool | None
+    pid: int | None = None
+
+
+def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
+    """Looks whether a log is open for writing; if not, the lock is held for no longer than it takes."""
+    try:
+        file = filesystem.open(path / LOCK_NAME, "read")
+    except FileNotFoundError:
+        return LogWriter(alive=False)
+    except OSError:
+        return LogWriter(alive=None)
+    try:
+        if file.lock(shared=True):  # so that those who look at one time do not take each other for a writer
+            return LogWriter(alive=False)
+        return LogWriter(alive=True, pid=_signed(file))
+    except OSError:
+        return LogWriter(alive=None)
+    finally:
+        file.close()
+
+
+def _signed(lock: File) -> int | None:
+    text = lock.pread(64, 0).split(b" ", 1)[0]
+    return int(text) if text.isdigit() else None
+
+
+def take_lock(filesystem: FileSystem, path: Path) -> File:
+    """Takes the lock of the one writer.
+
+    Raises:
+        LogBusy: If somebody has it; with the process that wrote its number into the file.
+        LogUnreadable: If it cannot be opened.
+        OSError: What the file system raises.
+    """
+    file = open_file(filesystem, path / LOCK_NAME, "create")
+    try:
+        tries = _TRIES
+        while not file.lock():
+            tries -= 1
+            if not tries:
+                raise LogBusy(path, _signed(file))
+            time.sleep(_PAUSE)  # noqa: TID251 - no condition tells that it is free
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def sign(lock: File, filesystem: FileSystem, epoch: int) -> None:
+    """Tells in LOCK who holds it; it is the lock that counts, so a full disk does no harm."""
+    text = f"{filesystem.process_id()} {filesystem.boot_id().hex()} {epoch}\n".encode()
+    with contextlib.suppress(OSError):
+        lock.truncate(0)
+        write_all(lock, text, 0)
+
+
+def tidy(filesystem: FileSystem, directory: Path) -> list[str]:
+    """Deletes what a crash left unfinished; returns the other names.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    names = []
+    for name in filesystem.listing(directory):
+        if name.endswith(".tmp"):
+            filesystem.unlink(directory / name)
+        else:
+            names.append(name)
+    return names
