@@ -72,6 +72,7 @@ from publishers.mutations.mutation import Mutation, expire, rekey, remove, schem
 from publishers.options import LogOptions
 from publishers.position import LogIdentity, Position, PositionToken, Start
 from publishers.schemas import SchemaVersion
+from publishers.soundness import LogHealth, Soundness
 from publishers.statistics import LogStatistics
 from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
@@ -127,6 +128,7 @@ __all__ = [
     "LogForked",
     "LogFull",
     "LogGone",
+    "LogHealth",
     "LogIdentity",
     "LogLinks",
     "LogOptions",
@@ -155,6 +157,7 @@ __all__ = [
     "PublishingOff",
     "Redact",
     "SchemaVersion",
+    "Soundness",
     "Standing",
     "Start",
     "State",

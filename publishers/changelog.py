@@ -18,7 +18,7 @@ from publishers.commits import Commit, Committer, Publication, TransactionBuilde
 from publishers.commits.publication import Waiting, wake
 from publishers.commits.writing import Label, Producer, check_mutations, producer_id
 from publishers.deferral import DeferringLog
-from publishers.errors import InvalidChange, InvalidOption, LogFull, LogReadOnly, PenstockError
+from publishers.errors import InvalidChange, InvalidOption, LogClosed, LogFull, LogReadOnly, PenstockError
 from publishers.fanout.service import Service
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
@@ -30,6 +30,7 @@ from publishers.options import LogOptions, check_directory, check_switches
 from publishers.origins import Origin
 from publishers.retelling import schemas_of
 from publishers.schemas import SchemaVersion
+from publishers.soundness import LogHealth, health_of
 from publishers.statistics import LogStatistics, statistics_of
 from publishers.telling import Telling
 from publishers.wal import (
@@ -285,12 +286,14 @@ class ChangeLog(DeferringLog):
         begins behind it, or does not hear changes of the area SCHEMA, asks here.
         """
         self._check_open()
-        return self._schemas.find(entity_type, version)
+        with self._service.noting():
+            return self._schemas.find(entity_type, version)
 
     def schemas(self) -> dict[str, tuple[int, ...]]:
         """Of each entity type whose schema was told the versions of it, rising. It may read the disk."""
         self._check_open()
-        return self._schemas.told()
+        with self._service.noting():
+            return self._schemas.told()
 
     def _is_plain(self, row: Mutation) -> bool:
         """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
@@ -358,6 +361,24 @@ class ChangeLog(DeferringLog):
             raise self.failure
         return statistics_of(
             self.name, self._files, self._service, self._publication, self._committer, listed=listed
+        )
+
+    def health(self) -> LogHealth:
+        """Whether the log is sound, as far as is known, and whether it is written. Damage is known once a read has met it.
+
+        It reads the newest record, and tries the lock of the writer for an instant: for a thread that may wait for the disk.
+        """
+        self.check_here()
+        if self._service.closed:
+            return LogHealth.of(self.failure or self._service.reason or LogClosed())
+        looked = None if self._following is None else self._following.looked
+        return health_of(
+            self.path,
+            self._storage,
+            self._files,
+            self._service,
+            looked,
+            lambda version: self.time_of(version).timestamp(),
         )
 
     def close(self, because: Exception | None = None) -> None:

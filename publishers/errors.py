@@ -443,7 +443,10 @@ class WalCorrupted(LogError):
     """Acknowledged data are damaged. They are never skipped, cut or delivered."""
 
     def __init__(self, segment: int, offset: int, why: str) -> None:
-        super().__init__(f"segment {segment} is damaged at byte {offset}: {why}")
+        super().__init__(
+            f"segment {segment} is damaged at byte {offset}: {why}; "
+            "'penstock verify DIR' shows all damage, 'penstock repair DIR' mends it"
+        )
         self.segment = segment
         self.offset = offset
 

@@ -30,6 +30,9 @@ class Following:
         publication: This process's publish gate.
         listener: Where it waits until the writer has committed.
         lose: Is told why nothing can follow any more.
+
+    Attributes:
+        looked: When it looked last and saw the log, in seconds of the service's clock.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Following:
         self._doubting = self._looks = math.ceil(_DOUBT / self._often)
         self._notified = False
         self._service = service
+        self.looked = service.clock.monotonic()
         self._publication = publication
         self._location: Location | None = None
         self._behind_max = service.options.ring_bytes
@@ -102,6 +106,7 @@ class Following:
             self._doubting = max(self._doubting, 1)
             return False
         self._suspects = False
+        self.looked = self._service.clock.monotonic()
         published = self._service.watermark.visible
         if visible <= published:
             return False

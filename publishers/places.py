@@ -94,7 +94,8 @@ class Places:
             return Position(since)
         if isinstance(since, (str, PositionToken)):
             kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
-            return self._lineage.judge(kept, self._service.oldest, self._service.head, pruned=pruned)
+            with self._service.noting():
+                return self._lineage.judge(kept, self._service.oldest, self._service.head, pruned=pruned)
         raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
 
     def at(self, moment: datetime) -> Position:

@@ -305,7 +305,8 @@ class ReadableLog(OperatedLog):
         """
         self.check_here()
         kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
-        return self._lineage.judge(kept, self.oldest, self.head)
+        with self._service.noting():
+            return self._lineage.judge(kept, self.oldest, self.head)
 
     def position_at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from tests.harness import covering, sharing
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
-from tests.harness.missing import pytest_terminal_summary
+from tests.harness.missing import tell_missing
+from tests.harness.resident import tell_resident
 from tests.harness.sharing import pytest_xdist_make_scheduler
 
 __all__ = [
@@ -41,6 +42,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.pluginmanager.hasplugin("pytest_cov"):
         covering.measure_once(session.config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tell_missing(terminalreporter)
+    tell_resident(terminalreporter)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """The ASGI application.
 
 ``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is the departure board; ``/health``,
-``/statistics`` and ``/schemas`` say how things are.
+``/ready``, ``/statistics`` and ``/schemas`` say how things are.
 """
 
 import asyncio
@@ -118,6 +118,7 @@ class Application:
             loads=self._loads,
             costs=self._costs,
             pools=self._pools,
+            draining=lambda: self._stopping,
         )
         self._connections: set[_Connected] = set()
         self._ended: Counter[str] = Counter()
@@ -246,9 +247,13 @@ class Application:
         self._idle.clear()
         offer.attach(connection, subprotocol)
 
+    def count_ended(self, why: str) -> None:
+        """A connection was ended by the server; ``/statistics`` tells how many and why."""
+        self._ended[why] += 1
+
     def _lost(self, connection: _Connected) -> None:
         if connection.ending is not None:
-            self._ended[connection.ending] += 1
+            self.count_ended(connection.ending)
         self._connections.discard(connection)
         if not self._connections:
             self._idle.set()
@@ -300,28 +305,20 @@ class Application:
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
         elif page is None and path not in Facts.paths:
-            why = self._elsewhere(path, "try /, /graphql, /health, /schemas, /statistics or /ws")
+            why = self._elsewhere(path, "try /, /graphql, /health, /ready, /schemas, /statistics or /ws")
             await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
         elif page is not None:
             await _show(send, page, headers.get(b"if-none-match", b"").decode("latin-1"), body=body)
-        elif path not in Facts.public and not self._judge(_bearer(headers)):
-            await _answer(
-                send, HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"}, body=body
-            )
         else:
-            bearer = _bearer(headers)
-            token = bearer if self._authenticate is not None else None
+            # Without an authenticator a claimed token is none.
+            token = None if self._authenticate is None else _bearer(headers)
+            judged = self._authenticate is None or self._authenticate(token)
             query = scope.get("query_string", b"")
-            judged = self._judge(bearer)
-            fact = await self._facts.tell(
-                path, query, token if judged else None, client_of(scope), judged=judged
+            await _answer(
+                send, *await self._facts.tell(path, query, token, client_of(scope), judged=judged), body=body
             )
-            await _answer(send, *fact, body=body)
-
-    def _judge(self, token: str | None) -> bool:
-        return self._authenticate is None or self._authenticate(token)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -46,6 +46,7 @@ from publishers.errors import (
     PositionMalformed,
     PublishingOff,
     TooCostly,
+    WalCorrupted,
 )
 from publishers.position import LogIdentity, Position
 
@@ -328,6 +329,11 @@ _TABLE: Final = (
         LogReplaced,
         "LOG_REPLACED",
         data=lambda e, _: {"old": _identity(e.old), "new": _identity(e.new)},
+    ),
+    _Row(
+        WalCorrupted,
+        "INTERNAL",
+        message="the log is damaged where this was to be read; its server has logged the place",
     ),
     _Row(LogGone, "LOG_GONE", message="the log is not at its place on the server any more"),
     _Row(PositionMalformed, "CURSOR_INVALID"),

@@ -1,21 +1,26 @@
-"""What a server tells of itself by HTTP GET: ``/health``, ``/statistics`` and ``/schemas``."""
+"""What a server tells of itself by HTTP GET: ``/health``, ``/ready``, ``/statistics`` and ``/schemas``."""
 
 import asyncio
+import math
+import re
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from publishers.errors import PenstockError
+from publishers.soundness import LogHealth, Soundness
 from publishers.store.roster import SYSTEM
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.errors import InvalidRequest, describe
+from transports.errors import GoingAway, InvalidRequest, describe
+from transports.followed import FollowedName
 from transports.policy import Caller, Policy, check_schemas, find_log, welcomes
 from transports.pool import Pools
 from transports.statistics import statistics
+from transports.stores import StoreLogs
 
 if TYPE_CHECKING:
     from publishers.changelog import ChangeLog
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Fact", "Facts"]
 
 _AGE: Final = 0.2  # seconds for which statistics are given again, however many ask
+_DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # of a path in the text of an error
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "GOING_AWAY": HTTPStatus.SERVICE_UNAVAILABLE,
@@ -43,6 +49,32 @@ class Fact(NamedTuple):
     content: Any
 
 
+_T = TypeVar("_T")
+
+
+class _Recent(Generic[_T]):
+    """What was found a moment ago, found once for all who ask meanwhile.
+
+    Args:
+        find: Finds it anew.
+    """
+
+    def __init__(self, find: Callable[[], Awaitable[_T]]) -> None:
+        self._find = find
+        self._found: _T | None = None
+        self._until = -math.inf
+        self._finding = asyncio.Lock()
+
+    async def get(self) -> _T:
+        """What is there."""
+        async with self._finding:
+            loop = asyncio.get_running_loop()
+            if self._found is None or loop.time() >= self._until:
+                self._found = await self._find()
+                self._until = loop.time() + _AGE
+            return self._found
+
+
 class Facts:
     """Answers what is asked of one server; on its event loop.
 
@@ -54,11 +86,10 @@ class Facts:
         loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
         costs: Tells what clients cost, by name.
         pools: Threads for what reads the disk.
+        draining: Tells whether the server takes no new connections, as it is about to stop.
     """
 
-    public: Final = frozenset({"/health"})
-    """What is told without a token."""
-    paths: Final = frozenset({"/health", "/schemas", "/statistics"})
+    paths: Final = frozenset({"/health", "/ready", "/schemas", "/statistics"})
 
     def __init__(
         self,
@@ -70,6 +101,7 @@ class Facts:
         loads: Callable[[], Awaitable[Collection[tuple[int, int]]]],
         costs: Callable[[], Mapping[str, Any]],
         pools: Pools,
+        draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._logs = logs
         self._policy = policy
@@ -77,10 +109,12 @@ class Facts:
         self._connections = connections
         self._loads = loads
         self._costs = costs
-        self._statistics: Mapping[str, Any] = {}
-        self._statistics_until = 0.0
-        self._gathering = asyncio.Lock()
         self._pools = pools
+        self._draining = draining
+        self._statistics = _Recent(self._gather)
+        self._healths = _Recent(self._look)
+        self._known: dict[tuple[str, str | None], bool] = {}
+        self._known_until = -math.inf
 
     async def tell(
         self, path: str, query: bytes, token: str | None, client: Hashable, *, judged: bool = True
@@ -90,90 +124,95 @@ class Facts:
         Args:
             path: The path.
             query: What follows the question mark.
-            token: What the caller gave as its token, judged already.
+            token: What the caller gave as its token.
             client: Whose share of the threads it takes.
-            judged: Whether the caller is let in; who is not is told by ``/health`` whether all is well, and nothing else.
+            judged: Whether the caller is let in. One that is not is told by ``/health`` and ``/ready`` their status, and
+                nothing else.
         """
-        match path:
-            case "/health":
-                return self._health(token, welcome=judged)
-            case "/statistics":
-                return await self._told(token)
-            case _:
-                return await self._schemas(query, token, client)
+        try:
+            match path:
+                case "/health" | "/ready":
+                    return await self._sound(token, ready=path == "/ready", welcome=judged)
+                case _ if not judged:
+                    return Fact(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
+                case "/statistics":
+                    return await self._told(token)
+                case _:
+                    return await self._schemas(query, token, client)
+        except PenstockError as error:
+            problem = describe(error)
+            missing = HTTPStatus.BAD_REQUEST if path == "/schemas" else HTTPStatus.SERVICE_UNAVAILABLE
+            return Fact(_STATUS.get(problem.code, missing), _refusal(problem.payload()))
+
+    def _welcomes(self, name: str, token: str | None) -> bool:
+        """Whether a caller may know of a log; the policy is asked once in a moment, however often that caller asks."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._known_until:
+            self._known.clear()
+            self._known_until = now + _AGE
+        if (name, token) not in self._known:
+            self._known[name, token] = welcomes(self._policy, Caller(name, token))
+        return self._known[name, token]
 
     async def _told(self, token: str | None) -> Fact:
         """The statistics of the logs that a caller may know of."""
-        try:
-            told = await self._gathered()
-        except PenstockError as error:
-            problem = describe(error)
-            return Fact(
-                _STATUS.get(problem.code, HTTPStatus.SERVICE_UNAVAILABLE), _refusal(problem.payload())
-            )
-        logs = {
-            name: log for name, log in told["logs"].items() if welcomes(self._policy, Caller(name, token))
-        }
+        told = await self._statistics.get()
+        logs = {name: log for name, log in told["logs"].items() if self._welcomes(name, token)}
         return Fact(HTTPStatus.OK, {**told, "logs": logs})
 
-    async def _gathered(self) -> Mapping[str, Any]:
-        """The statistics of all, gathered on a thread, at most a few times a second, and once for all who ask meanwhile."""
-        async with self._gathering:
-            loop = asyncio.get_running_loop()
-            if loop.time() < self._statistics_until:
-                return self._statistics
-            loads = await self._loads()
-            unsent = [waiting for waiting, _ in loads]
-            told: dict[str, Any] = {
-                "connections": len(loads),
-                "unsentBytes": sum(unsent),
-                "mostUnsentBytes": max(unsent, default=0),
-                "mostConnectionWeight": max((weight for _, weight in loads), default=0),
-            }
-            found = await self._pools.telling.run(
-                None, partial(_encoded, self._logs, discreet=self._policy is not None)
-            )
-            self._statistics = told | dict(self._costs()) | {"logs": found}
-            self._statistics_until = loop.time() + _AGE
-            return self._statistics
+    async def _gather(self) -> Mapping[str, Any]:
+        """The statistics of all, gathered on a thread."""
+        loads = await self._loads()
+        unsent = [waiting for waiting, _ in loads]
+        told: dict[str, Any] = {
+            "connections": len(loads),
+            "unsentBytes": sum(unsent),
+            "mostUnsentBytes": max(unsent, default=0),
+            "mostConnectionWeight": max((weight for _, weight in loads), default=0),
+        }
+        found = await self._pools.telling.run(
+            None, partial(_encoded, self._logs, discreet=self._policy is not None)
+        )
+        return told | dict(self._costs()) | {"logs": found}
 
-    def _health(self, token: str | None, *, welcome: bool) -> Fact:
-        """``ok`` if every log is served, ``degraded`` if some are, ``failed`` with status 503 if none is."""
-        found = tuple(self._logs.items())  # one may be added meanwhile
-        lost = [name for name, log in found if log.failure is not None]
-        system = self._logs.get(SYSTEM)
-        if system is not None and system.failure is not None:
-            lost.append(SYSTEM)
-        status = "ok" if not lost else "degraded" if len(lost) < len(found) else "failed"
+    async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
+        """How all logs are together, in a word, and each of them; looked at on a thread."""
+        return await self._pools.telling.run(None, partial(_healths, self._logs))
+
+    async def _sound(self, token: str | None, *, ready: bool, welcome: bool) -> Fact:
+        """``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the end.
+
+        To be healthy a server has to be ``ok``; to be ready it is enough to serve some of the logs, as a load balancer that
+        goes by that would take the others from their readers too.
+        """
+        try:
+            status, logs = ("draining", {}) if self._draining() and ready else await self._healths.get()
+        except GoingAway:
+            status, logs = "stopping", {}
         told: dict[str, Any] = {"status": status}
         if welcome:
             told |= {
                 "server": self._server,
                 "connections": self._connections(),
-                "logs": {
-                    name: _state(log) for name, log in found if welcomes(self._policy, Caller(name, token))
-                },
+                "logs": {name: log for name, log in logs.items() if self._welcomes(name, token)},
             }
-        return Fact(HTTPStatus.SERVICE_UNAVAILABLE if status == "failed" else HTTPStatus.OK, told)
+        good = status == "ok" or (ready and status == "degraded")
+        return Fact(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
 
     async def _schemas(self, query: bytes, token: str | None, client: Hashable) -> Fact:
         """A schema, or without ``entity_type`` which there are."""
-        try:
-            asked = _asked(query)
-            name, log = find_log(self._logs, asked.get("log"), self._policy, token)
-            check_schemas(self._policy, Caller(name, token))
-            if "entity_type" not in asked:
-                return Fact(
-                    HTTPStatus.OK,
-                    {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)},
-                )
-            question = SchemaQuestion.of(asked)
-            found = await self._pools.scanning.run(
-                client, partial(log.schema, question.entity_type, question.version)
+        asked = _asked(query)
+        name, log = find_log(self._logs, asked.get("log"), self._policy, token)
+        check_schemas(self._policy, Caller(name, token))
+        if "entity_type" not in asked:
+            return Fact(
+                HTTPStatus.OK,
+                {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)},
             )
-        except PenstockError as error:
-            problem = describe(error)
-            return Fact(_STATUS.get(problem.code, HTTPStatus.BAD_REQUEST), _refusal(problem.payload()))
+        question = SchemaQuestion.of(asked)
+        found = await self._pools.scanning.run(
+            client, partial(log.schema, question.entity_type, question.version)
+        )
         answer = schema_json(name, found, log.token)
         if answer is None:
             which = "" if question.version is None else f" of version {question.version}"
@@ -183,11 +222,40 @@ class Facts:
         return Fact(HTTPStatus.OK, answer)
 
 
-def _state(log: "ChangeLog") -> dict[str, Any]:
-    """Where a log is, or the name of the error with which it ended: the rest of that is not for everybody."""
-    if log.failure is not None:
-        return {"failure": type(log.failure).__name__}
-    return {"epoch": log.epoch, "oldest": str(log.token(log.oldest)), "head": str(log.token(log.head))}
+def _healths(logs: "Mapping[str, ChangeLog]") -> tuple[str, dict[str, dict[str, Any]]]:
+    """How all logs are together, in a word, and each of them; of a store, those that could not be opened too."""
+    told: dict[str, dict[str, Any]] = {}
+    for name, log in tuple(logs.items()):  # one may be added meanwhile
+        health = log.health()
+        told[name] = _wrong(health)
+        if log.failure is None and not log.closed:
+            told[name] |= _places(log, health)
+    refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
+    told |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
+    lost = sum(one["status"] != Soundness.OK.value for one in told.values())
+    system = logs.get(SYSTEM)  # which is listed nowhere
+    lost += system is not None and system.health().soundness is not Soundness.OK
+    return "ok" if not lost else "degraded" if lost < len(told) else "failed", told
+
+
+def _wrong(health: LogHealth) -> dict[str, Any]:
+    """How a log is. What is wrong with it is told without the directories of the server."""
+    told: dict[str, Any] = {"status": health.soundness.value}
+    if health.why is not None:
+        told |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
+    return told
+
+
+def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
+    """Where an open log is, and who writes it."""
+    alive, pid = health.writer
+    return {
+        "epoch": log.epoch,
+        "oldest": str(log.token(log.oldest)),
+        "head": str(log.token(log.head)),
+        "commitAge": None if health.commit_age is None else round(health.commit_age, 3),
+        "writer": {"alive": alive, "pid": pid},
+    }
 
 
 def _encoded(logs: "Mapping[str, ChangeLog]", *, discreet: bool) -> dict[str, msgspec.Raw]:

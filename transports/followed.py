@@ -70,6 +70,10 @@ class FollowedName(Mapping[str, ChangeLog]):
         """All at this moment."""
         return self._logs.items()
 
+    def refused(self) -> dict[str, Exception]:
+        """Of a store the logs that could not be opened, and why."""
+        return self._logs.refused() if isinstance(self._logs, StoreLogs) else {}
+
     def close(self) -> None:
         """Closes what is open, and opens nothing more. Idempotent."""
         self._ended.set()

@@ -74,6 +74,9 @@ class PatientProtocol(HttpProtocol):
         self._watch.stop()
         super().resume_writing()
 
+    def ended(self, why: str) -> None:
+        """The connection is aborted; for a server that counts why."""
+
     @property
     def _upgraded(self) -> bool:
         return self.transport.get_protocol() is not self
@@ -100,6 +103,7 @@ class PatientProtocol(HttpProtocol):
 
     def _stalled(self) -> None:
         _LOG.info("%s bytes of an answer unsent, none taken in time: connection aborted", self._unsent())
+        self.ended("HTTP_STALLED")
         self.transport.abort()
 
     def _give_up(self) -> None:

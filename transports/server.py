@@ -228,7 +228,10 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
         """Our protocol class, with the limits of this server."""
 
     class Http(PatientProtocol):
-        """Likewise for HTTP."""
+        """Likewise for HTTP; the application counts what is aborted."""
+
+        def ended(self, why: str) -> None:
+            application.count_ended(why)
 
     Protocol.limits = limits
     Http.limits = limits

@@ -37,6 +37,10 @@ class StoreLogs(Mapping[str, "ChangeLog"]):
     def __len__(self) -> int:
         return len(self._store.opened())
 
+    def refused(self) -> dict[str, Exception]:
+        """Those that could not be opened, and why."""
+        return self._store.refused()
+
     def items(self) -> "ItemsView[str, ChangeLog]":
         """All at this moment: one that is dropped meanwhile is not looked up again."""
         return self._store.opened().items()

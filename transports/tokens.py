@@ -11,6 +11,7 @@ __all__ = ["TokenFile", "token_given"]
 
 _MOST: Final = 1 << 20
 _ENVIRONMENT: Final = "PENSTOCK_TOKEN"
+_ONE: Final = "a file with one line, name:token or the token (as :to:ken if it holds a colon)"
 _LINE: Final = "lines such as alice:her-token; empty ones and those that begin with # are skipped"
 
 
@@ -51,6 +52,9 @@ class TokenFile:
 def token_given(token: str | None, path: str | None) -> str | None:
     """The token that a command sends: ``--token``, else that of ``--token-file``, else the environment's ``PENSTOCK_TOKEN``.
 
+    The first and the last are sent as they are. The file holds one line: ``name:token``, as in the file of a server, or the
+    bare token. A bare token with a colon needs one more in front of it, as a line without a name: ``:to:ken``.
+
     Raises:
         InvalidOption: If the file cannot be read, or holds no token or several.
     """
@@ -60,11 +64,12 @@ def token_given(token: str | None, path: str | None) -> str | None:
         return os.environ.get(_ENVIRONMENT) or None
     lines = _lines(Path(path))
     if len(lines) != 1:
-        raise InvalidOption(
-            "--token-file", path, f"a file with one line, the token or name:token, and not {len(lines)}"
-        )
+        raise InvalidOption("--token-file", path, f"{_ONE}, and not {len(lines)} lines")
     name, colon, rest = lines[0].partition(":")
-    return rest if colon else name
+    found = rest.strip() if colon else name
+    if not found:
+        raise InvalidOption("--token-file", path, _ONE)
+    return found
 
 
 def _named_tokens(path: Path) -> list[str]:

@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from publishers.background import BackgroundThread
@@ -29,10 +30,14 @@ class FrameCache:
     Args:
         reader: Where frames come from.
         max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
+        noting: Stands around each read, to hear of damage.
     """
 
-    def __init__(self, reader: Reader, max_bytes: int) -> None:
+    def __init__(
+        self, reader: Reader, max_bytes: int, noting: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         self._reader = reader
+        self._noting = noting
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._read = threading.Condition(self._lock)
@@ -67,7 +72,8 @@ class FrameCache:
                     break
                 self._read.wait()
         try:
-            frame = self._reader.read(location)
+            with self._noting():
+                frame = self._reader.read(location)
             if frame is None:
                 return None
             block = Block.of(frame.header, frame.columns, frame.annotations)
@@ -95,7 +101,8 @@ class FrameCache:
         with self._lock:
             known = self._located.get(place)
         if known is None:
-            known = self._reader.locate(version, index)
+            with self._noting():
+                known = self._reader.locate(version, index)
             with self._lock:
                 self._located[place] = known
                 if len(self._located) > _LOCATED:
@@ -104,11 +111,13 @@ class FrameCache:
 
     def at(self, committed_at: int) -> int:
         """The first version committed at or after a time in microseconds; see ``Reader.at``."""
-        return self._reader.at(committed_at)
+        with self._noting():
+            return self._reader.at(committed_at)
 
     def backward(self, version: int, index: int) -> Iterator[Frame]:
         """Frames from a change back to the oldest, newest first, past the cache; see ``Reader.backward``."""
-        return self._reader.backward(version, index)
+        with self._noting():
+            yield from self._reader.backward(version, index)
 
     @property
     def nbytes(self) -> int:

@@ -1,12 +1,13 @@
 """What all subscriptions of one log share."""
 
 import contextlib
+import logging
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from publishers.background import in_background
-from publishers.errors import LogForked
+from publishers.errors import LogForked, WalCorrupted
 from publishers.fanout.admission import Admission
 from publishers.fanout.deliveries import Deliveries
 from publishers.fanout.detached import Waiting
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Service"]
 
+_LOG: Final = logging.getLogger("penstock.follower")
+
 
 class Service:
     """The rooms that a subscription needs: watermark, registry, WAL frames, threads.
@@ -40,6 +43,7 @@ class Service:
         reason: Why it was closed, if that is more than that: with what every subscription ends.
         explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
         inherited: What to raise in a child of ``fork``; None in the process that opened the log.
+        damage: The first damage that a read has met; None as long as none has.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class Service:
         self.clock = clock
         self.watermark = Watermark(visible)
         self.registry = Registry(visible, options, self.watermark)
-        self.frames = FrameCache(reader, options.replay_bytes)
+        self.frames = FrameCache(reader, options.replay_bytes, self.noting)
         self.replayer = Replayer(options.replay_threads, name, options.detached_share)
         self.admission = Admission(visible, clock, self._gating)
         self.deliveries = Deliveries(options.counted_types)
@@ -57,6 +61,7 @@ class Service:
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error
         self.inherited: LogForked | None = None
+        self.damage: WalCorrupted | None = None
         self._reader = reader
         self._name = name
         self._lock = threading.Lock()
@@ -107,6 +112,20 @@ class Service:
                 self.pool.submit(run)
                 return
         run()
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Stands around a read: the first damage is remembered and logged, unless the log was replaced or dropped."""
+        try:
+            yield
+        except WalCorrupted as error:
+            if self.damage is None and isinstance(self.explain(error), WalCorrupted):
+                with self._lock:
+                    first = self.damage is None
+                    self.damage = self.damage or error
+                if first:
+                    _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
+            raise
 
     def park(self, subscription: "ChangeSubscription", upto: int) -> None:
         """Keeps one who has read up to the watermark, while the ring is already beyond it, or covers nothing."""

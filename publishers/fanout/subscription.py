@@ -208,6 +208,7 @@ class ChangeSubscription(Replaying):
     def start(self) -> None:
         """Gives the subscriber its subscription, after which signals may follow."""
         self._drain.start(self)
+        self._tell_change()  # its publisher may have been found too costly after it was made
 
     def fail(self, error: Exception) -> None:
         """Ends the subscription with an error, demand or not."""
@@ -215,8 +216,7 @@ class ChangeSubscription(Replaying):
 
     def wake(self) -> None:
         """There may be something to deliver, or to end, or the ring has moved on without this cursor."""
-        if self._observes and self.state is not self._told:
-            self._tell_state()
+        self._tell_change()
         self._run(self._drain.signal)
 
     def close(self) -> None:
@@ -359,6 +359,10 @@ class ChangeSubscription(Replaying):
 
     def _forget(self) -> None:
         self._service.forget(self)
+
+    def _tell_change(self) -> None:
+        if self._observes and self.state is not self._told:
+            self._tell_state()
 
     def _tell_state(self) -> None:
         if self._observes:

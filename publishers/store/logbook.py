@@ -53,6 +53,7 @@ class Logbook:
         shelf: The directory.
         lock: Held for everything but what may reach user code.
         eager: Whether logs are opened as they appear.
+        refused: Why logs could not be opened at the last try, by log id; none that is open now.
         closed: Whether the store was closed.
         inherited: What to raise in a child of ``fork``; None in the process that opened the store.
     """
@@ -72,6 +73,7 @@ class Logbook:
         self.shelf = shelf
         self.lock = threading.RLock()
         self.eager = False
+        self.refused: dict[str, PenstockError | OSError] = {}
         self.closed = False
         self.inherited: LogForked | None = None
         self._options = options
@@ -206,8 +208,9 @@ class Logbook:
                 return handle
             try:
                 opened: ChangeLog | PenstockError | OSError = self.open(entry)
+                self.refused.pop(entry.log_id, None)
             except (PenstockError, OSError) as error:
-                opened = error
+                opened = self.refused[entry.log_id] = error
         if isinstance(opened, Exception):
             if not isinstance(opened, NoSuchLog):
                 self.system.board.tell(
@@ -259,6 +262,8 @@ class Logbook:
                     self.forget(known)
                 elif after is not None and known is not None:
                     known.name = after.name
+                if before is not None and after is None:
+                    self.refused.pop(before.log_id, None)
             if before is not None and after is None and known is not None:
                 known.close(LogDropped(before.name))
             if before is None and after is not None and self.eager:

@@ -307,6 +307,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
             with contextlib.suppress(PenstockError, OSError):  # ``_open`` has told of it
                 self.log(name)
 
+    def refused(self) -> dict[str, Exception]:
+        """The logs that could not be opened when that was tried last, by name, and why. Nothing is read."""
+        with self._book.lock:
+            found = self._book.refused
+            return {one.name: found[one.log_id] for one in self._book.roster.values() if one.log_id in found}
+
     def __getitem__(self, name: str) -> ChangeLog:
         return self.log(name)
 

@@ -54,6 +54,7 @@ is, means damage, and the log is not opened; anything else was never acknowledge
 from publishers.wal.append.sealed import Appended, Transaction, seal_change, seal_transaction
 from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.disk.notify import Listener
+from publishers.wal.files.directory import LogWriter, writer_of
 from publishers.wal.follower import Follower
 from publishers.wal.format.columns import Column, Columns, decode_payload, encode_one, encode_payload
 from publishers.wal.format.control import Epoch, ProducerState
@@ -79,6 +80,7 @@ __all__ = [
     "HoldStatistics",
     "Listener",
     "Location",
+    "LogWriter",
     "ProducerState",
     "ReadStatistics",
     "Reader",
@@ -91,4 +93,5 @@ __all__ = [
     "encode_payload",
     "seal_change",
     "seal_transaction",
+    "writer_of",
 ]

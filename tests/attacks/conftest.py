@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.harness.resident import LEFT, resident
 from tests.transports.conftest import dial, fill, serving, until  # noqa: F401 - fixtures of the neighbours
 from tests.transports.graphql.conftest import graphql  # noqa: F401 - as above
 from tests.transports.websocket.test_connection import connect
@@ -20,6 +23,35 @@ from tests.transports.websocket.test_connection import connect
 def log(tmp_path: Path) -> Iterator[ChangeLog]:
     with ChangeLog.open(tmp_path / "shop", sync="os") as log:
         yield log
+
+
+@pytest.fixture(autouse=True)
+def resident_memory_is_told(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """At the end of all tests, in one line."""
+    before = resident()
+    yield
+    record_property(LEFT, resident() - before)
+
+
+async def leaves_nothing(
+    attack: Callable[[], Awaitable[None]], commit: Callable[[], Awaitable[None]]
+) -> None:
+    """What Python traces is back within a tenth of what an attack took, after the attacker has gone."""
+    await attack()  # what is imported and remembered once is there already
+    await commit()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        await attack()
+        most = tracemalloc.get_traced_memory()[1] - before
+        await commit()
+        gc.collect()
+        left = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert most > 3_000_000
+    assert left < most / 10
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ Each test names the bound without which it fails; what is counted are steps, not
 """
 
 import asyncio
-import gc
 import json
 import sys
 import threading
-import tracemalloc
 from contextlib import contextmanager
 from random import Random
 
@@ -20,6 +18,7 @@ from publishers.criteria.conditions import Where
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
 from publishers.criteria.table import Table
+from tests.attacks.conftest import leaves_nothing
 from tests.transports.websocket.test_connection import FakeLink, say, subscribe
 from transports import Limits
 from transports.budget import ServerWeight
@@ -225,21 +224,7 @@ def _subscribed(link):
 async def test_an_attacker_that_has_gone_leaves_its_memory_behind_it(log, connected, until):
     """F147: what is traced is back within a tenth of what the attack took."""
     link = healthy(connected)
-    await _attack(log, connected, until)  # what is imported and remembered once is there already
-    await committed(log, link, until)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        await _attack(log, connected, until)
-        most = tracemalloc.get_traced_memory()[1] - before
-        await committed(log, link, until)
-        gc.collect()
-        left = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert most > 3_000_000
-    assert left < most / 10
+    await leaves_nothing(lambda: _attack(log, connected, until), lambda: committed(log, link, until))
 
 
 async def _attack(log, connected, until):

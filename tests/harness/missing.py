@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["pytest_terminal_summary", "skip_without"]
+__all__ = ["skip_without", "tell_missing"]
 
 PREFIX = "missing here: "
 
@@ -15,7 +15,8 @@ def skip_without(what: str) -> NoReturn:
     pytest.skip(PREFIX + what, allow_module_level=True)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def tell_missing(terminalreporter: pytest.TerminalReporter) -> None:
+    """Writes the line."""
     found: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""

@@ -16,6 +16,7 @@ from publishers.errors import LogFull, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal import Wal
 from publishers.wal.files.segment import segment_name
+from tests.mutants.bounding import BOUNDS
 from tests.mutants.listing import MUTANTS
 from tests.mutants.patching import Mutant, Stale
 from tests.publishers import detaching, test_interleaving
@@ -221,6 +222,7 @@ KILLERS: dict[str, Callable[[int], None]] = {
     "threads": _threads,
     "machine": _machine,
     "detaching": _detaching,
+    **BOUNDS,
 }
 """What is run for each seed: it raises if a promise is broken."""
 

@@ -1,5 +1,6 @@
 """The mutants, each a mistake that could be made: in what is written, in what is recovered, and in who is told of it."""
 
+from tests.mutants.bounding import BOUNDING
 from tests.mutants.patching import Mutant
 
 __all__ = ["MUTANTS", "SELECTION"]
@@ -532,6 +533,7 @@ MUTANTS = {
         *_READING,
         *_TELLING,
         *_DETACHING,
+        *BOUNDING,
     )
 }
 
@@ -558,5 +560,7 @@ SELECTION = [
     "too large a chunk does not restart the ring",
     "eviction forgets to mark",
     "an attached ring covers what was never linked",
+    # That a pool does not grow shows by waiting.
+    *(mutant.name for mutant in BOUNDING if mutant.name != "dispatch threads do not grow"),
 ]
 """Those of every commit; the others cost more seeds, or are of the same kind."""

@@ -73,9 +73,13 @@ class Mutant:
         assert isinstance(definition, ast.FunctionDef)
         definition.decorator_list = []
         found: dict[str, Any] = {}
-        tree = ast.Module([definition], [])
+        # In a class, whose name mangles nothing: there ``super()`` stands for what it does in the original.
+        owner = ast.parse("class _: pass").body[0]
+        assert isinstance(owner, ast.ClassDef)
+        owner.body = [definition]
+        tree = ast.Module([owner], [])
         exec(compile(tree, f"<{self.name}>", "exec"), dict(function.__globals__), found)
-        code = found[function.__name__].__code__
+        code = inspect.getattr_static(found["_"], function.__name__).__code__
         assert isinstance(code, CodeType)
         return code
 

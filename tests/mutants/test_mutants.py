@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.harness.scale import SCALE
+from tests.mutants.bounding import BOUNDS
 from tests.mutants.hunting import KILLERS, hunt, rate
 from tests.mutants.listing import MUTANTS, SELECTION
 from tests.mutants.patching import Mutant, Stale
@@ -35,7 +36,7 @@ def test_who_is_no_mutant_survives(killer):
     """T6: else everything would be noticed."""
     logging.disable(logging.CRITICAL)
     try:
-        for seed in range({"machine": 1, "detaching": 2}.get(killer, 20)):
+        for seed in range({"machine": 1, "detaching": 2, **dict.fromkeys(BOUNDS, 2)}.get(killer, 20)):
             KILLERS[killer](seed)
     finally:
         logging.disable(logging.NOTSET)

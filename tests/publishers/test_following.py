@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flow.clock import SYSTEM_CLOCK
 from publishers import ChangeLog
 from publishers.errors import LogGone, WalCorrupted
 from publishers.following import Following
@@ -52,6 +53,7 @@ class Room:
 
     def __init__(self, **options):
         self.options = LogOptions(**options)
+        self.clock = SYSTEM_CLOCK
         self.watermark = SimpleNamespace(visible=0)
         self.registry = SimpleNamespace(publishers=list)
         self.gate = threading.Lock()

@@ -114,7 +114,7 @@ class SimulatedFile:
         self._check()
         return len(self._inode.current)
 
-    def lock(self) -> bool:
+    def lock(self, *, shared: bool = False) -> bool:
         self._check()
         holder = self._inode.locked_by
         if (
@@ -124,7 +124,8 @@ class SimulatedFile:
             and not holder._closed
         ):
             return False
-        self._inode.locked_by = self
+        if not shared:  # else it is held for an instant, in which nothing else happens here
+            self._inode.locked_by = self
         return True
 
     def is_at(self, path: Path, /) -> bool:

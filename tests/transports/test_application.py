@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import urllib.error
 import urllib.request
 
@@ -80,18 +81,24 @@ async def test_health_says_how_the_logs_are(serving, dial, fill, log):
         status, body, headers = await fetch(server.health_url)
     assert status == 200
     assert headers["content-type"] == "application/json"
-    assert json.loads(body) == {
+    told = json.loads(body)
+    age = told["logs"]["shop"]["commitAge"]
+    assert told == {
         "status": "ok",
         "server": f"penstock/{version()}",
         "connections": 1,
         "logs": {
             "shop": {
+                "status": "ok",
                 "epoch": log.epoch,
                 "oldest": str(log.token(log.oldest)),
                 "head": str(log.token(log.head)),
+                "commitAge": age,
+                "writer": {"alive": True, "pid": os.getpid()},
             }
         },
     }
+    assert 0 <= age < 60
 
 
 async def test_other_paths_and_methods_get_their_http_errors(serving):

@@ -10,6 +10,7 @@ from publishers.errors import (
     InvalidCriteria,
     InvalidOption,
     LogClosed,
+    LogFailed,
     LogForked,
     LogGone,
     LogReplaced,
@@ -70,7 +71,16 @@ def test_every_error_has_its_word(error, code, retryable, data):
     assert problem.payload() == {"code": code, "message": problem.message, "retryable": retryable, **data}
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a secret"), WalCorrupted(1, 2, "a secret")])
+def test_damage_is_told_without_its_place_and_was_logged_where_it_was_met(caplog):
+    """In one line for the log, and not in one for each who meets it."""
+    problem = describe(WalCorrupted(1, 2, "a secret"))
+    assert (problem.code, problem.retryable, problem.data) == ("INTERNAL", False, {})
+    assert "damaged" in problem.message
+    assert "secret" not in problem.message
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a secret"), LogFailed("unknown", "a secret")])
 def test_the_unexpected_is_told_by_an_id_and_no_internals(error, caplog):
     problem = describe(error)
     assert problem.code == "INTERNAL"

@@ -88,7 +88,10 @@ async def test_each_subscriber_is_told_on_every_transport(site, served, accident
         await other.nothing_comes()
     status, health = await fetch(served, "/health")
     assert (status, health["status"]) == (503, "failed")
-    assert health["logs"] == {"blue": {"failure": accident.error.__name__}}
+    (blue,) = health["logs"].values()
+    assert (list(health["logs"]), blue["failure"]) == (["blue"], accident.error.__name__)
+    assert blue["status"] == ("gone" if accident.error is LogGone else "replaced")
+    assert str(site.home) not in json.dumps(health)
     status, statistics = await fetch(served, "/statistics")
     assert (status, statistics["logs"]) == (200, {"blue": {"failure": accident.error.__name__}})
     assert (await fetch(served, "/schemas", entity_type="order"))[0] == 503
@@ -104,8 +107,10 @@ async def test_one_log_of_several_that_is_lost_does_not_take_the_others_along(si
         rename_away(site)
         await asyncio.to_thread(wait_until, lambda: shop.failure)
         status, health = await fetch(server, "/health")
-        assert (status, health["status"]) == (200, "degraded")
-        assert health["logs"]["shop"] == {"failure": "LogGone"}
+        assert (status, health["status"]) == (503, "degraded")
+        why = "there is no log at shop any more; open it anew where it is now"
+        assert health["logs"]["shop"] == {"status": "gone", "failure": "LogGone", "why": why}
+        assert (await fetch(server, "/ready"))[0] == 200
         assert health["logs"]["other"]["head"]
         async with dial(server.url) as wire:
             await wire.init()
@@ -144,11 +149,12 @@ async def test_one_log_of_a_store_that_is_restored_is_told_and_can_be_opened_ane
             "between the two renames nothing was there"
         )
         status, health = await fetch(server, "/health")
-        assert (status, health["status"]) == (200, "degraded")
-        assert health["logs"]["orders"].keys() == {"failure"}
+        assert (status, health["status"]) == (503, "degraded")
+        assert health["logs"]["orders"].keys() == {"status", "failure", "why"}
         assert store.statistics().logs.keys() == {"users"}
         anew = await asyncio.to_thread(store.log, "orders")
         assert (anew is not orders, anew.head.version) == (True, 2)
+        server.application._facts._healths._until = 0.0  # what was told a moment ago is told again
         assert (await fetch(server, "/health"))[1]["status"] == "ok"
 
 

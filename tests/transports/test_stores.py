@@ -8,7 +8,8 @@ import pytest
 
 from publishers import Area, ChangeStore, Criterion, upsert
 from tests.transports.graphql.conftest import graphql  # noqa: F401 - a fixture of the neighbours
-from transports import Application, Limits, serve
+from tests.transports.test_facts import fetch
+from transports import Limits, serve
 from transports.stores import StoreLogs
 from transports.websocket.client import connect
 
@@ -269,4 +270,8 @@ def test_a_log_that_cannot_be_opened_is_left_out_and_the_others_are_served(tmp_p
         assert logs["$system"] is store.system
         assert logs.get("broken") is None
         assert len(logs) == 1
-        assert Application(store)._facts._health(None, welcome=True).content["logs"].keys() == {"whole"}
+        with serve(store) as server:
+            status, told = asyncio.run(fetch(server, "/health"))
+        assert (status, told["status"], told["logs"].keys()) == (503, "degraded", {"whole", "broken"})
+        assert told["logs"]["broken"]["status"] == "corrupt"
+        assert str(tmp_path) not in str(told)

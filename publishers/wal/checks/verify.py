@@ -16,7 +16,7 @@ from publishers.wal.checks.heads import HeadPage, examine_head
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.checks.segments import Segments
 from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
-from publishers.wal.files.directory import LOCK_NAME, check_names
+from publishers.wal.files.directory import check_names, writer_of
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
 from publishers.wal.files.segment import segment_number
 from publishers.wal.files.tail_page import TAIL_NAME, Tail, TailState
@@ -63,19 +63,8 @@ def _moved(filesystem: FileSystem, path: Path, before: HeadPage, *, live: bool) 
 
 
 def is_live(filesystem: FileSystem, path: Path) -> bool:
-    """Whether somebody has the log open for writing, or it cannot be told. The lock is held for no longer than it takes."""
-    try:
-        file = filesystem.open(path / LOCK_NAME, "read")
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        return not file.lock()
-    except OSError:
-        return True
-    finally:
-        file.close()
+    """Whether somebody has the log open for writing, or it cannot be told."""
+    return writer_of(filesystem, path).alive is not False
 
 
 def examine(

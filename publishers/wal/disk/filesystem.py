@@ -75,8 +75,11 @@ class File(Protocol):
         """Bytes in the file."""
         ...
 
-    def lock(self) -> bool:
-        """Takes the exclusive advisory lock without waiting; False if another open file holds it. Closing frees it."""
+    def lock(self, *, shared: bool = False) -> bool:
+        """Takes the advisory lock without waiting; False if another open file holds it. Closing frees it.
+
+        A shared one keeps only exclusive ones out.
+        """
         ...
 
     def is_at(self, path: Path, /) -> bool:
@@ -266,10 +269,10 @@ class RealFile:
         """See `File.size`."""
         return os.fstat(self._fd).st_size
 
-    def lock(self) -> bool:
+    def lock(self, *, shared: bool = False) -> bool:
         """See `File.lock`; it is ``flock``, so two openings in one process exclude each other too."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         self._locked = True

@@ -1,8 +1,9 @@
 """The directory of a log: which names belong there, and the lock of its one writer."""
 
 import contextlib
+import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from publishers.errors import LogBusy, NotALog
 from publishers.wal.disk.access import open_file
@@ -11,9 +12,11 @@ from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.segment import segment_number
 from publishers.wal.files.tail_page import TAIL_NAME
 
-__all__ = ["LOCK_NAME", "check_names", "sign", "take_lock", "tidy"]
+__all__ = ["LOCK_NAME", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
 
 LOCK_NAME: Final = "LOCK"
+_TRIES: Final = 3
+_PAUSE: Final = 0.003  # seconds; whoever looks for a writer has the lock for microseconds
 _NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "slots", "snapshots"})
 
 
@@ -38,6 +41,41 @@ def check_names(path: Path, names: list[str]) -> None:
         raise NotALog(path, f"it has no HEAD, but other files: {', '.join(strange[:3])}")
 
 
+class LogWriter(NamedTuple):
+    """Who writes a log.
+
+    Attributes:
+        alive: Whether the lock is held; None if that cannot be told.
+        pid: The process that holds it, as it calls itself; None if there is none, or it is not known.
+    """
+
+    alive: bool | None
+    pid: int | None = None
+
+
+def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
+    """Looks whether a log is open for writing; if not, the lock is held for no longer than it takes."""
+    try:
+        file = filesystem.open(path / LOCK_NAME, "read")
+    except FileNotFoundError:
+        return LogWriter(alive=False)
+    except OSError:
+        return LogWriter(alive=None)
+    try:
+        if file.lock(shared=True):  # so that those who look at one time do not take each other for a writer
+            return LogWriter(alive=False)
+        return LogWriter(alive=True, pid=_signed(file))
+    except OSError:
+        return LogWriter(alive=None)
+    finally:
+        file.close()
+
+
+def _signed(lock: File) -> int | None:
+    text = lock.pread(64, 0).split(b" ", 1)[0]
+    return int(text) if text.isdigit() else None
+
+
 def take_lock(filesystem: FileSystem, path: Path) -> File:
     """Takes the lock of the one writer.
 
@@ -48,9 +86,12 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
     """
     file = open_file(filesystem, path / LOCK_NAME, "create")
     try:
-        if not file.lock():
-            text = file.pread(64, 0).split(b" ", 1)[0]
-            raise LogBusy(path, int(text) if text.isdigit() else None)
+        tries = _TRIES
+        while not file.lock():
+            tries -= 1
+            if not tries:
+                raise LogBusy(path, _signed(file))
+            time.sleep(_PAUSE)  # noqa: TID251 - no condition tells that it is free
     except BaseException:
         file.close()
         raise

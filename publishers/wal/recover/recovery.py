@@ -53,7 +53,7 @@ from publishers.wal.recover.truncate import finish_truncation
 
 __all__ = ["Recovered", "recover"]
 
-_CHOICES: Final = "some files are missing, or older than the others; 'penstock repair' names the choices"
+_PARTIAL: Final = "some files are missing, or older than the others"
 
 
 class Recovered(NamedTuple):
@@ -219,7 +219,7 @@ class _Recovery:
         newest = max(state.segment, shown, numbers[-1] if numbers else 0)
         for number in range(state.oldest, newest + 1):
             if number not in numbers:
-                raise WalCorrupted(number, 0, f"the segment is missing; {_CHOICES}")
+                raise WalCorrupted(number, 0, f"the segment is missing; {_PARTIAL}")
         headers = [self._read_header(number) for number in numbers]
         for header, following in pairwise(headers):
             self._check_closed(header, following)
@@ -289,12 +289,12 @@ class _Recovery:
             shown.visible > restored.chain.version or (shown.segment, shown.end) > reached
         ):
             why = f"{restored.why or 'the log ends here'}, but TAIL tells that version {shown.visible} was shown"
-            raise WalCorrupted(header.number, restored.bad, f"{why}; {_CHOICES}")
+            raise WalCorrupted(header.number, restored.bad, f"{why}; {_PARTIAL}")
         for epoch in restored.tables.epochs[-1:]:
             if epoch.epoch == state.epoch and epoch.random != state.random:
                 ours, theirs = epoch_text(epoch.epoch, epoch.random), epoch_text(state.epoch, state.random)
                 raise WalCorrupted(
-                    header.number, DATA_START, f"it is of epoch {ours}, and HEAD of {theirs}; {_CHOICES}"
+                    header.number, DATA_START, f"it is of epoch {ours}, and HEAD of {theirs}; {_PARTIAL}"
                 )
         return restored
 

@@ -11,6 +11,7 @@ import pytest
 import flow
 from publishers import Criterion, Standing, TooCostly, Where
 from publishers.commits import publication
+from publishers.criteria.matching import Predicate
 from publishers.fanout import expense
 from publishers.fanout.detached import Waiting
 from publishers.fanout.subscription import ChangeSubscription
@@ -87,6 +88,41 @@ def test_no_commit_asks_what_a_heavy_publisher_wants_to_know_and_its_subscribers
     for probe in (early, late, live):
         wait_until(lambda probe=probe: probe.terminals == 1)
         assert probe.error is None
+
+
+def test_who_begins_at_the_end_of_a_detached_publisher_hears_at_once_that_it_is_not_live():
+    """F147: and not at the next commit only."""
+    with opened(**HEAVY) as log:
+        fill(log, 1)
+        first, second = Probe(), Probe()
+        for probe in (first, second):
+            log.changes(asking(5)).subscribe(probe, executor=flow.INLINE)
+            assert probe.subscription.state.value == "RESYNC"
+        assert first.states == ["RESYNC"], "it was LIVE until its publisher was weighed"
+        assert second.states == []
+
+
+def test_what_a_detached_publisher_reads_is_read_on_no_event_loop(monkeypatch):
+    """F147: one that serves everybody, with frames in memory or not; an attached one matches nothing twice."""
+    threads, real = set(), Predicate.select
+
+    def select(self, block):
+        threads.add(threading.current_thread())
+        return real(self, block)
+
+    with opened(**HEAVY, batch_events=2) as log, event_loop() as loop:
+        fill(log, 20, 3)
+        probes = [Probe(first=1, each=1), Probe(first=10**6)]
+        monkeypatch.setattr(Predicate, "select", select)
+        for probe in probes:
+            log.changes(asking(5), since=log.token(log.oldest)).subscribe(probe, executor=loop)
+        assert standings(log) == [Standing.DETACHED]
+        fill(log, 5, 3)
+        for probe in probes:
+            probe.wait_for(75)
+        assert {thread.name.partition("-replay-")[1] for thread in threads} == {"-replay-"}
+        monkeypatch.undo()
+        assert probes[0].positions == probes[1].positions == everything(log, asking(5))
 
 
 def test_who_finds_no_room_is_detached_and_attached_when_there_is_some():

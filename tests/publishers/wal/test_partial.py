@@ -57,7 +57,7 @@ def test_an_older_head_without_the_newest_segments_is_corrupt_for_the_owner_as_f
         Follower.open(LOG, filesystem=system)
     for _ in range(2):
         with pytest.raises(
-            WalCorrupted, match=r"segment is missing; some files.*'penstock repair' names the choices"
+            WalCorrupted, match=r"segment is missing; some files.*'penstock repair DIR' mends it"
         ) as caught:
             opened(system, ROLLED)
         assert caught.value.segment == (3 if beyond else 4)

@@ -1,13 +1,14 @@
 """Two owners of one log: the second is refused; and should it get in all the same, the first writes no more."""
 
 import contextlib
+import errno
 
 import pytest
 
 from publishers.errors import LogBusy, LogFailed
 from publishers.wal import Follower, Wal
 from publishers.wal.disk.filesystem import RealFileSystem
-from publishers.wal.files.directory import LOCK_NAME
+from publishers.wal.files.directory import LOCK_NAME, LogWriter, writer_of
 from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.tail_page import TAIL_NAME
 from tests.publishers.wal.logs import commit, contents, opened, options, sealed
@@ -147,3 +148,33 @@ def test_owners_one_after_the_other_are_no_strangers(place):
         log.maintain()
         assert log.failed is None
         (log.close if number % 2 else log.abandon)()
+
+
+def test_what_is_wrong_with_a_lock_is_told_as_not_known(monkeypatch):
+    system = SimulatedFileSystem()
+    assert writer_of(system, LOG) == LogWriter(alive=False)
+    wal = opened(system)
+    assert writer_of(system, LOG) == LogWriter(alive=True, pid=system.process_id())
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(system.open(LOG / LOCK_NAME, "read")), "lock", refuse)
+        assert writer_of(system, LOG) == LogWriter(alive=None)
+        patch.setattr(system, "open", refuse)
+        assert writer_of(system, LOG) == LogWriter(alive=None)
+    wal.close()
+    assert writer_of(system, LOG) == LogWriter(alive=False)
+
+
+def test_who_looks_for_a_writer_keeps_none_from_coming(tmp_path, monkeypatch):
+    """The lock is held for an instant only, and a writer that comes then tries again."""
+    Wal.open(tmp_path, filesystem=REAL).close()
+    looking = REAL.open(tmp_path / LOCK_NAME, "read")
+    assert looking.lock(shared=True)
+    assert writer_of(REAL, tmp_path) == LogWriter(alive=False), "who looks is no writer"
+    with pytest.raises(LogBusy):
+        Wal.open(tmp_path, filesystem=REAL)
+    monkeypatch.setattr("time.sleep", lambda _: looking.close())
+    Wal.open(tmp_path, filesystem=REAL).close()

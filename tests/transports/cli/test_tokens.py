@@ -76,8 +76,19 @@ def test_a_command_sends_the_token_that_it_is_given_before_that_of_a_file_or_of_
     monkeypatch.setenv("PENSTOCK_TOKEN", "from-the-environment")
     assert token_given("given", str(path)) == "given"
     assert token_given(None, str(path)) == "from-a-file"
-    path.write_text("bare\n")
-    assert token_given(None, str(path)) == "bare"
+    for line, token in (
+        ("bare", "bare"),
+        (":with:colons", "with:colons"),
+        ("bob : with:colons", "with:colons"),
+    ):
+        path.write_text(f"{line}\n")
+        assert token_given(None, str(path)) == token
+    for given in ("ann:given", ":given"):
+        assert token_given(given, None) == given, "what is given as it is, is sent as it is"
+    for line in (":", "ann:"):
+        path.write_text(line)
+        with pytest.raises(InvalidOption, match="if it holds a colon"):
+            token_given(None, str(path))
     assert token_given(None, None) == "from-the-environment"
     monkeypatch.delenv("PENSTOCK_TOKEN")
     assert token_given(None, None) is None

@@ -151,5 +151,5 @@ class Moody(SimulatedFileSystem):
             waiting.pop(0)()
 
 
-def _refuse(*_: object) -> None:
+def _refuse(*_: object, **__: object) -> None:
     raise PermissionError(errno.EACCES, "Permission denied")
