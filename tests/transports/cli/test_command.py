@@ -109,6 +109,7 @@ def test_append_of_nothing_makes_no_log(tmp_path, feed_stdin, capsys):
         ('{"entity_type":"order","body":{}}', "key is None"),
         ('{"key":"1","body":{}}', "entity_type is None"),
         ('{"entity_type":"","key":"1","body":{}}', "entity_type"),
+        ('{"entity_type":"order","key":"","body":{}}', "key is ''"),
         ('{"entity_type":"order","key":"1"}', "body is None"),
         ('{"entity_type":"order","key":"1","operation":"REMOVE","body":{}}', "left out with REMOVE"),
         ('{"entity_type":"order","key":"1","operation":"UPSRT","body":{}}', "UPSRT"),
