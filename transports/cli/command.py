@@ -26,6 +26,7 @@ from transports.cli.asking import add_token
 from transports.cli.backup import add_backup, add_restore
 from transports.cli.checks import add_verify
 from transports.cli.dump import add_dump
+from transports.cli.interrupts import INTERRUPTED, interruptible
 from transports.cli.log import add_log
 from transports.cli.repair import add_repair
 from transports.cli.schema import add_schema
@@ -40,7 +41,6 @@ __all__ = ["main"]
 DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
-INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_PORT: Final = 8090
@@ -91,7 +91,7 @@ def _open_streams() -> None:
 
 def _guarded(arguments: list[str]) -> int:
     try:
-        code = _run(arguments)
+        code = interruptible(lambda: _run(arguments))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:

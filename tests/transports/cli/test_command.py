@@ -394,6 +394,36 @@ def test_tail_is_interrupted_quietly(log, fill, serving, remote):
     assert (process.returncode, err) == (130, "")
 
 
+INTERRUPTED = """
+import atexit, os, signal, sys
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            interrupt()
+
+sys.meta_path.insert(0, Importing())
+if sys.argv[1] == "atexit":
+    atexit.register(interrupt)
+
+from transports.cli import main  # as the script that pip makes does it
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["transports.cli.command", "publishers.wal", "atexit"])
+def test_an_interrupt_before_and_after_the_command_is_quiet_too(moment):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, moment], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert "KeyboardInterrupt" not in done.stderr
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
     fill(1, changes=10)
