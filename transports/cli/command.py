@@ -214,6 +214,12 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
     add_view(parser)
     parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    parser.add_argument(
+        "--retry",
+        type=_number(0, 2**31 - 1),
+        metavar="N",
+        help="attempts in a row to reach a server again that is lost, 0 for none (default: without end)",
+    )
     add_token(parser)
     parser.set_defaults(command=_tail)
 

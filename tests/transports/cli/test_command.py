@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import types
 import uuid
 
@@ -16,6 +17,7 @@ import pytest
 from publishers.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
+from tests.publishers.support import wait_until
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
@@ -436,10 +438,47 @@ def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
         assert process.stderr.read() == ""
 
 
-def test_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
+def test_tail_waits_for_its_server_says_where_and_goes_on_there(log, fill, serving):
     server = serving()
     fill(1)
     with start("tail", server.url, "--since", "earliest") as process:
+        printed = [json.loads(process.stdout.readline()) for _ in range(2)]
+        server.stop()
+        said = process.stderr.readline()
+        fill(1)
+        serving(port=server.port)
+        printed += [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert re.fullmatch(
+        rf"penstock: waiting for {server.url}: closed with 1012 \(.*\); trying again in 0\.\d s, from 2:0\n",
+        said,
+    )
+    assert "Traceback" not in err
+    assert process.returncode == 130
+    assert [(event["version"], event["index"]) for event in printed] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_tail_gives_its_server_up_after_as_many_attempts_as_it_was_told(log, serving, capsys):
+    server = serving()
+
+    def stop():
+        wait_until(lambda: log.statistics().subscriptions)
+        server.stop()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    assert main(["tail", server.url, "--retry", "2"]) == 1
+    stopping.join()
+    *waits, last = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].partition(" for ")[0] for line in waits] == ["waiting"] * 2
+    assert last.startswith(f"penstock: the connection to {server.url} is lost: ")
+
+
+def test_without_another_attempt_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
+    server = serving()
+    fill(1)
+    with start("tail", server.url, "--since", "earliest", "--retry", "0") as process:
         process.stdout.readline()
         server.stop()
         _, err = process.communicate(timeout=30)
