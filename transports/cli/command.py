@@ -196,6 +196,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tail(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints changes as JSON lines. A server that is lost is waited for, while standard error says why and where it will go on; "
+        "nothing is left out and nothing comes twice."
+    )
+    parser.epilog = (
+        "Exit codes: 0 the limit, the last version or the end of the log was reached; 1 refused, or the server is lost for good; "
+        "2 wrong arguments; 130 interrupted; 141 broken pipe."
+    )
     parser.add_argument(
         "source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log or store"
     )

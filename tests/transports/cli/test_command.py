@@ -151,6 +151,14 @@ def test_what_is_no_log_is_told_in_one_line(tmp_path, capsys, feed_stdin):
     assert "missing.jsonl" in one_line(capsys)
 
 
+@pytest.mark.parametrize("command", ["verify", "dump", "repair --write", "stats", "schema", "serve", "tail"])
+def test_a_directory_without_a_name_is_not_the_one_that_we_are_in(command, capsys, monkeypatch, log):
+    monkeypatch.chdir(log.path)
+    name, *options = command.split()
+    assert main([name, "", *options]) == 2
+    assert "the path of a directory" in one_line(capsys)
+
+
 def test_a_second_writer_is_refused_in_one_line(log, capsys, feed_stdin):
     feed_stdin(LINES)
     assert main(["append", str(log.path)]) == 1
