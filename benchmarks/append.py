@@ -37,7 +37,7 @@ def table(directory: Path, size: int) -> Table:
     raw = os.open(place / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     files = logs[0]._files
     assert isinstance(files, Wal)
-    live = files._writer.live
+    live = files._writer.active
     before = live.offset
     logs[0].commit(rows)
     payload = bytes(live.offset - before)  # as many as a transaction takes in the log

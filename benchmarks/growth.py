@@ -1,8 +1,10 @@
 """What a commit costs as everything around it grows: the log, idle subscribers, predicates that match nothing, laggards."""
 
+import gc
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -87,6 +89,7 @@ def run(directory: Path) -> dict[str, Table]:
         "growth of idle subscribers": idle(directory),
         "growth of predicates": predicates(directory),
         "live beside laggards": beside(directory),
+        "memory of subscribers of a log": memory(directory),
     }
 
 
@@ -141,6 +144,29 @@ def idle(directory: Path) -> Table:
         for _ in range(size):
             log.changes().subscribe(Silent(0), executor=flow.INLINE)
     return grown("commits beside idle subscribers", logs, f"B={SIZE}, C=1, P=1; left to the operating system")
+
+
+def memory(directory: Path) -> Table:
+    """Bytes for one subscriber that waits for the next commit."""
+    wishes = {
+        "of equal criteria": lambda _: Criterion(entity_types={"flight"}),
+        "of criteria of its own": lambda number: Criterion(entity_types={"flight"}, keys={f"UA/{number}"}),
+    }
+    place = Path(tempfile.mkdtemp(dir=directory))
+    found: dict[str, list[float]] = {}
+    for name, wish in wishes.items():
+        with ChangeLog.open(place / name.replace(" ", "-"), sync="os") as log:
+            log.changes(wish(0)).subscribe(Silent(flow.UNBOUNDED), executor=flow.INLINE)
+            gc.collect()
+            tracemalloc.start()
+            try:
+                for number in range(1, IDLE[-1] + 1):
+                    log.changes(wish(number)).subscribe(Silent(flow.UNBOUNDED), executor=flow.INLINE)
+                gc.collect()
+                found[name] = [tracemalloc.get_traced_memory()[0] / IDLE[-1]]
+            finally:
+                tracemalloc.stop()
+    return Table("memory of an idle subscriber of a log", "bytes", found, f"S={IDLE[-1]}, no commits").show()
 
 
 def predicates(directory: Path) -> Table:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 5
 _PACKAGES = (
-    "penstock",
+    "penstock-cdc",
     "msgspec",
     "lmdb",
     "redis",

@@ -21,8 +21,7 @@ from benchmarks import harness
 from benchmarks.harness import Table, Variant, compare, percentile
 from publishers import ChangeLog, Content, Criterion, Position, upsert
 from publishers.wal import Follower, RealFileSystem
-from publishers.wal.bell import PollingEar
-from publishers.wal.wakeup import listen
+from publishers.wal.disk.notify import PollingListener, listen
 
 COMMITS = 300
 BULK = 100_000
@@ -42,8 +41,8 @@ _BARE = "a bare datagram, no log"
 _STAMP = struct.Struct("<q")
 
 
-class Spinning(PollingEar):
-    """An ear that never waits; its owner takes a whole processor."""
+class Spinning(PollingListener):
+    """An listener that never waits; its owner takes a whole processor."""
 
     def wait(self, timeout: float, /) -> bool:
         return False
@@ -57,10 +56,10 @@ class Hearing(RealFileSystem):
 
     def listen(self, directory: Path, /) -> Any:
         if self.kind in ("datagram", "inotify"):
-            ear = listen(directory, [self.kind])
-            assert ear.kind == self.kind
-            return ear
-        return Spinning() if self.kind == "spinning" else PollingEar()
+            listener = listen(directory, [self.kind])
+            assert listener.kind == self.kind
+            return listener
+        return Spinning() if self.kind == "spinning" else PollingListener()
 
 
 class Stamping:
@@ -105,20 +104,20 @@ def follow(path: str, kind: str, expected: int) -> None:
 
 def tail(path: str, kind: str) -> None:
     """A reader of frames, with nothing above the write-ahead log."""
-    ear = Hearing(kind).listen(Path(path))
+    listener = Hearing(kind).listen(Path(path))
     follower = Follower.open(path)
     location = follower.reader.locate(follower.visible + 1)
     closed = threading.Event()
     threading.Thread(target=lambda: closed.set() if sys.stdin.read() == "" else None).start()
     os.write(1, _STAMP.pack(0))
     while not closed.is_set():
-        ear.wait(0.001 if kind == "poll" else 0.1)
+        listener.wait(0.001 if kind == "poll" else 0.1)
         follower.refresh()
         while frame := follower.reader.read(location):
             assert frame.header.count == 1
             os.write(1, _STAMP.pack(time.perf_counter_ns()))
             location = frame.next
-    ear.close()
+    listener.close()
     follower.close()
 
 

@@ -1,9 +1,10 @@
-"""Follows a change log with the stock gql client, over restarts of the server.
+"""Follows a change log with the stock gql client: each change once, over restarts of the server.
 
     pip install 'gql[websockets]'
     python graphql_client.py ws://127.0.0.1:8090/graphql [CURSOR]
 
-Prints each change as one line of JSON. The cursor in the last line is where to go on next time.
+Prints each change as one line of JSON. The cursor in the last line is where to go on next time; without one it begins
+now.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from gql import Client, GraphQLRequest
 from gql.transport.exceptions import TransportError, TransportQueryError
 from gql.transport.websockets import WebsocketsTransport
 
+NOW = "{ logs { head } }"
 CHANGES = """
     subscription ($since: Cursor) {
         onChange(since: $since) { cursor version index operation entityType key body }
@@ -25,6 +27,8 @@ async def follow(url: str, cursor: str | None) -> None:
     while True:
         try:
             async with Client(transport=WebsocketsTransport(url=url)) as session:
+                if cursor is None:
+                    cursor = (await session.execute(GraphQLRequest(NOW)))["logs"][0]["head"]
                 request = GraphQLRequest(CHANGES, variable_values={"since": cursor})
                 async for result in session.subscribe(request):
                     change = result["onChange"]
@@ -34,7 +38,8 @@ async def follow(url: str, cursor: str | None) -> None:
         except TransportQueryError:
             raise  # the server refuses: the cursor is too old, say
         except (TransportError, OSError) as lost:
-            print(f"connection lost, trying again: {lost}", file=sys.stderr)
+            # gql makes no second attempt by itself; this one goes on until there is a server.
+            print(f"no connection, trying again: {lost.__cause__ or lost}", file=sys.stderr)
             await asyncio.sleep(0.5)
 
 

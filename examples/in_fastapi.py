@@ -1,6 +1,6 @@
 """A FastAPI application that keeps its orders in a change log, and serves what changes below ``/live``.
 
-    pip install 'penstock[graphql,server]' fastapi
+    pip install 'penstock-cdc[graphql,server]' fastapi
     uvicorn --app-dir examples in_fastapi:app --ws transports:LinkProtocol
 
 Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -H 'content-type: application/json' -d '{"total": "10.00"}'`` commits a

@@ -1,6 +1,6 @@
 """A Litestar application that keeps its orders in a change log, and serves what changes below ``/live``.
 
-    pip install 'penstock[graphql,server]' litestar
+    pip install 'penstock-cdc[graphql,server]' litestar
     uvicorn --app-dir examples in_litestar:app --ws transports:LinkProtocol
 
 Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -d '{"total": "10.00"}'`` commits a change, ``penstock tail

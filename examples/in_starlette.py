@@ -1,6 +1,6 @@
 """A Starlette application that keeps its orders in a change log, and serves what changes below ``/live``.
 
-    pip install 'penstock[graphql,server]' starlette
+    pip install 'penstock-cdc[graphql,server]' starlette
     uvicorn --app-dir examples in_starlette:app --ws transports:LinkProtocol
 
 Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -d '{"total": "10.00"}'`` commits a change, ``penstock tail

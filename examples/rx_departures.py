@@ -4,7 +4,7 @@ Spark reads departures, a file a micro-batch; each micro-batch becomes one versi
 the changes become an observable. The observer sets the pace: while it works, no more than ``prefetch`` changes are
 under way to it.
 
-    pip install 'penstock[spark,rx]'
+    pip install 'penstock-cdc[spark,rx]'
     python examples/rx_departures.py
 """
 

@@ -43,7 +43,7 @@ from publishers.wal import (
     seal_change,
     seal_transaction,
 )
-from publishers.wal.filesystem import means_full
+from publishers.wal.disk.filesystem import means_full
 
 __all__ = ["ChangeLog", "Produced"]
 

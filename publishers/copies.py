@@ -19,7 +19,7 @@ from publishers.store.store import ChangeStore
 from publishers.wal import FileSystem, RealFileSystem
 from publishers.wal.backups import Copied, check_backup, copy_log, make_room
 from publishers.wal.checks import Progress, Verdict
-from publishers.wal.head import HEAD_NAME
+from publishers.wal.files.head import HEAD_NAME
 
 __all__ = ["BackupReport", "backup", "restore"]
 

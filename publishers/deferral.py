@@ -11,7 +11,7 @@ from publishers.lineage import Lineage
 from publishers.reading import ReadableLog
 from publishers.schemas import Schemas
 from publishers.wal import Follower, Wal
-from publishers.wal.filesystem import means_full
+from publishers.wal.disk.filesystem import means_full
 
 __all__ = ["DeferringLog"]
 

@@ -10,7 +10,7 @@ from publishers.commits.publication import Publication, Published, wake
 from publishers.errors import FormatTooNew, LogGone, LogReplaced, PenstockError, WalCorrupted
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
-from publishers.wal import Ear, Follower, Location
+from publishers.wal import Follower, Listener, Location
 
 __all__ = ["Following"]
 
@@ -22,13 +22,13 @@ _ENDS: Final = (FormatTooNew, LogGone, LogReplaced, WalCorrupted)
 
 
 class Following:
-    """Publishes in this process what the owner of the log has made visible.
+    """Publishes in this process what the writer of the log has made visible.
 
     Args:
         follower: The log's files, read-only.
         service: This process's subscribers.
         publication: This process's publish gate.
-        ear: Where it hears that the owner has committed.
+        listener: Where it waits until the writer has committed.
         lose: Is told why nothing can follow any more.
     """
 
@@ -37,17 +37,17 @@ class Following:
         follower: Follower,
         service: Service,
         publication: Publication,
-        ear: Ear,
+        listener: Listener,
         lose: Callable[[PenstockError], None],
     ) -> None:
         self._follower = follower
         self._lose = lose
         self._suspects = False
-        self._ear = ear
+        self._listener = listener
         self._often = service.options.tail_poll
         self._seldom = max(service.options.tail_idle, self._often)
         self._doubting = self._looks = math.ceil(_DOUBT / self._often)
-        self._heard = False
+        self._notified = False
         self._service = service
         self._publication = publication
         self._location: Location | None = None
@@ -56,24 +56,24 @@ class Following:
     def wait(self) -> None:
         """Waits until it is worth to look again.
 
-        Whoever hears the owner's bell needs to look by himself only now and then. That he will hear it he knows from the
-        first ring, which an owner gives to each new reader; until then, and after he has found something of which he
-        heard nothing, he looks every ``tail_poll`` for a while. Who cannot hear does so always.
+        A follower that is notified needs to look at TAIL only now and then. It knows that it is notified from the first
+        notification, which a writer sends to each new listener; until then, and after it has found something without a
+        notification, it looks every ``tail_poll`` for a while. One that cannot be notified does so always.
         """
-        often = self._doubting or self._ear.kind == "poll"
-        self._heard = self._ear.wait(self._often if often else self._seldom)
-        if self._heard:
+        often = self._doubting or self._listener.kind == "poll"
+        self._notified = self._listener.wait(self._often if often else self._seldom)
+        if self._notified:
             self._doubting = 0
         elif self._doubting:
             self._doubting -= 1
 
     def wake(self) -> None:
         """Ends the wait of another thread."""
-        self._ear.wake()
+        self._listener.wake()
 
     def close(self) -> None:
-        """Listens no more, once nobody waits."""
-        self._ear.close()
+        """Closes the listener, once no thread waits."""
+        self._listener.close()
 
     def explain(self, error: Exception) -> Exception:
         """What an error of a read comes from: that the log is not there any more, or something else is; else it is the error itself.
@@ -105,7 +105,7 @@ class Following:
         published = self._service.watermark.visible
         if visible <= published:
             return False
-        if not self._heard:
+        if not self._notified:
             self._doubting = self._looks
         transactions = None
         if self._service.registry.publishers():

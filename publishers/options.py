@@ -41,7 +41,6 @@ class LogOptions:
             forgets commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is.
         group_bytes: Most bytes that one group commit writes.
         group_transactions: Most transactions in one group commit.
-        group_wait: How long a leader waits for more transactions before it writes.
         queue_bytes: Bytes of commits that may wait for their turn; then callers wait.
         deferred_bytes: Most bytes of withheld transactions that are kept in memory; beyond it, subscribers read them from
             the log when they are shown.
@@ -92,7 +91,6 @@ class LogOptions:
     reserve_bytes: int = MIB
     group_bytes: int = 8 * MIB
     group_transactions: int = 1024
-    group_wait: float = 0.0
     queue_bytes: int = 64 * MIB
     deferred_bytes: int = 32 * MIB
     head_sync: float = 1.0
@@ -214,7 +212,6 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "deferred_bytes": (0, 2**62),
     "fill_step": (0, 1024 * MIB),
     "reserve_bytes": (0, 2**40),
-    "group_wait": (0.0, 0.002),
     "head_sync": (0.0, 3600.0),
     "retain_bytes": (0, 2**62),
     "retain_age": (0.0, 2**40),

@@ -13,7 +13,7 @@ from publishers.fanout.service import Service
 from publishers.lineage import Lineage
 from publishers.position import Position, PositionToken, Start, check_position
 from publishers.views.view import Content, View
-from publishers.wal.frame import FIRST
+from publishers.wal.format.frame import FIRST
 
 __all__ = ["Places", "Since"]
 

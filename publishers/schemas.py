@@ -7,7 +7,7 @@ crash came in between, what was written there is looked through. Forgetting with
 interrupt, or a refusal, the owner looks behind it, too. Where the file cannot be replaced the housekeeping tries again, and
 nothing behind the mark is deleted meanwhile. When the log fails the mark stays, for the next opening may find more there.
 
-There are two copies of it (`publishers.wal.twin`). Is neither whole, all of the log is looked through; if retention has
+There are two copies of it (`publishers.wal.files.mirrored_file`). Is neither whole, all of the log is looked through; if retention has
 deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
 """
 
@@ -25,7 +25,7 @@ from publishers.errors import InvalidOption, PenstockError, WalCorrupted
 from publishers.lossless import Reader, reader
 from publishers.position import Position
 from publishers.wal import FileSystem
-from publishers.wal.twin import Twin
+from publishers.wal.files.mirrored_file import MirroredFile
 
 __all__ = ["SCHEMAS_NAME", "SchemaVersion", "Schemas", "Told"]
 
@@ -113,7 +113,7 @@ class Schemas:
         self._lock = threading.Lock()
         # Who tells schemas, and behind him those who wait for it, each asleep at a lock of his own.
         self._line: tuple[tuple[object, threading.Lock], ...] = ()
-        self._file = Twin(filesystem, directory, SCHEMAS_NAME)
+        self._file = MirroredFile(filesystem, directory, SCHEMAS_NAME)
         self._visible = visible
         self._oldest = oldest
         self._insist = insist

@@ -13,8 +13,8 @@ from publishers.errors import InvalidChange
 from publishers.position import Position
 from publishers.schemas import Schemas, Told
 from publishers.wal import Column, Columns, Transaction, decode_payload
-from publishers.wal.frame import COMPRESSED
-from publishers.wal.transaction import inflate
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.frame import COMPRESSED
 
 __all__ = ["Telling"]
 

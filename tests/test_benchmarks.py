@@ -63,14 +63,30 @@ def test_a_benchmark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, ca
     assert ET.fromstring(saved.with_suffix(".svg").read_text()).tag.endswith("svg")
     assert all(figure.rate > 0 for table in tables.values() for figure in table)
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.BEGIN}old\n{report.END}after\n")
+    page.write_text(
+        f"before\n{report.FIRST}old\n{report.LAST}between\n{report.BEGIN}old\n{report.END}after\n"
+    )
     report.write([name], "Tiny.", page)
     written = page.read_text()
     assert written.startswith("before\n")
     assert written.endswith("after\n")
     assert "old" not in written
+    assert f"{report.LAST}between\n{report.BEGIN}" in written
     printed = capsys.readouterr().out
     assert all(table.title in written and table.title in printed for table in tables.values())
+
+
+def test_the_page_opens_with_one_table_of_figures_that_stand_below():
+    page = report.PAGE.read_text()
+    first, rest = page.split(report.LAST)
+    assert first.startswith(f"# Benchmarks\n\n{report.FIRST}")
+    rows = [line.split(" | ") for line in first.splitlines() if line.startswith("| ")][1:]
+    assert [row[0] for row in rows] == [f"| {label}" for label, _, _ in report.SUMMARY]
+    for (_, title, variants), (_, unit, *cells) in zip(report.SUMMARY, rows, strict=True):
+        comparison = rest.split(f"**{title}**")[1].split("\n**")[0]
+        assert f"| | {unit} |" in comparison
+        for variant, cell in zip(variants.values(), cells, strict=False):
+            assert f"| {variant} | {cell.removesuffix(' |')} |" in comparison
 
 
 def test_ratios_are_taken_in_the_same_round():

@@ -22,7 +22,7 @@ SUITES = [
     "tests/publishers/test_concurrency.py",
     "tests/publishers/fanout/test_moving.py",
     "tests/publishers/fanout/test_ring.py",
-    "tests/publishers/wal/test_reader.py",
+    "tests/publishers/wal/read/test_reader.py",
 ]
 
 

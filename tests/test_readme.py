@@ -28,6 +28,7 @@ def blocks(language):
 
 
 def test_the_program_in_the_readme_prints_what_the_readme_shows(tmp_path):
+    """F119."""
     program = blocks("python")[0]
     shown = blocks("")[1]
     printed = io.StringIO()

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("flow", "publishers", "transports")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-OUTSIDE_THE_FILESYSTEM = {"publishers/wal/filesystem.py", "publishers/wal/wakeup.py"}
+OUTSIDE_THE_FILESYSTEM = {"publishers/wal/disk/filesystem.py", "publishers/wal/disk/notify.py"}
 
 
 def name(path):

@@ -1,7 +1,7 @@
 """How changes leave the program, and arrive in another.
 
 ``serve`` puts an open log on a port; ``connect`` makes a remote log, whose feeds are publishers. The protocol between
-them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock[server]'``.
+them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock-cdc[server]'``.
 
 ``Application`` is what they serve, for use under uvicorn, or inside another ASGI application; ``LinkProtocol`` is the class
 that uvicorn is to run WebSockets with: ``uvicorn --ws transports:LinkProtocol``.

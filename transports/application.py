@@ -195,6 +195,7 @@ class Application:
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
+        speech = speaks if offered else None  # what was not offered must not be named (RFC 6455 4.2.2)
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
             offer.refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
         elif scope["path"] != "/ws" and graphql is None:
@@ -204,15 +205,13 @@ class Application:
                 HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
             )
         elif offered and speaks not in offered:
-            self._turn_away(offer, CloseCode.SUBPROTOCOL, f"offer the sub-protocol {speaks}, or none")
+            offer.refuse(HTTPStatus.BAD_REQUEST, f"offer the sub-protocol {speaks}, or none")
         elif self._stopping:
-            self._turn_away(offer, CloseCode.RESTART, "the server is stopping")
+            self._turn_away(offer, speech, CloseCode.RESTART, "the server is stopping")
         elif len(self._connections) >= self._limits.connections:
-            self._turn_away(
-                offer, CloseCode.OVERLOAD, "the server has all the connections that it takes; try later"
-            )
+            full = "the server has all the connections that it takes; try later"
+            self._turn_away(offer, speech, CloseCode.OVERLOAD, full)
         else:
-            speech = speaks if offered else None
             self._connect(offer, headers, graphql, subprotocol=speech, client=client_of(scope))
         await offer.closed()
 
@@ -276,9 +275,9 @@ class Application:
         return str(_NO_GRAPHQL) if path.startswith("/graphql") else f"{path} is not served; {what}"
 
     @staticmethod
-    def _turn_away(offer: Offer, code: CloseCode, why: str) -> None:
+    def _turn_away(offer: Offer, subprotocol: str | None, code: CloseCode, why: str) -> None:
         """Accepts and closes at once: before the upgrade there is no close code."""
-        offer.attach(_NOBODY, None)
+        offer.attach(_NOBODY, subprotocol)
         offer.close(code, why)
 
     def _say_foreign(self) -> None:

@@ -92,7 +92,6 @@ class CloseCode(enum.IntEnum):
     BAD_REQUEST = 4400
     UNAUTHORIZED = 4401
     FORBIDDEN = 4403
-    SUBPROTOCOL = 4406
     INIT_TIMEOUT = 4408
     ID_IN_USE = 4409
     TOO_MANY_INITS = 4429
@@ -114,7 +113,6 @@ _FATAL: Final = frozenset(
         CloseCode.BAD_REQUEST,
         CloseCode.UNAUTHORIZED,
         CloseCode.FORBIDDEN,
-        CloseCode.SUBPROTOCOL,
         CloseCode.ID_IN_USE,
         CloseCode.TOO_MANY_INITS,
         CloseCode.FLOOD,
@@ -265,7 +263,7 @@ class ExtraMissing(PenstockError):
 
     def __init__(self, what: str, module: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs {module}, which is not installed; run: pip install 'penstock[{extra}]'"
+            f"{what} needs {module}, which is not installed; run: pip install 'penstock-cdc[{extra}]'"
         )
         self.extra = extra
 

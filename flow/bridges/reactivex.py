@@ -3,7 +3,7 @@
 An observable pushes: it knows no demand. So demand ends where an observable begins (`to_observable`), and what an
 observable pushes beyond the demand must go somewhere (`from_observable`); `flow.Overflow` says where.
 
-Importing this needs no reactivex, calling it does: ``pip install 'penstock[rx]'``.
+Importing this needs no reactivex, calling it does: ``pip install 'penstock-cdc[rx]'``.
 """
 
 import asyncio
@@ -336,5 +336,5 @@ class _Intake(Generic[T]):
 def _require(name: str) -> None:
     if importlib.util.find_spec("reactivex") is None:
         raise ModuleNotFoundError(
-            f"flow.{name} needs reactivex: pip install 'penstock[rx]'", name="reactivex"
+            f"flow.{name} needs reactivex: pip install 'penstock-cdc[rx]'", name="reactivex"
         )

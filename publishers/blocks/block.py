@@ -19,7 +19,7 @@ from publishers.views.paths import Fields, fields_of
 from publishers.views.seen import Row, seen
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
-from publishers.wal.frame import FIRST, LAST
+from publishers.wal.format.frame import FIRST, LAST
 
 __all__ = ["BLOCK_BYTES", "Block"]
 

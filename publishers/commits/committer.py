@@ -29,13 +29,9 @@ class Committer:
         wal: The log's files; whoever leads holds their write gate.
         publication: The publish gate.
         options: Bounds of groups and queue, and the sync policy.
-
-    Attributes:
-        groups: Groups written so far.
     """
 
     def __init__(self, wal: Wal, publication: Publication, options: LogOptions) -> None:
-        self.groups = 0
         self._wal = wal
         self._publication = publication
         self._options = options
@@ -168,7 +164,7 @@ class Committer:
             pending.wait()
             if pending.leads:
                 self._lead(pending)
-                self._wal.ring()  # before anything that subscribers run on this thread
+                self._wal.notify()  # before anything that subscribers run on this thread
         except BaseException as error:
             self._give_up(pending, error)
             raise
@@ -206,7 +202,6 @@ class Committer:
         if deferring:
             self._defer(fresh)
         appended = self._append(fresh)
-        self.groups += 1
         for member, done in zip(fresh, appended, strict=True):
             transaction = member.transaction
             assert transaction is not None

@@ -11,8 +11,8 @@ from publishers.blocks.block import Block
 from publishers.commits.publication import Published, Waiting
 from publishers.errors import InvalidChange, LogError, PenstockError
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
-from publishers.wal.frame import COMPRESSED
-from publishers.wal.transaction import inflate
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.frame import COMPRESSED
 
 __all__ = ["Commit", "Pending", "Repeated", "sift", "to_publish"]
 

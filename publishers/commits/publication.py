@@ -116,13 +116,6 @@ class Publication:
             overtaken += shared.ring.settle(newest)
         return self._concerned(touched, overtaken)
 
-    def skip(self, version: int) -> list[Waiting]:
-        """Makes everything up to ``version`` visible without matching it: rings restart and cursors resync.
-
-        For a follower that is so far behind that reading everything into rings would serve nobody.
-        """
-        return self.publish([Published(version, 0, None)])
-
     def everybody(self) -> list[Waiting]:
         """Whom to wake when nobody knows how far a publishing has gone."""
         return list(self._service.registry.subscriptions())

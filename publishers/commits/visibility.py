@@ -30,13 +30,11 @@ class Withheld:
     Attributes:
         first: The oldest withheld version; None if there is none.
         nbytes: Bytes that are kept.
-        dropped: Transactions that the bound has dropped from the list, in all.
     """
 
     def __init__(self, max_bytes: int, visible: int, newest: int) -> None:
         self.first: int | None = None
         self.nbytes = 0
-        self.dropped = 0
         self._max_bytes = max_bytes
         self._kept: deque[tuple[Published, int]] = deque()
         self._hidden: deque[tuple[int, int]] = deque()  # runs of versions committed with visible=False
@@ -66,7 +64,6 @@ class Withheld:
         self._kept.append((transaction, weight))
         self.nbytes += weight
         if transaction.blocks is None or self.nbytes > self._max_bytes:
-            self.dropped += len(self._kept)
             self._unkept = transaction.version
             if self._unkept_changes is not None:
                 self._unkept_changes += sum(one.size for one, _ in self._kept)

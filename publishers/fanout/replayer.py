@@ -41,7 +41,6 @@ class FrameCache:
         self._nbytes = 0
         self._fresh = 0  # frames that came since all were last weighed
         self._located: dict[tuple[int, int], Location] = {}
-        self.hits = 0
         self.reads = 0
 
     def peek(self, location: Location) -> tuple[Block, Location] | None:
@@ -134,7 +133,6 @@ class FrameCache:
             self._kept[location] = (block, after, now)
             self._nbytes += now - weight
             self._bound()
-        self.hits += 1
         return block, after
 
     def _bound(self) -> None:

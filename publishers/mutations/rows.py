@@ -11,7 +11,7 @@ from publishers.change import Area, Operation
 from publishers.decoding import KEYLESS, spliced
 from publishers.errors import InvalidChange
 from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
-from publishers.wal.columns import Column, Columns, encode_one
+from publishers.wal.format.columns import Column, Columns, encode_one
 
 __all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "payload_of"]
 

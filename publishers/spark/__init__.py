@@ -1,6 +1,6 @@
 """Spark writes to a change log: the sink of streaming queries, and a SparkSession to run them in.
 
-Importing this package needs PySpark (``pip install 'penstock[spark]'``), and no Java until a session is built.
+Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), and no Java until a session is built.
 """
 
 import publishers.spark.needs  # noqa: F401 - looks for what the others import

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from publishers.change import Area, Operation
 from publishers.spark.errors import RowRefused
 from publishers.spark.schema import OPERATIONS, Encoding
-from publishers.wal.columns import Column, Columns
+from publishers.wal.format.columns import Column, Columns
 
 __all__ = ["ContentDigest", "column_of", "columns_of", "kind_of", "pieces"]
 

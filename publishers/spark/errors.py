@@ -38,7 +38,7 @@ class JavaMissing(SparkError, RuntimeError):
     """No Java was found that Spark can run on."""
 
     def __init__(self) -> None:
-        super().__init__("Java 17 or newer is needed: install it, or pip install 'penstock[spark,jre]'")
+        super().__init__("Java 17 or newer is needed: install it, or pip install 'penstock-cdc[spark,jre]'")
 
 
 class ConnectRefused(SparkError, TypeError):

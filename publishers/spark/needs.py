@@ -5,5 +5,5 @@ from importlib.util import find_spec
 for _name in ("pyspark", "pyarrow"):
     if find_spec(_name) is None:
         raise ModuleNotFoundError(
-            f"publishers.spark needs {_name}: pip install 'penstock[spark]'", name=_name
+            f"publishers.spark needs {_name}: pip install 'penstock-cdc[spark]'", name=_name
         )

@@ -22,7 +22,7 @@ from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, wi
 from publishers.spark.queries import Claims, QueryBatch, gate_of
 from publishers.spark.schema import Encoding
 from publishers.spark.telling import with_schema
-from publishers.wal.columns import Columns
+from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from publishers.mutations.mutation import Mutation, columns_of, schema
 from publishers.schemas import SchemaVersion
-from publishers.wal.columns import Columns
+from publishers.wal.format.columns import Columns
 
 __all__ = ["with_schema"]
 

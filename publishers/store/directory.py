@@ -24,10 +24,10 @@ from typing import Final, Literal
 
 from publishers.errors import NotAStore
 from publishers.wal import FileSystem
-from publishers.wal.directory import LOCK_NAME, sign, take_lock
-from publishers.wal.filesystem import File
-from publishers.wal.head import HEAD_NAME, read_head
-from publishers.wal.segment import segment_number
+from publishers.wal.disk.filesystem import File
+from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
+from publishers.wal.files.head import HEAD_NAME, read_head
+from publishers.wal.files.segment import segment_number
 
 __all__ = ["SYSTEM_DIRECTORY", "Kind", "Shelf", "kind_of"]
 

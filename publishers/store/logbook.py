@@ -158,7 +158,7 @@ class Logbook:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Takes what the system log tells; ``carry_out``, without the lock, is to follow."""
+        """Takes what the system log tells; ``truncate``, without the lock, is to follow."""
         while self._told is None or self._told < self.system.head:
             page = self.system.history(
                 Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
@@ -229,7 +229,7 @@ class Logbook:
                     raise self.inherited
                 return
             self.catch_up()
-        self.carry_out()
+        self.truncate()
 
     def follow(self) -> None:
         """Refreshes whenever there is something new."""
@@ -247,7 +247,7 @@ class Logbook:
         }
         self.system.board.tell(log.name, "OPENED", body)
 
-    def carry_out(self) -> None:
+    def truncate(self) -> None:
         """Does what follows from what the system log told; may reach user code."""
         while self._steps:
             with self.lock:

@@ -127,7 +127,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             stack.callback(system.close)
             book = Logbook(shelf, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
             book.catch_up()
-            book.carry_out()
+            book.truncate()
             if read_only:
                 book.follow()
             else:
@@ -199,7 +199,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                     self._book.remove(directory)
                 raise
             self._book.settle(directory)
-        self._book.carry_out()
+        self._book.truncate()
         self._book.tell_opened(log)
         return log
 
@@ -227,7 +227,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             finally:
                 if lock is not None:
                     lock.close()
-        self._book.carry_out()
+        self._book.truncate()
         if handle is not None:
             handle.close(LogDropped(name))  # or wait until somebody else has
         self._book.remove(entry.directory)
@@ -249,7 +249,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             self._book.roster.check_free(new, but=old)
             if new != old:
                 self._book.record(replaced(entry, replace(entry, name=new)))
-        self._book.carry_out()
+        self._book.truncate()
 
     def retype(
         self,
@@ -271,7 +271,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
             self._book.record(replaced(entry, replace(entry, type=kind, labels=said)))
-        self._book.carry_out()
+        self._book.truncate()
 
     def names(self) -> list[str]:
         """What the logs are called, in order."""

@@ -8,19 +8,19 @@ from uuid import UUID
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.options import LogOptions
 from publishers.position import LogIdentity, epoch_text
-from publishers.wal.catalog import Catalog, Limit
-from publishers.wal.control import Epoch, Tables, decode_control
-from publishers.wal.cut import place_of
-from publishers.wal.directory import check_names
-from publishers.wal.filesystem import File, FileSystem, RealFileSystem
-from publishers.wal.frame import CONTROL, HEADER_BYTES, FrameHeader
-from publishers.wal.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
-from publishers.wal.links import HeldReader, HeldSegments
-from publishers.wal.openable import check_openable, open_file
-from publishers.wal.presence import Presence, continues, head_of
-from publishers.wal.reader import BLOCK_BYTES, Reader
-from publishers.wal.segment import DATA_START
-from publishers.wal.tail import Tail
+from publishers.wal.disk.access import check_openable, open_file
+from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
+from publishers.wal.files.directory import check_names
+from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
+from publishers.wal.files.segment import DATA_START
+from publishers.wal.files.tail_page import Tail
+from publishers.wal.format.control import Epoch, Tables, decode_control
+from publishers.wal.format.frame import CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.keep.hard_links import HeldReader, HeldSegments
+from publishers.wal.read.catalog import Catalog, Limit
+from publishers.wal.read.presence import Presence, continues, head_of
+from publishers.wal.read.reader import BLOCK_BYTES, Reader
+from publishers.wal.recover.truncate import place_of
 
 __all__ = ["Follower"]
 

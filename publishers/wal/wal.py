@@ -8,17 +8,17 @@ from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import LogClosed, LogFailed, LogForked
 from publishers.options import LogOptions
-from publishers.wal.control import Epoch, ProducerState
-from publishers.wal.evidence import Evidence
-from publishers.wal.filesystem import FencedError, FileSystem, RealFileSystem, means_full
-from publishers.wal.head import CLEAN
-from publishers.wal.links import Links
-from publishers.wal.opening import Owned, own
-from publishers.wal.reader import Reader
-from publishers.wal.retention import Retention
-from publishers.wal.transaction import Appended, Transaction
-from publishers.wal.upkeep import Upkeep
-from publishers.wal.withholding import Withholding
+from publishers.wal.append.evidence import Evidence
+from publishers.wal.append.sealed import Appended, Transaction
+from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, means_full
+from publishers.wal.files.head import CLEAN
+from publishers.wal.format.control import Epoch, ProducerState
+from publishers.wal.keep.hard_links import Links
+from publishers.wal.keep.retention import Retention
+from publishers.wal.maintenance import Maintenance
+from publishers.wal.ownership import Owned, own
+from publishers.wal.read.reader import Reader
+from publishers.wal.withheld import Withholding
 
 __all__ = ["Wal"]
 
@@ -50,7 +50,7 @@ class Wal:
     ) -> None:
         """Not to be called; see `open`."""
         self._owned = owned
-        self.directory, self._neighbours, reserve, writer, recovered = owned
+        self.directory, self._peers, reserve, writer, recovered = owned
         self.log_id: UUID = recovered.catalog.log_id
         self.torn_bytes = recovered.torn
         self._writer = writer
@@ -62,12 +62,12 @@ class Wal:
             writer, recovered.head, evidence, recovered.catalog, filesystem, self.directory
         )
         self.reader = Reader(self._catalog, self._withholding.readable)
-        self._upkeep = Upkeep(
+        self._maintenance = Maintenance(
             writer, evidence, self._catalog, options, filesystem, self.directory, clock, reserve
         )
         self.retention = Retention(
             self._catalog,
-            lambda: writer.live,
+            lambda: (writer.active.number, writer.active.offset),
             evidence.write,
             options,
             filesystem,
@@ -79,7 +79,7 @@ class Wal:
     def forked(self, pid: int, /) -> None:
         """See `flow.forks.Forkable`: each file lets go by itself, and nothing is done with them any more."""
         self.inherited = self.retention.holds.inherited = LogForked(self.directory, pid)
-        self._closed = self._upkeep.closed = True
+        self._closed = self._maintenance.closed = True
 
     @classmethod
     def open(
@@ -160,7 +160,7 @@ class Wal:
     @property
     def links(self) -> Links:
         """Hard links for consumers that must not depend on retention."""
-        return self._neighbours.links
+        return self._peers.links
 
     @property
     def whole(self) -> Reader:
@@ -180,7 +180,7 @@ class Wal:
     @property
     def space_low(self) -> bool:
         """Whether the last zero-fill, spare segment, index or HEAD found no room on the disk."""
-        return self._upkeep.space_low
+        return self._maintenance.space_low
 
     @property
     def reserve_bytes(self) -> int:
@@ -224,7 +224,7 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        if self._neighbours.fenced:
+        if self._peers.fenced:
             self._writer.health.fail(FencedError())
         return self._writer.append(transactions)
 
@@ -241,11 +241,11 @@ class Wal:
 
     @property
     def overdue(self) -> bool:
-        """Whether the live segment is above ``segment_age`` and has anything in it; any thread may ask."""
+        """Whether the active segment is above ``segment_age`` and has anything in it; any thread may ask."""
         return not self._closed and self._writer.must_roll()
 
     def roll(self) -> None:
-        """Closes the live segment, if it is above ``segment_age``, and tells followers. Both gates must be held.
+        """Closes the active segment, if it is above ``segment_age``, and tells followers. Both gates must be held.
 
         Raises:
             LogFull: If the disk has no room for a segment; nothing has changed.
@@ -269,13 +269,11 @@ class Wal:
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
         place = self._withholding.shows(visible)
-        writer, neighbours = self._writer, self._neighbours
-        if neighbours.fenced:
+        writer, peers = self._writer, self._peers
+        if peers.fenced:
             writer.health.fail(FencedError())
             raise LogFailed("unknown", str(FencedError()))
-        neighbours.publish(
-            writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random
-        )
+        peers.publish(writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random)
 
     def show(self, visible: int | None) -> None:
         """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.
@@ -302,12 +300,12 @@ class Wal:
         if self._closed:
             raise LogClosed
         self._withholding.forget_after(version)
-        self._neighbours.sign(self.epoch)
+        self._peers.sign(self.epoch)
         self.publish_tail(self.visible)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed."""
-        self._neighbours.ring()
+        self._peers.notify()
 
     def vouch(self, version: int) -> None:
         """Makes HEAD cover a version, which somebody is about to store as his position.
@@ -346,9 +344,9 @@ class Wal:
         Returns:
             Whether something was done, so that another step may find more to do.
         """
-        upkeep = self._upkeep
+        maintenance = self._maintenance
         with self._withholding.housekeeping:
-            return upkeep.take(self._neighbours.tend, *upkeep.steps, lambda: self._retain(floor))
+            return maintenance.take(self._peers.tend, *maintenance.steps, lambda: self._retain(floor))
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.
@@ -370,7 +368,7 @@ class Wal:
             if health.why is None:
                 self._writer.sync()
                 self.publish_tail(self.visible)
-                self.ring()
+                self.notify()
                 self._evidence.write(flags=CLEAN)
         except OSError as error:
             # What HEAD does not cover will be found by the scan.
@@ -384,5 +382,5 @@ class Wal:
         """Closes the files and writes nothing, as a crash of the process would."""
         if self._closed:
             return
-        self._closed = self._upkeep.closed = True
+        self._closed = self._maintenance.closed = True
         self._owned.close()

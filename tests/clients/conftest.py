@@ -15,6 +15,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.harness.missing import skip_without
+from tests.transports.conftest import until  # noqa: F401 - a fixture of the neighbours
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 import subprocess
+import sys
 import threading
 import time
+from contextlib import AsyncExitStack
 
 from publishers import ChangeLog, Content, Position, upsert
-from tests.clients.conftest import running
+from tests.clients.conftest import EXAMPLES, HERE, running
 from transports import Limits, serve
 
 
@@ -37,20 +40,59 @@ async def test_a_client_receives_the_exact_sequence(log, fill, follow):
     assert [line["operation"] for line in lines[:2]] == ["TRANSACTION", "UPSERT"]
 
 
-async def test_a_client_resumes_where_it_was_over_restarts_of_the_server(log, fill, follow):
-    """F130."""
-    oldest = str(log.token(log.oldest))
-    fill(5, 3)
+async def test_every_stock_client_gets_each_change_once_over_three_restarts(log, fill, node, until):
+    """F130: npm graphql-ws, Apollo, urql, Relay and Python gql as documented, each refused while there is no server."""
+    fill(2, 3)
+    begin = str(log.token(Position(2, 1)))
     server = serve(log)
-    async with follow(socket_url(server), oldest) as client:
-        lines = await client.lines(20)
-        for _ in range(2):
-            await asyncio.to_thread(server.stop)
-            fill(5, 3)  # what happens while there is no server is not missed either
+    got = {name: [] for name in ("Apollo", "urql", "Relay", "graphql-ws", "gql")}
+
+    async def listen(program, name=None):
+        while True:
+            for line in await program.lines(1):
+                got[name or line["name"]] += positions([line])
+
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        stack.push_async_callback(lambda: asyncio.to_thread(server.stop))
+        programs, listening = [], []
+        for name, *command in (
+            (None, "node", node / "stock.mjs"),
+            ("graphql-ws", "node", node / "graphql_client.mjs"),
+            ("gql", sys.executable, EXAMPLES / "graphql_client.py"),
+        ):
+            program = await stack.enter_async_context(running(*command, socket_url(server), begin))
+            programs.append(program)
+            listening.append(tasks.create_task(listen(program, name)))
+        for some in (99, 900, 1700):
+            writing = tasks.create_task(asyncio.to_thread(fill, 199 if some == 99 else 200, 3))
+            await until(lambda count=some: min(map(len, got.values())) >= count)
+            for program in programs:
+                program.complaints.clear()
+            await asyncio.to_thread(server.stop)  # in the middle of what they are sent
+            await writing  # what is committed while there is no server is not missed either
+            for program in programs:
+                await until(lambda told=program.complaints: "connect " in "".join(told).lower())
             server = serve(log, port=server.port)
-            lines += await client.lines(20)
-        await asyncio.to_thread(server.stop)
-    assert positions(lines) == everything(15, 3)
+        await until(lambda: min(map(len, got.values())) >= 2399)
+        for task in listening:
+            task.cancel()
+    assert got == dict.fromkeys(got, everything(601, 3)[5:])
+
+
+def test_a_recipe_says_what_it_needs_and_gives_up_where_no_retry_helps(node):
+    """F130."""
+    done = subprocess.run(
+        ["node", node / "resuming.mjs"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_recipe_of_the_guide_is_one_that_is_tested():
+    tested = (HERE / "stock.mjs").read_text().splitlines()
+    recipes = re.findall(r"```js\n(.*?)```", (HERE.parents[1] / "docs" / "graphql.md").read_text(), re.DOTALL)
+    assert len(recipes) >= 4
+    for line in "".join(recipes).splitlines():
+        assert line in tested
 
 
 async def test_a_client_goes_on_behind_the_cursor_that_it_kept(log, fill, follow):
@@ -64,13 +106,16 @@ async def test_a_client_goes_on_behind_the_cursor_that_it_kept(log, fill, follow
     assert positions(first + rest) == everything(10, 2)
 
 
-async def test_a_client_answers_the_pings_that_hold_events_back(log, fill, follow):
-    oldest = str(log.token(log.oldest))
-    fill(20, 49)
+async def test_a_client_without_a_cursor_begins_now_and_answers_the_pings_that_hold_events_back(
+    log, fill, follow, until
+):
+    fill(1)
     with serve(log, limits=Limits(fence_events=10, fence_width=2, fence_timeout=3600.0)) as server:
-        async with follow(socket_url(server), oldest) as client:
+        async with follow(socket_url(server)) as client:
+            await until(lambda: log.statistics().publishers)
+            fill(20, 49)
             lines = await client.lines(1000)  # fifty times as many as may be unanswered
-    assert positions(lines) == everything(20, 49)
+    assert positions(lines) == everything(20, 49, first=2)
 
 
 async def test_a_client_is_told_that_its_cursor_is_not_one(log, follow):

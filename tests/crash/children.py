@@ -186,7 +186,7 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
         os.setuid(user)
     log = ChangeLog.open(path, read_only=True, **options)
     log.changes(since=Position(1)).subscribe(Told())
-    say("open", log.epoch, log.head.version, log._following._ear.kind)
+    say("open", log.epoch, log.head.version, log._following._listener.kind)
     sys.stdin.read()
     log.close()
     say("closed")
@@ -195,12 +195,12 @@ def follow(path: str, options: dict, user: int | None = None) -> None:
 def scrutinise(path: str) -> None:
     """Reads every frame as soon as it may be read, as fast as it can; ends at the end of its standard input."""
     follower = Follower.open(path)
-    ear = RealFileSystem().listen(Path(path))
+    listener = RealFileSystem().listen(Path(path))
     ended = threading.Event()
     threading.Thread(target=lambda: sys.stdin.read() or ended.set()).start()
     location, version, index, told, rolls = follower.reader.locate(1), 0, 0, 0, 0
     while not ended.is_set():
-        ear.wait(0.05)
+        listener.wait(0.05)
         visible = follower.refresh()
         while frame := follower.reader.read(location):
             header = frame.header
@@ -219,7 +219,7 @@ def scrutinise(path: str) -> None:
             assert version == visible, "less than the watermark"
             say("read", version, rolls)
             told = version
-    ear.close()
+    listener.close()
     follower.close()
     say("sound", version)
 

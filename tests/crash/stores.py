@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from publishers import ChangeStore, LogOptions, upsert
-from publishers.wal.filesystem import RealFile, RealFileSystem
+from publishers.wal.disk.filesystem import RealFile, RealFileSystem
 
 QUICK = {"sync": "os", "fill_step": 0}
 STATES = [

@@ -12,8 +12,6 @@ from typing import Any, Self
 from publishers import Area, ChangeLog
 
 CHILDREN = Path(__file__).with_name("children.py")
-SCALE = float(os.environ.get("PENSTOCK_TEST_SCALE", "1"))
-
 
 NEVER: dict[str, Any] = {"tail_poll": 60.0, "tail_idle": 3600.0}
 """Options of a follower that learns of commits by being told, or not within the time of a test."""
@@ -24,10 +22,6 @@ def hearing(kind: str, place: Path) -> Path:
     path = place / ("deep" * 25) / "log" if kind == "inotify" else place / "log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def scaled(count: int) -> int:
-    return max(1, int(count * SCALE))
 
 
 class Child:

@@ -6,7 +6,8 @@ import pytest
 
 from publishers import BackupRefused, ChangeLog, backup
 from publishers.wal.checks import Verdict, verify
-from tests.crash.support import Child, scaled
+from tests.crash.support import Child
+from tests.harness.scale import scaled
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
 

@@ -11,7 +11,8 @@ import pytest
 
 from publishers import ChangeLog
 from publishers.wal.checks import Verdict, verify
-from tests.crash.support import Child, acknowledged_by, judge, scaled
+from tests.crash.support import Child, acknowledged_by, judge
+from tests.harness.scale import scaled
 
 pytestmark = pytest.mark.crash
 

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from publishers import ChangeLog
-from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge, scaled
+from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge
+from tests.harness.scale import scaled
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]  # hundreds of processes start, each on its own
 

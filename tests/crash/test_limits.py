@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from publishers import ChangeLog
-from tests.crash.support import SCALE, judge
+from tests.crash.support import judge
 from tests.harness.missing import skip_without
+from tests.harness.scale import SCALE
 
 pytestmark = pytest.mark.crash
 

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from publishers import ChangeLog
-from tests.crash.support import NEVER, Child, acknowledged_by, judge, scaled
+from tests.crash.support import NEVER, Child, acknowledged_by, judge
+from tests.harness.scale import scaled
 from tests.publishers.support import wait_until
 
 pytestmark = pytest.mark.crash

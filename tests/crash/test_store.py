@@ -8,7 +8,7 @@ import pytest
 
 from publishers import ChangeStore
 from tests.crash.stores import STATES
-from tests.crash.support import SCALE
+from tests.harness.scale import SCALE
 from tests.publishers.support import wait_until
 
 pytestmark = pytest.mark.crash

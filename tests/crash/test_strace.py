@@ -10,8 +10,9 @@ import pytest
 
 from publishers import ChangeLog
 from publishers.errors import LogError
-from tests.crash.support import CHILDREN, SCALE, judge, scaled
+from tests.crash.support import CHILDREN, judge
 from tests.harness.missing import skip_without
+from tests.harness.scale import SCALE, scaled
 
 pytestmark = pytest.mark.crash
 

@@ -110,8 +110,8 @@ def test_a_stopped_follower_holds_nobody_up_and_catches_up(place, kind):
         follower.kill(signal.SIGSTOP)
         commit(log, 500)
         if kind == "datagram":
-            bell = log._files._neighbours._bell
-            while bell.pending < 400:  # how many rings a queue takes is the machine's affair
+            notifier = log._files._peers._notifier
+            while notifier.pending < 400:  # how many rings a queue takes is the machine's affair
                 commit(log)
         last = log.head.version - 1
         follower.kill(signal.SIGCONT)
@@ -140,7 +140,7 @@ def test_the_sockets_of_killed_followers_are_removed(place):
         commit(log)
         wait_until(lambda: os.listdir(path / "readers") == [])
         wait_until(
-            lambda: log._files._neighbours._bell._sockets == ()
+            lambda: log._files._peers._notifier._sockets == ()
         )  # housekeeping may be looking there just now
 
 

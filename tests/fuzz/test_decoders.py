@@ -13,13 +13,14 @@ import pytest
 from publishers import ChangeLog, Criteria, Position, PositionToken
 from publishers.errors import FormatTooNew, PenstockError
 from publishers.wal import Column, Columns
-from publishers.wal.columns import decode_payload, encode_payload
-from publishers.wal.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
-from publishers.wal.frame import Chain, FrameHeader, Scan
-from publishers.wal.head import HeadState
-from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer, segment_name
-from publishers.wal.tail import Tail
-from tests.publishers.support import SCALE, opened, order
+from publishers.wal.files.head import HeadState
+from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer, segment_name
+from publishers.wal.files.tail_page import Tail
+from publishers.wal.format.columns import decode_payload, encode_payload
+from publishers.wal.format.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
+from publishers.wal.format.frame import Chain, FrameHeader, Scan
+from tests.harness.scale import SCALE
+from tests.publishers.support import opened, order
 from tests.publishers.wal.logs import commit
 from tests.publishers.wal.logs import opened as opened_wal
 from tests.simulation.filesystem import SimulatedFileSystem

@@ -1,12 +1,10 @@
 """Real processes under kill and stop, and every promise judged from what their callers saw; long: ``python -m tests.history``."""
 
-import os
-
 import pytest
 
+from tests.harness.scale import SCALE
 from tests.history.run import Plan, play
 
-SCALE = float(os.environ.get("PENSTOCK_TEST_SCALE", "1"))
 SEED = 12
 """Of the draws; what the processes do meanwhile is never the same twice. Long runs draw a seed of their own."""
 KILLS = 4

@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from publishers.errors import LogFull, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal import Wal
-from publishers.wal.segment import segment_name
+from publishers.wal.files.segment import segment_name
 from tests.mutants.listing import MUTANTS
 from tests.mutants.patching import Mutant, Stale
 from tests.publishers import detaching, test_interleaving
@@ -81,7 +81,7 @@ def _damageable() -> tuple[dict[str, bytes], list[tuple[int, list[bytes | None]]
     for number in range(8):
         commit(log, b"body %d" % number)
     number, start = log._evidence.state.segment, log._evidence.state.offset
-    assert number == log._writer.live.number
+    assert number == log._writer.active.number
     whole = contents(log)
     files = system.snapshot(LOG)
     log.abandon()

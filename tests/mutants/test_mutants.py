@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from tests.harness.scale import SCALE
 from tests.mutants.hunting import KILLERS, hunt, rate
 from tests.mutants.listing import MUTANTS, SELECTION
 from tests.mutants.patching import Mutant, Stale
-from tests.publishers.support import SCALE
 
 NAMES = list(MUTANTS) if SCALE >= 2 else SELECTION
 
@@ -50,7 +50,7 @@ def test_a_mutant_is_gone_after_its_life(mutant):
 
 
 def test_a_mutant_of_code_that_has_moved_on_is_told():
-    mutant = Mutant("none", "publishers.wal.cut:carry_out", "no such text", "", ("T1",))
+    mutant = Mutant("none", "publishers.wal.recover.truncate:truncate", "no such text", "", ("T1",))
     with pytest.raises(Stale, match="0 times"), mutant.living():
         pass
 

@@ -17,15 +17,8 @@ from typing import Any
 import flow
 from publishers import Batch, Change, ChangeLog, Position, upsert
 
-SCALE = float(os.environ.get("PENSTOCK_TEST_SCALE", "1"))
-"""Multiplies the counts of the long loops; the long run sets it above 1."""
-
 QUICK = {"sync": "os", "fill_step": 65_536}
 """Options of a log that tests can make by the thousand."""
-
-
-def scaled(count: int) -> int:
-    return max(1, int(count * SCALE))
 
 
 def wait_until(condition: Any, state: Any = None, timeout: float = 20.0) -> None:

@@ -13,7 +13,8 @@ import flow
 from publishers import Area, Criterion, Position
 from publishers.errors import PenstockError
 from tests.flow.probes import run_whole
-from tests.publishers.support import Probe, chance, everything, in_threads, opened, order, scaled, wait_until
+from tests.harness.scale import scaled
+from tests.publishers.support import Probe, chance, everything, in_threads, opened, order, wait_until
 
 WISHES = [
     [],

@@ -10,6 +10,7 @@ import pytest
 import flow
 from publishers import Content, Criterion
 from publishers.blocks.block import Block
+from tests.harness.scale import scaled
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -18,7 +19,6 @@ from tests.publishers.support import (
     fill,
     opened,
     order,
-    scaled,
     stalled,
     wait_until,
 )

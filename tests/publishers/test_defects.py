@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import Criterion, HistoryPruned, Position, upsert
 from publishers.fanout.ring import BEHIND
+from tests.harness.scale import scaled
 from tests.publishers.fanout.test_ring import chunk, entered, poll, ring
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import (
@@ -23,7 +24,6 @@ from tests.publishers.support import (
     in_threads,
     opened,
     order,
-    scaled,
     wait_until,
 )
 

@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import flow
 from publishers import AlreadyVisible, ChangeLog, Criterion, Position
-from tests.publishers.support import QUICK, Probe, everything, order, scaled, scratch
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, Probe, everything, order, scratch
 from tests.publishers.world import ManualReplayer
 
 WISHES = [([], lambda key: True), ([Criterion(keys={"0", "1"})], lambda key: key in ("0", "1"))]

@@ -25,8 +25,9 @@ from publishers import (
     upsert,
 )
 from publishers.mutations.mutation import UPSERT, columns_of
-from publishers.wal.columns import Column, Columns
-from tests.publishers.support import QUICK, BatchProbe, in_threads, opened, scaled
+from publishers.wal.format.columns import Column, Columns
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, BatchProbe, in_threads, opened
 
 MOMENT = datetime(2026, 11, 20, 12, 30, 0, 123456, UTC)
 

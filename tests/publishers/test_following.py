@@ -11,22 +11,22 @@ from publishers.errors import LogGone, WalCorrupted
 from publishers.following import Following
 from publishers.housekeeping import Housekeeping
 from publishers.options import LogOptions
-from publishers.wal.filesystem import RealFileSystem
+from publishers.wal.disk.filesystem import RealFileSystem
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
 
 
-class Ear:
-    """Notes for how long it was waited at, and rings when it is told to."""
+class Listener:
+    """Notes for how long it was waited at, and says that it was notified when it is told to."""
 
     def __init__(self, kind="datagram"):
         self.kind = kind
         self.waits = []
-        self.rings = []
+        self.notified = []
         self.closed = False
 
     def wait(self, timeout):
         self.waits.append(timeout)
-        return self.rings.pop(0) if self.rings else False
+        return self.notified.pop(0) if self.notified else False
 
     def wake(self):
         raise AssertionError
@@ -62,52 +62,52 @@ class Room:
         return []
 
 
-def following(ear, **options):
+def following(listener, **options):
     files, room = Files(), Room(**options)
-    return Following(files, room, room, ear, room.lost.append), files
+    return Following(files, room, room, listener, room.lost.append), files
 
 
-def look(one, ear):
+def look(one, listener):
     one.wait()
-    return ear.waits[-1], one.step()
+    return listener.waits[-1], one.step()
 
 
-def test_who_has_heard_the_owner_looks_by_himself_only_now_and_then():
-    """F51: an owner rings for each new reader, so a second without a ring means that there is none."""
-    ear = Ear()
-    one, _ = following(ear, tail_poll=0.1, tail_idle=7.0)
-    assert [look(one, ear)[0] for _ in range(12)] == [0.1] * 10 + [7.0] * 2
-    ear = Ear()
-    one, _ = following(ear, tail_poll=0.1, tail_idle=7.0)
-    ear.rings = [False, True]
-    assert [look(one, ear)[0] for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
+def test_a_follower_that_is_notified_looks_at_tail_only_now_and_then():
+    """F51: a writer notifies each new reader, so a second without a notification means that there is no writer."""
+    listener = Listener()
+    one, _ = following(listener, tail_poll=0.1, tail_idle=7.0)
+    assert [look(one, listener)[0] for _ in range(12)] == [0.1] * 10 + [7.0] * 2
+    listener = Listener()
+    one, _ = following(listener, tail_poll=0.1, tail_idle=7.0)
+    listener.notified = [False, True]
+    assert [look(one, listener)[0] for _ in range(4)] == [0.1, 0.1, 7.0, 7.0]
 
 
 def test_who_finds_what_he_was_not_told_of_looks_often_for_a_while():
-    """F51: a lost ring costs one ``tail_idle``, an owner that cannot ring one for each pause of a second."""
-    ear = Ear()
-    one, files = following(ear, tail_poll=0.5, tail_idle=7.0)
-    ear.rings = [True]
-    assert look(one, ear) == (0.5, False)
+    """F51: a lost notification costs one ``tail_idle``, a writer that cannot notify one for each pause of a second."""
+    listener = Listener()
+    one, files = following(listener, tail_poll=0.5, tail_idle=7.0)
+    listener.notified = [True]
+    assert look(one, listener) == (0.5, False)
     files.visible = 1
-    assert look(one, ear) == (7.0, True)
-    assert [look(one, ear)[0] for _ in range(3)] == [0.5, 0.5, 7.0]
+    assert look(one, listener) == (7.0, True)
+    assert [look(one, listener)[0] for _ in range(3)] == [0.5, 0.5, 7.0]
     files.visible = 2
-    ear.rings = [True]
-    assert look(one, ear) == (7.0, True)
-    assert look(one, ear) == (7.0, False)
+    listener.notified = [True]
+    assert look(one, listener) == (7.0, True)
+    assert look(one, listener) == (7.0, False)
 
 
 def test_who_cannot_hear_looks_often_for_ever():
-    ear = Ear("poll")
-    one, _ = following(ear, tail_poll=0.5, tail_idle=7.0)
-    assert {look(one, ear)[0] for _ in range(50)} == {0.5}
+    listener = Listener("poll")
+    one, _ = following(listener, tail_poll=0.5, tail_idle=7.0)
+    assert {look(one, listener)[0] for _ in range(50)} == {0.5}
 
 
 def test_a_long_poll_is_never_shortened_by_the_idle_one():
-    ear = Ear()
-    one, _ = following(ear, tail_poll=60.0, tail_idle=1.0)
-    assert {look(one, ear)[0] for _ in range(5)} == {60.0}
+    listener = Listener()
+    one, _ = following(listener, tail_poll=60.0, tail_idle=1.0)
+    assert {look(one, listener)[0] for _ in range(5)} == {60.0}
 
 
 GONE = LogGone(Path("/var/shop"))
@@ -124,12 +124,12 @@ GONE = LogGone(Path("/var/shop"))
 )
 def test_what_would_end_a_follower_is_looked_at_twice(errors, lost):
     """F144: a name that is being switched, a slot of HEAD that is being written, an error of the disk may pass."""
-    ear = Ear()
-    one, files = following(ear, tail_poll=0.5, tail_idle=7.0)
-    ear.rings = [True]
-    assert look(one, ear) == (0.5, False)
+    listener = Listener()
+    one, files = following(listener, tail_poll=0.5, tail_idle=7.0)
+    listener.notified = [True]
+    assert look(one, listener) == (0.5, False)
     files.errors = list(errors)
-    waits = [look(one, ear)[0] for _ in errors]
+    waits = [look(one, listener)[0] for _ in errors]
     assert one._lose.__self__ == lost
     after = [wait for wait, before in zip(waits[1:], errors, strict=False) if before is not None]
     assert set(after) == {0.5}, "the second look comes soon"
@@ -140,18 +140,18 @@ class Counting(RealFileSystem):
 
     def __init__(self):
         self.waits = 0
-        self.ears = []
+        self.listeners = []
 
     def listen(self, directory, /):
-        ear = super().listen(directory)
-        wait = ear.wait
+        listener = super().listen(directory)
+        wait = listener.wait
 
         def counted(timeout):
             self.waits += 1
             return wait(timeout)
 
-        self.ears.append(ear)
-        return SimpleNamespace(kind=ear.kind, wait=counted, wake=ear.wake, close=ear.close)
+        self.listeners.append(listener)
+        return SimpleNamespace(kind=listener.kind, wait=counted, wake=listener.wake, close=listener.close)
 
 
 def test_a_caught_up_reader_is_woken_once_for_a_commit_and_not_without_one():
@@ -168,7 +168,7 @@ def test_a_caught_up_reader_is_woken_once_for_a_commit_and_not_without_one():
         for number in range(2, 21):
             fill(owner, 1)
             probe.wait_for(2 * number)
-        wait_until(lambda: owner._files._neighbours._bell.sent >= 20)
+        wait_until(lambda: owner._files._peers._notifier.sent >= 20)
         assert files.waits <= 20 + 3, "the greeting, the first wait, and the one in progress"
         assert probe.clean
 
@@ -211,12 +211,12 @@ def test_a_follower_takes_no_more_at_once_than_a_ring_keeps():
 
 @pytest.mark.parametrize("number", range(3))
 def test_the_thread_of_a_follower_ends_whatever_it_waits_for(number):
-    ear = RealFileSystem().listen(scratch())
-    one = SimpleNamespace(wait=lambda: ear.wait(3600.0), wake=ear.wake)
+    listener = RealFileSystem().listen(scratch())
+    one = SimpleNamespace(wait=lambda: listener.wait(3600.0), wake=listener.wake)
     house = Housekeeping(lambda: None, one, "house")
     if number:
         house.poke()
     if number > 1:
         house.poke()
     house.close()
-    ear.close()
+    listener.close()

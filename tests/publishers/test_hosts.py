@@ -12,15 +12,8 @@ import flow
 from publishers import Area, Content, Criterion, Operation
 from publishers.hosts import WAITING
 from publishers.store.store import ChangeStore
-from tests.publishers.support import (
-    QUICK,
-    BatchProbe,
-    ManualExecutor,
-    Probe,
-    fill,
-    scaled,
-    wait_until,
-)
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, BatchProbe, ManualExecutor, Probe, fill, wait_until
 
 EVERYTHING = Criterion(areas={Area.INFRASTRUCTURE, Area.ENGINE, Area.HOST})
 HOST = Criterion(areas={Area.HOST})

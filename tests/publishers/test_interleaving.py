@@ -11,7 +11,8 @@ import pytest
 
 import flow
 from publishers import Position
-from tests.publishers.support import SCALE, ManualExecutor, SteppedLoop, order
+from tests.harness.scale import SCALE
+from tests.publishers.support import ManualExecutor, SteppedLoop, order
 from tests.publishers.world import Watcher, World
 
 STRIDE = 1 if SCALE > 1 else 8

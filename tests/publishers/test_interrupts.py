@@ -13,7 +13,10 @@ import flow
 from publishers import ChangeLog, LogError, LogFailed, Position
 from publishers.commits import committer, pending, publication, queue, visibility
 from publishers.fanout import registry, ring, service, watermark
-from publishers.wal import appender, cut, evidence, wal, withholding, writer
+from publishers.wal import wal, withheld
+from publishers.wal.append import appender, evidence, writer
+from publishers.wal.recover import truncate
+from tests.harness.scale import each
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
 
 
@@ -153,7 +156,7 @@ TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
         *(committer, pending, publication, queue, registry, ring, service, visibility, watermark),
-        *(appender, cut, evidence, wal, withholding, writer),
+        *(appender, truncate, evidence, wal, withheld, writer),
     )
 }
 
@@ -195,7 +198,7 @@ def test_an_interrupt_at_any_line_publishes_or_fails_the_log_and_releases_everyb
 
         return lambda _log, _victim: lambda: sys.settrace(at_each_line(shoot))
 
-    for number in itertools.count():
+    for number in each():
         if not commit_against_an_interrupt(monkeypatch, interrupt_at(number)):
             break
     assert number > 100
@@ -218,7 +221,7 @@ def test_an_interrupt_inside_the_locks_of_the_standard_library_leaves_none_of_th
 
         return lambda _log, _victim: lambda: sys.settrace(trace)
 
-    for number in itertools.count():
+    for number in each():
         if not commit_against_an_interrupt(monkeypatch, interrupt_at(number)):
             break
 
@@ -299,7 +302,7 @@ def test_an_interrupt_at_any_line_of_publish_or_forget_after_finishes_or_fails_t
     monkeypatch, call, queued
 ):
     """Invariant 13, F28, E20: gates are released, nothing withheld is exposed, and an opening finishes what was begun."""
-    for number in itertools.count():
+    for number in each():
         if not interrupt_of_an_owner(monkeypatch, lambda log: getattr(log, call)(2), number, queued):
             break
     assert number > 100

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import Area, Criterion, Position
+from tests.harness.scale import scaled
 from tests.publishers.support import (
     BatchProbe,
     Probe,
@@ -18,7 +19,6 @@ from tests.publishers.support import (
     in_threads,
     opened,
     order,
-    scaled,
     wait_until,
 )
 from tests.publishers.world import ManualReplayer, live

@@ -8,7 +8,8 @@ import pytest
 import flow
 from publishers import ChangeLog, Criterion, LogClosed
 from publishers.errors import LogDropped, PublishingOff
-from tests.publishers.support import Probe, fill, in_threads, opened, order, scaled, stalled
+from tests.harness.scale import scaled
+from tests.publishers.support import Probe, fill, in_threads, opened, order, stalled
 
 
 def test_closing_a_handle_ends_only_its_own_subscribers(log):

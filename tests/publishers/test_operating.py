@@ -20,6 +20,7 @@ from publishers import (
     State,
 )
 from publishers.change import Area
+from tests.harness.scale import scaled
 from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     QUICK,
@@ -32,7 +33,6 @@ from tests.publishers.support import (
     in_threads,
     opened,
     order,
-    scaled,
     scratch,
     wait_until,
 )

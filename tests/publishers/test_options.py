@@ -30,7 +30,6 @@ def test_options_are_frozen():
         ("segment_bytes", 64 * 1024 - 1),
         ("segment_age", 0),
         ("frame_bytes", 1),
-        ("group_wait", 1.0),
         ("sync_interval", 0),
         ("sync_interval", float("nan")),
         ("retain_bytes", -1),

@@ -10,8 +10,8 @@ import pytest
 from publishers import Area, ChangeLog, Content, Criterion, LogFailed, LogFull, PenstockError, schema, upsert
 from publishers.errors import AlreadyVisible, WalCorrupted
 from publishers.schemas import SCHEMAS_NAME
-from publishers.wal.filesystem import write_all
-from publishers.wal.twin import COPY_SUFFIX, Twin
+from publishers.wal.disk.filesystem import write_all
+from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile
 from tests.publishers.support import QUICK, wait_until
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
@@ -76,7 +76,7 @@ def test_every_bit_of_either_file_may_flip():
             data = bytearray(files[name])
             data[bit // 8] ^= 1 << bit % 8
             disk = SimulatedFileSystem.of(PATH, {**files, name: bytes(data)})
-            found = Twin(disk, PATH, SCHEMAS_NAME).read()
+            found = MirroredFile(disk, PATH, SCHEMAS_NAME).read()
             assert found.text == files[SCHEMAS_NAME].rpartition(b"\n")[0]
             assert not found.even
 
@@ -107,7 +107,7 @@ def test_both_files_damaged_is_harmless_while_the_whole_history_is_kept(text):
     disk = SimulatedFileSystem()
     with opening(disk) as log:
         log.commit([schema("order", {"n": 1})])
-    Twin(disk, PATH, SCHEMAS_NAME).write(text)
+    MirroredFile(disk, PATH, SCHEMAS_NAME).write(text)
     with opening(disk) as log:
         assert log.schema("order").body == {"n": 1}
     assert b'"n":1' in disk.content(PATH / COPY)
@@ -170,7 +170,7 @@ def test_a_schema_told_by_a_withheld_commit_survives_the_death_of_its_teller():
     log = opening(disk)
     log.commit([schema("order", {"n": 1})])
     marked = {}
-    write = Twin.write
+    write = MirroredFile.write
 
     def note(twin, text):
         write(twin, text)
@@ -178,7 +178,7 @@ def test_a_schema_told_by_a_withheld_commit_survives_the_death_of_its_teller():
             marked.update({name: bytes(disk.content(PATH / name)) for name in (SCHEMAS_NAME, COPY)})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Twin, "write", note)
+        patch.setattr(MirroredFile, "write", note)
         log.commit([schema("order", {"n": 2})], visible=False)
     log.close()
     for name, data in marked.items():
@@ -264,7 +264,7 @@ def test_a_disk_that_refuses_the_mark_forgets_nothing(kind, error):
         log.commit([schema("order", {"n": 1})])
         log.commit([schema("order", {"n": 2})], visible=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("publishers.wal.twin.write_all", _refusing(kind, disk))
+            patch.setattr("publishers.wal.files.mirrored_file.write_all", _refusing(kind, disk))
             with pytest.raises(error):
                 log.forget_after(1)
         assert log.withheld == range(2, 3)

@@ -26,9 +26,9 @@ from publishers import (
 from publishers.errors import AlreadyVisible
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import SCHEMAS_NAME
-from publishers.wal import withholding
-from publishers.wal.cut import carry_out
-from publishers.wal.twin import Twin
+from publishers.wal import withheld
+from publishers.wal.files.mirrored_file import MirroredFile
+from publishers.wal.recover.truncate import truncate
 from tests.publishers.support import QUICK, opened, scratch, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
 
@@ -86,7 +86,7 @@ def in_background(act):
 @contextlib.contextmanager
 def unwritable(error=errno.EIO):
     """The file of schemas can be marked, and not be put right."""
-    write = Twin.write
+    write = MirroredFile.write
 
     def refuse(twin, text):
         if text.endswith(b'"pending":null}'):
@@ -94,7 +94,7 @@ def unwritable(error=errno.EIO):
         write(twin, text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Twin, "write", refuse)
+        patch.setattr(MirroredFile, "write", refuse)
         yield
 
 
@@ -213,7 +213,7 @@ def test_a_repetition_does_not_make_the_log_forget_what_it_knows(monkeypatch, wh
             disk.unlink(name) if what == "gone" else disk.replace(name, b"no such text")
         with monkeypatch.context() as patch:
             if what == "unreadable":
-                patch.setattr(Twin, "read", struck)
+                patch.setattr(MirroredFile, "read", struck)
             log.commit([upsert("order", "1", {})])
         assert (known(log), stamps(log)[-1]) == ([(1, {"n": 1})], 1)
         log._keep_house()
@@ -301,10 +301,10 @@ def test_schemas_are_looked_up_while_others_are_cut_off(monkeypatch):
     found = []
 
     def cut(*arguments):
-        carry_out(*arguments)
+        truncate(*arguments)
         found.append((log.schemas(), log.schema("order").body, log.schema("order", 2)))
 
-    monkeypatch.setattr(withholding, "carry_out", cut)
+    monkeypatch.setattr(withheld, "truncate", cut)
     log.forget_after(1)
     assert found == [({"order": (1,)}, {"n": 1}, None)]
     log.close()

@@ -13,8 +13,8 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path, PurePath
 
-from publishers.wal.directory import LOCK_NAME
-from publishers.wal.tail import TAIL_NAME
+from publishers.wal.files.directory import LOCK_NAME
+from publishers.wal.files.tail_page import TAIL_NAME
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Ledger, Life
 from tests.simulation.medium import SECTOR, Inode, apply, rename

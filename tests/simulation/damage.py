@@ -15,10 +15,10 @@ from typing import Any
 
 from publishers.errors import WalCorrupted
 from publishers.wal import Follower, Wal
-from publishers.wal.directory import LOCK_NAME
-from publishers.wal.head import HEAD_NAME
-from publishers.wal.reserve import RESERVE_NAME
-from publishers.wal.tail import TAIL_NAME
+from publishers.wal.disk.reserve import RESERVE_NAME
+from publishers.wal.files.directory import LOCK_NAME
+from publishers.wal.files.head import HEAD_NAME
+from publishers.wal.files.tail_page import TAIL_NAME
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Life, contents, schemas_of
 from tests.simulation.workload import LOG, PRODUCERS, Clock

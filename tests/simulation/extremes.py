@@ -10,11 +10,11 @@ from zlib import crc32
 
 from publishers.position import Position, PositionToken
 from publishers.wal import Follower, Wal
-from publishers.wal.control import Tables
-from publishers.wal.frame import Chain
-from publishers.wal.head import HeadState
-from publishers.wal.live import control_frame
-from publishers.wal.segment import SegmentHeader, segment_name
+from publishers.wal.append.active_segment import control_frame
+from publishers.wal.files.head import HeadState
+from publishers.wal.files.segment import SegmentHeader, segment_name
+from publishers.wal.format.control import Tables
+from publishers.wal.format.frame import Chain
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Life, contents
 from tests.simulation.workload import LOG, PRODUCERS, Clock

@@ -18,8 +18,8 @@ import errno
 import random
 from pathlib import Path, PurePath
 
-from publishers.wal.bell import PollingEar, SilentBell
-from publishers.wal.filesystem import Data, Mode
+from publishers.wal.disk.filesystem import Data, Mode
+from publishers.wal.disk.notify import PollingListener, SilentNotifier
 from tests.simulation.medium import Inode, apply, rename, tear
 
 
@@ -447,11 +447,11 @@ class SimulatedFileSystem:
     def random_bytes(self, size: int, /) -> bytes:
         return self.entropy.randbytes(size)
 
-    def bell(self, directory: Path, /) -> SilentBell:
-        return SilentBell()
+    def notifier(self, directory: Path, /) -> SilentNotifier:
+        return SilentNotifier()
 
-    def listen(self, directory: Path, /) -> PollingEar:
-        return PollingEar()
+    def listen(self, directory: Path, /) -> PollingListener:
+        return PollingListener()
 
     # --- for tests -----------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from struct import Struct
 from unittest import mock
 
-from publishers.wal import recovery, withholding, writer
-from publishers.wal.control import Epoch, Tables
-from publishers.wal.segment import SegmentHeader
+from publishers.wal import withheld
+from publishers.wal.append import writer
+from publishers.wal.files.segment import SegmentHeader
+from publishers.wal.format.control import Epoch, Tables
+from publishers.wal.recover import recovery
 
 __all__ = ["written"]
 
@@ -38,7 +40,7 @@ def written() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, older in (
             (recovery, "draw_random", lambda _: 0),
-            (withholding, "draw_random", lambda _: 0),
+            (withheld, "draw_random", lambda _: 0),
             (writer, "encode_epoch", _epoch),
             (writer, "FORMAT", 1),
             (Tables, "encode", _tables),

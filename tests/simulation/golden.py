@@ -12,12 +12,13 @@ from typing import Any
 from unittest import mock
 from uuid import UUID
 
-from publishers.wal import Follower, Wal, recovery
-from publishers.wal.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
-from publishers.wal.frame import FrameHeader, seal
-from publishers.wal.head import HEAD_NAME, HeadState
-from publishers.wal.segment import SegmentHeader, SparseIndex, Trailer
-from publishers.wal.tail import Tail
+from publishers.wal import Follower, Wal
+from publishers.wal.files.head import HEAD_NAME, HeadState
+from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer
+from publishers.wal.files.tail_page import Tail
+from publishers.wal.format.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
+from publishers.wal.format.frame import FrameHeader, seal
+from publishers.wal.recover import recovery
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Life, contents, schemas_of
 from tests.simulation.workload import LOG, PRODUCERS, Clock

@@ -35,8 +35,8 @@ from publishers.options import LogOptions
 from publishers.position import Position, PositionToken
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import repair
-from publishers.wal.segment import segment_number
-from publishers.wal.tail import TAIL_NAME
+from publishers.wal.files.segment import segment_number
+from publishers.wal.files.tail_page import TAIL_NAME
 from tests.publishers.wal.logs import sealed
 from tests.simulation import format1
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem

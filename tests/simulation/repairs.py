@@ -12,7 +12,7 @@ from functools import cache
 from publishers.errors import PenstockError, WalCorrupted
 from publishers.wal import Wal
 from publishers.wal.checks import Report, Verdict, repair, verify
-from publishers.wal.segment import segment_number
+from publishers.wal.files.segment import segment_number
 from tests.simulation.damage import materials
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Version, contents

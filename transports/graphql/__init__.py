@@ -1,6 +1,6 @@
 """GraphQL at ``/graphql``: subscriptions over ``graphql-transport-ws``, queries over the same socket and over HTTP.
 
-Needs the extra ``graphql``: ``pip install 'penstock[graphql,server]'``.
+Needs the extra ``graphql``: ``pip install 'penstock-cdc[graphql,server]'``.
 """
 
 from transports.graphql.endpoint import SUBPROTOCOL, GraphQLEndpoint

@@ -58,14 +58,17 @@ class _Answer(NamedTuple):
 class _Refused(Exception):
     """The request is none of GraphQL's: it gets a status, and a body that says why."""
 
-    def __init__(self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes]) -> None:
+    def __init__(
+        self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes], code: str = "INVALID_REQUEST"
+    ) -> None:
         super().__init__(why)
         self.status = status
         self.headers = headers
+        self.code = code
 
     def answer(self, media_type: str) -> _Answer:
         """As it travels: a GraphQL response with errors and without data."""
-        error = {"message": str(self), "extensions": {"code": "INVALID_REQUEST", "retryable": False}}
+        error = {"message": str(self), "extensions": {"code": self.code, "retryable": False}}
         return _Answer(self.status, msgspec.json.encode({"errors": [error]}), media_type, self.headers)
 
 
@@ -145,7 +148,10 @@ class HttpEndpoint:
             return None  # what nobody has judged tells no policy anything
         if not self._authenticate(given):
             raise _Refused(
-                HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", (b"www-authenticate", b"Bearer")
+                HTTPStatus.UNAUTHORIZED,
+                "the token is missing or wrong",
+                (b"www-authenticate", b"Bearer"),
+                code="UNAUTHENTICATED",
             )
         return given
 

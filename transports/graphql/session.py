@@ -7,7 +7,7 @@ whatever is wrong with one operation is told to that operation only.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from publishers.errors import PenstockError
 from transports.codec.envelope import Init, Ping, Pong, pong
@@ -35,6 +35,14 @@ from transports.limits import CREDITS_MAX, Limits
 from transports.session import Authenticate, Conversation, Demand, Effect, Entry, Send
 
 __all__ = ["Call", "GraphQLSession", "Open", "Resume"]
+
+_REASONS: Final = {
+    CloseCode.UNAUTHORIZED: "Unauthorized",
+    CloseCode.FORBIDDEN: "Forbidden",
+    CloseCode.INIT_TIMEOUT: "Connection initialisation timeout",
+    CloseCode.TOO_MANY_INITS: "Too many initialisation requests",
+}
+"""What the protocol says with its close codes; clients show it, and some compare it."""
 
 
 class Call(Entry):
@@ -169,6 +177,10 @@ class GraphQLSession(Conversation[Call]):
         return super().tick(now) or ([Resume()] if self._fence.expire(now) else [])
 
     # The end.
+
+    def close(self, code: CloseCode, why: str) -> list[Effect]:
+        """Closes the connection, in the words of the protocol where it has some."""
+        return super().close(code, _REASONS.get(code, why))
 
     def stop(self) -> list[Effect]:
         """The server stops: closes with 1012.

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -158,7 +159,12 @@ class Dialler:
     async def _serve(self) -> tuple[ConnectionLost, bool]:
         """Connects and serves until the connection is lost; answers why, and whether it had been acknowledged."""
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
-        from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI  # noqa: PLC0415 - likewise
+        from websockets.exceptions import (  # noqa: PLC0415 - likewise
+            ConnectionClosed,
+            InvalidHandshake,
+            InvalidStatus,
+            InvalidURI,
+        )
 
         acknowledged = False
         try:
@@ -190,7 +196,11 @@ class Dialler:
         except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
             return ConnectionLost(self._url, str(error), retryable=False), acknowledged
         except InvalidHandshake as error:
-            return ConnectionLost(self._url, f"the server refused the upgrade: {error}"), acknowledged
+            why, retryable = f"the server refused the upgrade: {error}", True
+            if isinstance(error, InvalidStatus):
+                why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
+                retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
+            return ConnectionLost(self._url, why, retryable=retryable), acknowledged
         except Violation as error:
             return ConnectionLost(
                 self._url, str(error), close_code=error.close_code, retryable=False

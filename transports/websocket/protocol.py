@@ -15,6 +15,7 @@ from collections import deque
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, cast
 
+from websockets.exceptions import InvalidHeader
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
@@ -312,6 +313,14 @@ class LinkProtocol(asyncio.Protocol):
     def _upgrade(self, request: Request) -> None:
         response = self._conn.accept(request)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            wrong = self._conn.handshake_exc
+            if isinstance(wrong, InvalidHeader) and wrong.name == "Sec-WebSocket-Version":
+                response = self._conn.reject(
+                    HTTPStatus.UPGRADE_REQUIRED, f"{wrong}; the version must be 13\n"
+                )
+                response.headers["Connection"] = "Upgrade"  # beside "close", as RFC 9110 7.8 has it
+                response.headers["Upgrade"] = "websocket"
+                response.headers["Sec-WebSocket-Version"] = "13"
             self._conn.send_response(response)
             self._collect()
             self.flush()

@@ -11,12 +11,12 @@ from publishers.wal.backups.source import Ahead, Overtaken, Shown, header_of, lo
 from publishers.wal.backups.target import Plan, make_plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine
-from publishers.wal.directory import LOCK_NAME, take_lock, tidy
-from publishers.wal.filesystem import File, FileSystem, sync_file, sync_names, write_all
-from publishers.wal.head import CUT, Head, HeadState
-from publishers.wal.restored import Restored, restore
-from publishers.wal.segment import index_name, segment_name, segment_number, write_index
-from publishers.wal.twin import TWINS, Twin
+from publishers.wal.disk.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.files.directory import LOCK_NAME, take_lock, tidy
+from publishers.wal.files.head import CUT, Head, HeadState
+from publishers.wal.files.mirrored_file import TWINS, MirroredFile
+from publishers.wal.files.segment import index_name, segment_name, segment_number, write_index
+from publishers.wal.recover.replay_segment import Restored, restore
 
 __all__ = ["Copied", "copy_log"]
 
@@ -256,17 +256,17 @@ class _Copying:
 
     def _put_twin(self, name: str) -> None:
         """What it tells of later versions than those that are here, an opening leaves out. So it is read after them."""
-        told = Twin(self._filesystem, self._source, name).read()
+        told = MirroredFile(self._filesystem, self._source, name).read()
         if not told.exists:
             return
         if told.text is None:
             raise WalCorrupted(
                 0, 0, f"{name} and its copy are damaged; {name} of an older backup may be whole"
             )
-        twin = Twin(self._filesystem, self._target, name)
-        there = twin.read()
+        mirrored = MirroredFile(self._filesystem, self._target, name)
+        there = mirrored.read()
         if not there.exists or not there.even or there.text != told.text:
-            twin.write(told.text)
+            mirrored.write(told.text)
 
 
 def _judged(copy: File, number: int, shown: Shown) -> Restored:

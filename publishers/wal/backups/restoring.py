@@ -9,9 +9,9 @@ from publishers.errors import BackupRefused
 from publishers.wal.backups.target import belongs
 from publishers.wal.checks.report import Verdict
 from publishers.wal.checks.verify import Progress, verify
-from publishers.wal.directory import LOCK_NAME, take_lock
-from publishers.wal.filesystem import FileSystem, sync_names
-from publishers.wal.head import HEAD_NAME
+from publishers.wal.disk.filesystem import FileSystem, sync_names
+from publishers.wal.files.directory import LOCK_NAME, take_lock
+from publishers.wal.files.head import HEAD_NAME
 
 __all__ = ["check_backup", "make_room"]
 

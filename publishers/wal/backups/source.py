@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from publishers.errors import WalCorrupted
-from publishers.wal.filesystem import File, FileSystem
+from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
 from publishers.wal.follower import Follower
-from publishers.wal.frame import HEADER_BYTES, FrameHeader
-from publishers.wal.segment import DATA_START, SegmentHeader, segment_name
+from publishers.wal.format.frame import HEADER_BYTES, FrameHeader
 
 __all__ = ["Ahead", "Overtaken", "Shown", "header_of", "look"]
 

@@ -5,13 +5,13 @@ from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused
 from publishers.wal.backups.source import Overtaken, Shown, header_of
-from publishers.wal.directory import LOCK_NAME
-from publishers.wal.filesystem import File, FileSystem
-from publishers.wal.frame import Chain, Scan
-from publishers.wal.head import HEAD_NAME, HeadState, read_head
-from publishers.wal.segment import DATA_START, SegmentHeader, segment_name, segment_number
-from publishers.wal.tail import TAIL_NAME
-from publishers.wal.twin import COPY_SUFFIX, TWINS
+from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.files.directory import LOCK_NAME
+from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.files.mirrored_file import COPY_SUFFIX, TWINS
+from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name, segment_number
+from publishers.wal.files.tail_page import TAIL_NAME
+from publishers.wal.format.frame import Chain, Scan
 
 __all__ = ["Plan", "belongs", "make_plan"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.wal.checks.report import Report, Verdict
-from publishers.wal.filesystem import FileSystem, sync_names
-from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
-from publishers.wal.segment import DATA_START, SegmentHeader, index_name, segment_name, segment_number
+from publishers.wal.disk.filesystem import FileSystem, sync_names
+from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
+from publishers.wal.files.segment import DATA_START, SegmentHeader, index_name, segment_name, segment_number
 
 __all__ = ["Beginning", "damaged_beginning", "drop"]
 

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import FormatTooNew, LogUnreadable
-from publishers.wal.catalog import Location
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Report
-from publishers.wal.columns import Columns, decode_payload
-from publishers.wal.filesystem import FileSystem, RealFileSystem
-from publishers.wal.frame import COMPRESSED, CONTROL, Chain, FrameHeader
-from publishers.wal.openable import open_file
-from publishers.wal.segment import DATA_START, SegmentHeader, segment_number
-from publishers.wal.transaction import inflate
+from publishers.wal.disk.access import open_file
+from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
+from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_number
+from publishers.wal.format.columns import Columns, decode_payload
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.frame import COMPRESSED, CONTROL, Chain, FrameHeader
+from publishers.wal.read.catalog import Location
 
 __all__ = ["Dumped", "Gap", "dump"]
 

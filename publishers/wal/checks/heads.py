@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from publishers.errors import FormatTooNew
 from publishers.wal.checks.report import Finding, Verdict
-from publishers.wal.filesystem import FileSystem
-from publishers.wal.head import CUT, HEAD_NAME, SLOT_BYTES, HeadState
+from publishers.wal.disk.filesystem import FileSystem
+from publishers.wal.files.head import CUT, HEAD_NAME, SLOT_BYTES, HeadState
 
 __all__ = ["HeadPage", "examine_head"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from uuid import UUID
 
 from publishers.wal.checks.report import Finding, Report, Verdict
-from publishers.wal.filesystem import FileSystem
-from publishers.wal.frame import Chain
-from publishers.wal.segment import SparseIndex, Trailer, index_name
+from publishers.wal.disk.filesystem import FileSystem
+from publishers.wal.files.segment import SparseIndex, Trailer, index_name
+from publishers.wal.format.frame import Chain
 
 __all__ = ["examine_index", "read_index"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from publishers.wal.filesystem import File
-from publishers.wal.frame import CONTROL, FIRST, HEADER_BYTES, Chain, FrameHeader, Scan
+from publishers.wal.disk.filesystem import File
+from publishers.wal.format.frame import CONTROL, FIRST, HEADER_BYTES, Chain, FrameHeader, Scan
 
 __all__ = ["Bad", "Good", "first_nonzero", "next_frame", "pieces"]
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from publishers.wal.catalog import Location
 from publishers.wal.checks.dropping import Beginning, damaged_beginning
 from publishers.wal.checks.heads import examine_head
 from publishers.wal.checks.report import Report, Verdict
-from publishers.wal.filesystem import FileSystem
-from publishers.wal.head import HEAD_NAME
+from publishers.wal.disk.filesystem import FileSystem
+from publishers.wal.files.head import HEAD_NAME
+from publishers.wal.read.catalog import Location
 
 __all__ = ["Repair", "Step", "make_plan"]
 

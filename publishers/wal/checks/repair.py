@@ -19,9 +19,7 @@ from publishers.wal.checks.pieces import first_nonzero
 from publishers.wal.checks.plan import Repair, make_plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine, verify
-from publishers.wal.cut import carry_out
-from publishers.wal.directory import take_lock
-from publishers.wal.filesystem import (
+from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
     RealFileSystem,
@@ -29,10 +27,10 @@ from publishers.wal.filesystem import (
     sync_names,
     write_all,
 )
-from publishers.wal.frame import CONTROL, Chain, Scan
-from publishers.wal.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
-from publishers.wal.links import link_again
-from publishers.wal.segment import (
+from publishers.wal.files.directory import take_lock
+from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
+from publishers.wal.files.mirrored_file import TWINS, MirroredFile
+from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
     SparseIndex,
@@ -41,8 +39,10 @@ from publishers.wal.segment import (
     segment_number,
     write_index,
 )
-from publishers.wal.tail import Tail
-from publishers.wal.twin import TWINS, Twin
+from publishers.wal.files.tail_page import Tail
+from publishers.wal.format.frame import CONTROL, Chain, Scan
+from publishers.wal.keep.hard_links import link_again
+from publishers.wal.recover.truncate import truncate
 from publishers.wal.wal import Wal
 
 __all__ = ["repair"]
@@ -163,7 +163,7 @@ class _Work:
                     self._cut(step.segment, step.offset)
                 case "copies":
                     for name in TWINS:
-                        self._write_twin(Twin(self._filesystem, self._directory, name))
+                        self._write_mirrored(MirroredFile(self._filesystem, self._directory, name))
                 case "drop":
                     self._drop()
                 case "index":
@@ -197,10 +197,10 @@ class _Work:
         finally:
             file.close()
 
-    def _write_twin(self, twin: Twin) -> None:
-        text = twin.read().text
+    def _write_mirrored(self, mirrored: MirroredFile) -> None:
+        text = mirrored.read().text
         assert text is not None  # one of the copies is whole: the plan has seen to it
-        twin.write(text)
+        mirrored.write(text)
 
     def _write_head(self) -> None:
         """Both slots, from the one that is whole or from the segments."""
@@ -242,7 +242,7 @@ class _Work:
             head.write(
                 report.epoch, version, segment, offset, flags=CUT, visible=visible, random=report.random
             )
-            carry_out(self._filesystem, self._directory, segment, offset, self._numbers)
+            truncate(self._filesystem, self._directory, segment, offset, self._numbers)
             tail = Tail.create(self._filesystem, self._directory)
             tail.clear()  # what it tells of is given up, and no opening is to miss it
             tail.close()

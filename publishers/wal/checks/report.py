@@ -5,7 +5,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from publishers.wal.catalog import Location
+from publishers.wal.read.catalog import Location
 
 __all__ = ["Finding", "Kind", "Report", "Verdict"]
 

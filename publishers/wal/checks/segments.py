@@ -7,24 +7,24 @@ from uuid import UUID
 
 from publishers.errors import FormatTooNew
 from publishers.position import epoch_text
-from publishers.wal.catalog import Location
 from publishers.wal.checks.indexes import examine_index, read_index
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Finding, Report, Verdict
-from publishers.wal.columns import decode_payload
-from publishers.wal.control import Epoch, Kind, Tables, decode_control
-from publishers.wal.filesystem import File, FileSystem
-from publishers.wal.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
-from publishers.wal.head import CUT, HEAD_NAME, HeadState, read_head
-from publishers.wal.segment import (
+from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.files.head import CUT, HEAD_NAME, HeadState, read_head
+from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
     SparseIndex,
     segment_name,
     segment_number,
 )
-from publishers.wal.tail import TailState
-from publishers.wal.transaction import inflate
+from publishers.wal.files.tail_page import TailState
+from publishers.wal.format.columns import decode_payload
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.control import Epoch, Kind, Tables, decode_control
+from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
+from publishers.wal.read.catalog import Location
 
 __all__ = ["Segments"]
 

@@ -15,11 +15,11 @@ from publishers.errors import LogUnreadable, NotALog
 from publishers.wal.checks.heads import HeadPage, examine_head
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.checks.segments import Segments
-from publishers.wal.directory import LOCK_NAME, check_names
-from publishers.wal.filesystem import FileSystem, RealFileSystem
-from publishers.wal.segment import segment_number
-from publishers.wal.tail import TAIL_NAME, Tail, TailState
-from publishers.wal.twin import TWINS, Twin
+from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
+from publishers.wal.files.directory import LOCK_NAME, check_names
+from publishers.wal.files.mirrored_file import TWINS, MirroredFile
+from publishers.wal.files.segment import segment_number
+from publishers.wal.files.tail_page import TAIL_NAME, Tail, TailState
 
 __all__ = ["Progress", "examine", "verify"]
 
@@ -126,7 +126,7 @@ def examine(
 
 def _examine_twin(filesystem: FileSystem, report: Report, name: str) -> None:
     try:
-        found = Twin(filesystem, report.path, name).read()
+        found = MirroredFile(filesystem, report.path, name).read()
     except OSError as error:
         why = f"it cannot be read ({error.strerror or error})"
         report.findings.append(Finding("unreadable", Verdict.UNREADABLE, 0, 0, name, why))

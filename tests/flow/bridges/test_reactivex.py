@@ -673,6 +673,6 @@ def test_importing_flow_does_not_import_reactivex():
 def test_without_reactivex_one_line_says_what_to_install(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "reactivex", None)
     with pytest.raises(
-        ModuleNotFoundError, match=rf"^flow\.{name} needs reactivex: pip install 'penstock\[rx\]'$"
+        ModuleNotFoundError, match=rf"^flow\.{name} needs reactivex: pip install 'penstock-cdc\[rx\]'$"
     ):
         getattr(flow, name)(flow.never())

@@ -17,7 +17,8 @@ from flow import Overflow
 from publishers import InvalidOption
 from publishers.channels import Channels, ChannelsClosed, Message
 from publishers.channels.listener import Listener
-from tests.publishers.support import ManualExecutor, Probe, in_threads, scaled, wait_until
+from tests.harness.scale import scaled
+from tests.publishers.support import ManualExecutor, Probe, in_threads, wait_until
 
 EVERYTHING = flow.UNBOUNDED
 

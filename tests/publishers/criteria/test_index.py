@@ -13,8 +13,9 @@ from publishers.criteria.index import MatchingIndex
 from publishers.criteria.matching import Predicate
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.prepared import prepare
+from tests.harness.scale import scaled
 from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
-from tests.publishers.support import Probe, opened, order, scaled
+from tests.publishers.support import Probe, opened, order
 
 
 def indexed(*wishes):

@@ -15,9 +15,10 @@ from publishers.fanout import expense
 from publishers.fanout.detached import Waiting
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.watermark import Watermark
+from tests.harness.scale import scaled
 from tests.publishers import detaching
 from tests.publishers.detaching import HEAVY, asking
-from tests.publishers.support import Probe, everything, fill, opened, order, scaled, wait_until
+from tests.publishers.support import Probe, everything, fill, opened, order, wait_until
 from tests.publishers.test_invariants import chance
 
 

@@ -12,7 +12,8 @@ from publishers.criteria.index import MatchingIndex
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.patterns import _Automaton as Automaton
 from publishers.criteria.table import Table
-from tests.publishers.support import Probe, fill, in_threads, opened, scaled, wait_until
+from tests.harness.scale import scaled
+from tests.publishers.support import Probe, fill, in_threads, opened, wait_until
 
 
 def publishers_of(log):

@@ -71,7 +71,10 @@ def test_no_java_at_all_is_one_clear_line(tmp_path, monkeypatch):
     without_extra(monkeypatch)
     with pytest.raises(JavaMissing) as raised:
         ensure_java({"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "gone")})
-    assert str(raised.value) == "Java 17 or newer is needed: install it, or pip install 'penstock[spark,jre]'"
+    assert (
+        str(raised.value)
+        == "Java 17 or newer is needed: install it, or pip install 'penstock-cdc[spark,jre]'"
+    )
 
 
 def test_a_runtime_without_the_vector_module_is_not_usable_but_its_shim_is(tmp_path, monkeypatch):

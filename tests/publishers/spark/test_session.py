@@ -47,5 +47,5 @@ def test_without_the_extra_one_line_says_what_to_install(name):
     code = f"import sys; sys.modules['{name}'] = None; import publishers.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        f"ModuleNotFoundError: publishers.spark needs {name}: pip install 'penstock[spark]'"
+        f"ModuleNotFoundError: publishers.spark needs {name}: pip install 'penstock-cdc[spark]'"
     )

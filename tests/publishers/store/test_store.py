@@ -19,7 +19,8 @@ from publishers.errors import (
     NotAStore,
 )
 from publishers.store.store import ChangeStore
-from tests.publishers.support import QUICK, Probe, fill, in_threads, order, scaled, wait_until
+from tests.harness.scale import scaled
+from tests.publishers.support import QUICK, Probe, fill, in_threads, order, wait_until
 
 
 @pytest.fixture

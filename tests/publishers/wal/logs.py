@@ -6,7 +6,7 @@ from uuid import UUID
 
 from publishers.options import LogOptions
 from publishers.wal import Column, Columns, Follower, Transaction, Wal, seal_transaction
-from publishers.wal.filesystem import FileSystem
+from publishers.wal.disk.filesystem import FileSystem
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
 

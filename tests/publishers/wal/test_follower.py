@@ -8,11 +8,11 @@ import pytest
 
 from publishers.errors import HistoryPruned, LogFailed, LogReplaced, LogUnreadable, NotALog, WalCorrupted
 from publishers.wal import Follower, Location
-from publishers.wal.catalog import Catalog
-from publishers.wal.filesystem import RealFileSystem
-from publishers.wal.head import HEAD_NAME
-from publishers.wal.reader import Reader
-from publishers.wal.segment import segment_name
+from publishers.wal.disk.filesystem import RealFileSystem
+from publishers.wal.files.head import HEAD_NAME
+from publishers.wal.files.segment import segment_name
+from publishers.wal.read.catalog import Catalog
+from publishers.wal.read.reader import Reader
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG

@@ -11,11 +11,11 @@ from publishers.errors import FormatTooNew, LogError, LogFailed, LogFull
 from publishers.lineage import Lineage
 from publishers.position import Position, PositionToken
 from publishers.wal import Follower, Wal
+from publishers.wal.append.active_segment import control_frame
 from publishers.wal.checks import Verdict, dump, repair, verify
-from publishers.wal.frame import CONTROL, Chain, Scan
-from publishers.wal.head import HEAD_NAME, HeadState, read_head
-from publishers.wal.live import control_frame
-from publishers.wal.segment import DATA_START, FORMAT, SegmentHeader, segment_name, segment_number
+from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
+from publishers.wal.files.segment import DATA_START, FORMAT, SegmentHeader, segment_name, segment_number
+from publishers.wal.format.frame import CONTROL, Chain, Scan
 from tests.publishers.wal.logs import OPTIONS, commit, contents, fill_segments, opened, options
 from tests.simulation import format1
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem

@@ -9,9 +9,9 @@ from publishers.lineage import Lineage
 from publishers.position import Position
 from publishers.wal import Follower
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.head import HEAD_NAME, SLOT_BYTES, read_head
-from publishers.wal.segment import index_name, segment_name
-from publishers.wal.tail import TAIL_NAME
+from publishers.wal.files.head import HEAD_NAME, SLOT_BYTES, read_head
+from publishers.wal.files.segment import index_name, segment_name
+from publishers.wal.files.tail_page import TAIL_NAME
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.workload import LOG

@@ -10,9 +10,9 @@ from publishers.errors import PositionAhead, WalCorrupted
 from publishers.position import Position
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict, dump, repair, verify
-from publishers.wal.control import Kind, Tables, decode_control
-from publishers.wal.frame import CONTROL, NO_PRODUCER, seal
-from publishers.wal.segment import index_name, segment_name
+from publishers.wal.files.segment import index_name, segment_name
+from publishers.wal.format.control import Kind, Tables, decode_control
+from publishers.wal.format.frame import CONTROL, NO_PRODUCER, seal
 from tests.publishers.support import QUICK, Probe
 from tests.publishers.wal.logs import commit, contents, opened
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -30,7 +30,7 @@ def control(wal: Wal, payload: bytes, first: int = 0, last: int | None = None) -
         len(payload), crc32(payload), writer._crc, 0, version, 0, CONTROL, writer.synced, writer._committed_at,
         NO_PRODUCER, first, 0, 0,
     )  # fmt: skip
-    writer.live.put(data + payload + bytes(-len(payload) & 7))
+    writer.active.put(data + payload + bytes(-len(payload) & 7))
     writer._crc, writer.appended = header.crc, version
 
 

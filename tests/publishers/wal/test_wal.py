@@ -10,9 +10,9 @@ import pytest
 from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogForked, LogFull, NotALog
 from publishers.position import Position
 from publishers.wal import Follower, ProducerState, encode_one, seal_change, seal_transaction
-from publishers.wal.filesystem import RealFileSystem
-from publishers.wal.head import HEAD_NAME, read_head
-from publishers.wal.segment import segment_name
+from publishers.wal.disk.filesystem import RealFileSystem
+from publishers.wal.files.head import HEAD_NAME, read_head
+from publishers.wal.files.segment import segment_name
 from tests.publishers.wal.logs import OPTIONS, batch, commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import Clock
@@ -85,7 +85,7 @@ def test_under_the_os_policy_durable_means_written(path):
 
 def test_a_group_is_one_write_and_keeps_its_order(path):
     log = opened(REAL, path=path)
-    with mock.patch.object(log._writer.live, "file", wraps=log._writer.live.file) as file:
+    with mock.patch.object(log._writer.active, "file", wraps=log._writer.active.file) as file:
         done = log.append([sealed(b"%d" % number) for number in range(50)])
         log.sync()
     assert file.pwrite.call_count == 1
@@ -179,11 +179,11 @@ def test_a_segment_is_rolled_by_age_unless_it_is_empty(path):
     log = opened(REAL, options(segment_age=10.0), path=path, clock=clock)
     clock.now += 20_000_000
     commit(log, b"a")
-    assert log._writer.live.number == 1
+    assert log._writer.active.number == 1
     commit(log, b"b")
-    assert log._writer.live.number == 2
+    assert log._writer.active.number == 2
     commit(log, b"c")
-    assert log._writer.live.number == 2
+    assert log._writer.active.number == 2
     log.close()
 
 
@@ -197,10 +197,10 @@ def test_a_segment_above_its_age_is_rolled_without_a_commit_and_followers_are_to
     follower = Follower.open(path)
     assert log.overdue
     log.roll()
-    assert (log._writer.live.number, log.overdue) == (2, False)
+    assert (log._writer.active.number, log.overdue) == (2, False)
     clock.now += 20_000_000
     log.roll()
-    assert log._writer.live.number == 2
+    assert log._writer.active.number == 2
     follower.refresh()
     assert [one[:3] for one in follower.reader._catalog.entries] == [
         one[:3] for one in log.reader._catalog.entries
@@ -229,7 +229,7 @@ def test_a_roll_by_age_that_fails_fails_the_log():
         assert (log.failed is None) is (error is LogFull)
         if error is LogFull:
             log.roll()
-            assert log._writer.live.number == 2
+            assert log._writer.active.number == 2
             assert contents(log) == [(1, [b"a"])]
 
 
@@ -368,7 +368,7 @@ def test_housekeeping_makes_a_spare_segment_that_the_roll_takes(path):
     while not [name for name in REAL.listing(path) if name.startswith("spare")]:
         commit(log, b"x" * 8000)
         log.maintain()
-    assert log._writer.live.number == 1
+    assert log._writer.active.number == 1
     fill_segments(log, 2)
     assert not [name for name in REAL.listing(path) if name.startswith("spare")]
     assert (path / segment_name(2)).stat().st_size >= OPTIONS.fill_step
@@ -450,7 +450,7 @@ def test_housekeeping_fills_a_segment_to_its_end_and_no_further(path):
         commit(log, b"x" * 3000)
         while log.maintain():
             pass
-    live = log._writer.live
+    live = log._writer.active
     assert live.filled == 65536 == (path / segment_name(1)).stat().st_size
     assert live.filled - live.offset < 16384
     assert not log.maintain()

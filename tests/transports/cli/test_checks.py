@@ -11,7 +11,8 @@ import pytest
 import flow
 from publishers import ChangeLog, ChangeStore
 from publishers.mutations.mutation import upsert
-from tests.publishers.support import SCALE, Probe
+from tests.harness.scale import SCALE
+from tests.publishers.support import Probe
 from tests.publishers.wal.checks.damage import copy_log, damage, flip, frames_of, make_log, snapshot
 from transports.cli import main
 from transports.server import serve

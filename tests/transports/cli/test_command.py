@@ -337,10 +337,10 @@ def test_a_port_in_use_is_told_in_one_line(log, serving, capsys):
 def test_a_missing_extra_is_told_in_one_line(log, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", str(log.path)]) == 1
-    assert "pip install 'penstock[server]'" in one_line(capsys)
+    assert "pip install 'penstock-cdc[server]'" in one_line(capsys)
     monkeypatch.setitem(sys.modules, "transports.demo", None)
     assert main(["demo", "--rows", "5"]) == 1
-    assert "pip install 'penstock[demo]'" in one_line(capsys)
+    assert "pip install 'penstock-cdc[demo]'" in one_line(capsys)
 
 
 def test_the_demo_gets_its_own_arguments(monkeypatch):

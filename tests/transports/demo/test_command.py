@@ -41,7 +41,7 @@ def test_a_missing_extra_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(command, "_NEEDED", ("rich", "penstock_lacks_this"))
     assert main(["--headless"]) == 1
     said = capsys.readouterr().err
-    assert said == "penstock demo: missing: penstock_lacks_this; pip install 'penstock[demo]'\n"
+    assert said == "penstock demo: missing: penstock_lacks_this; pip install 'penstock-cdc[demo]'\n"
 
 
 def test_a_second_demo_in_one_directory_is_one_line(tmp_path, capsys):

@@ -39,10 +39,15 @@ async def test_a_client_that_names_no_sub_protocol_gets_this_one(serving, graphq
         await wire.init()
 
 
-async def test_the_legacy_sub_protocol_is_closed_with_4406(serving, graphql):
+async def test_where_only_other_sub_protocols_are_offered_the_handshake_is_refused(serving, graphql):
+    """E55."""
+    server = serving()
     for offered in (("graphql-ws",), ("penstock.v1+json",)):
-        async with graphql(serving(), offered) as wire:
-            assert (await wire.closed())[0] == 4406
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            async with graphql(server, offered):
+                pass
+        assert caught.value.response.status_code == 400
+        assert b"graphql-transport-ws" in caught.value.response.body
 
 
 async def test_pages_of_other_sites_may_not_connect(serving, graphql):
@@ -59,7 +64,7 @@ async def test_without_the_extra_the_path_says_what_to_install(serving, graphql,
         async with graphql(server):
             pass
     assert caught.value.response.status_code == 404
-    assert b"pip install 'penstock[graphql]'" in caught.value.response.body
+    assert b"pip install 'penstock-cdc[graphql]'" in caught.value.response.body
 
 
 async def test_connections_are_counted_and_limited_together_with_the_others(serving, graphql, dial):
@@ -68,6 +73,9 @@ async def test_connections_are_counted_and_limited_together_with_the_others(serv
         await wire.init()
         assert server.application.connections == 2
         async with graphql(server) as other:
+            assert (
+                other.socket.subprotocol == "graphql-transport-ws"
+            )  # without it, clients would not see the code
             assert (await other.closed())[0] == 1013
 
 

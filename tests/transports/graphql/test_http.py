@@ -158,8 +158,9 @@ async def test_a_failure_of_ours_gets_500_and_an_id(serving, monkeypatch, caplog
 async def test_a_token_is_judged(serving):
     server = serving(authenticate=lambda token: token == "right")
     query = b'{"query":"{__typename}"}'
-    status, headers, _ = await fetch(server.graphql_url, query)
+    status, headers, body = await fetch(server.graphql_url, query)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    assert [error["extensions"]["code"] for error in json.loads(body)["errors"]] == ["UNAUTHENTICATED"]
     assert (await fetch(server.graphql_url, query, authorization="Bearer wrong"))[0] == 401
     assert (await fetch(server.graphql_url, query, authorization="Bearer right"))[0] == 200
 
@@ -239,7 +240,7 @@ async def test_without_the_extra_the_path_says_what_to_install(serving, monkeypa
     monkeypatch.setitem(sys.modules, "transports.graphql", None)
     status, _, body = await fetch(server.graphql_url)
     assert status == 404
-    assert json.loads(body)["error"].endswith("pip install 'penstock[graphql]'")
+    assert json.loads(body)["error"].endswith("pip install 'penstock-cdc[graphql]'")
     assert (await fetch(server.health_url))[0] == 200
 
 
@@ -254,5 +255,5 @@ def test_nothing_else_needs_the_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "GraphQL needs strawberry, which is not installed; run: pip install 'penstock[graphql]'\n"
+        "GraphQL needs strawberry, which is not installed; run: pip install 'penstock-cdc[graphql]'\n"
     )

@@ -39,7 +39,7 @@ def started(session, name="a"):
 
 def closing(effects):
     assert isinstance(effects[-1], Close), effects
-    return effects[-1].code
+    return effects[-1].code, effects[-1].reason
 
 
 def sent(effects):
@@ -72,30 +72,30 @@ def test_a_client_that_is_not_welcome_is_closed_with_4403():
     """E55."""
     session = opened()
     tell(session, type="connection_init")
-    assert closing(session.refuse("not you")) == 4403
+    assert closing(session.refuse("not you")) == (4403, "Forbidden")
     assert session.acknowledge() == []
 
 
 def test_subscribing_before_the_ack_is_closed_with_4401():
     """E55."""
-    assert closing(subscribe(opened())) == 4401
+    assert closing(subscribe(opened())) == (4401, "Unauthorized")
     session = opened()
     tell(session, type="connection_init")
-    assert closing(subscribe(session)) == 4401
+    assert closing(subscribe(session)) == (4401, "Unauthorized")
 
 
 def test_a_second_init_is_closed_with_4429():
     session = opened()
     tell(session, type="connection_init")
-    assert closing(tell(session, type="connection_init")) == 4429
-    assert closing(tell(acknowledged(), type="connection_init")) == 4429
+    assert closing(tell(session, type="connection_init")) == (4429, "Too many initialisation requests")
+    assert closing(tell(acknowledged(), type="connection_init")) == (4429, "Too many initialisation requests")
 
 
 def test_without_init_in_time_it_is_closed_with_4408():
     session = opened(init_timeout=3.0)
     assert session.due == 3.0
     assert session.tick(2.9) == []
-    assert closing(session.tick(3.0)) == 4408
+    assert closing(session.tick(3.0)) == (4408, "Connection initialisation timeout")
     assert session.due == math.inf
     assert opened(init_timeout=3.0).tick(1.0) == []
     assert acknowledged().tick(100.0) == []
@@ -189,7 +189,7 @@ def test_an_id_in_use_is_closed_with_4409_and_every_operation_ends():
     entries = [started(session, name) for name in ("a", "b")]
     effects = subscribe(session)
     assert effects[:2] == [Cancel(entry) for entry in entries]
-    assert closing(effects) == 4409
+    assert closing(effects) == (4409, "Subscriber for a already exists")
     assert session.phase is Phase.CLOSED
 
 
@@ -270,7 +270,7 @@ def test_a_flood_of_messages_is_closed_with_4490_and_answers_to_pings_do_not_cou
     for _ in range(100):
         assert tell(session, type="pong") == [Resume()]
     codes = [
-        closing(effects)
+        closing(effects)[0]
         for effects in (tell(session, type="ping") for _ in range(20))
         if effects and isinstance(effects[-1], Close)
     ]
@@ -335,7 +335,7 @@ def test_when_the_server_stops_it_closes_with_1012_and_says_nothing_that_a_clien
     entry = started(session)
     effects = session.stop()
     assert effects[0] == Cancel(entry)
-    assert closing(effects) == 1012
+    assert closing(effects)[0] == 1012
     assert sent(effects) == []
     assert session.stop() == session.close(4400, "again") == []
 

@@ -205,7 +205,8 @@ async def test_a_wrong_address_or_token_is_told_at_once(serving):
     server = serving(authenticate=lambda token: token == "right")
     for url, options, says in (
         ("http://localhost/ws", {}, "isn't a valid URI"),
-        (server.url.replace("/ws", "/other"), {}, "404"),
+        (server.url.replace("/ws", "/other"), {}, "404: /other is not served"),
+        (server.url.replace("/ws", "/graphql"), {}, "offer the sub-protocol graphql-transport-ws"),
         (server.url, {"token": "wrong"}, "4403"),
     ):
         with pytest.raises(ConnectionLost, match=says):

@@ -191,11 +191,23 @@ async def test_a_broken_frame_is_closed_with_1002(until):
         await until(lambda: recorder.losses == 1)
 
 
-async def test_a_request_that_is_no_handshake_gets_an_http_error():
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("", 400),
+        ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 12\r\n", 426),
+        ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", 426),
+    ],
+)
+async def test_a_request_that_is_no_handshake_gets_an_http_error(headers, status):
+    """A version that is not 13 is told which one there is (RFC 6455 4.2.2)."""
+    request = f"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{headers}\r\n"
     async with hosting(taking(Recorder())) as host:
         reader, writer = await asyncio.open_connection(*host.address)
-        writer.write(b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
-        assert (await reader.readline()).split()[1] in (b"400", b"426")
+        writer.write(request.encode())
+        first, *told = (await reader.read()).decode().lower().split("\r\n")
+        assert int(first.split()[1]) == status
+        assert {"sec-websocket-version: 13", "upgrade: websocket"} <= {*told} or status == 400
         writer.close()
         await writer.wait_closed()
 

@@ -46,11 +46,13 @@ async def test_a_client_that_offers_no_sub_protocol_gets_ours(serving, dial):
 
 
 @pytest.mark.parametrize("offered", [["graphql-ws"], ["a", "b"]])
-async def test_a_client_that_offers_only_others_is_closed_with_4406(serving, dial, offered):
-    async with dial(serving().url, subprotocols=offered) as wire:
-        code, reason = await wire.closed()
-        assert code == 4406
-        assert "penstock.v1+json" in reason
+async def test_a_client_that_offers_only_others_is_refused(serving, dial, offered):
+    """E55."""
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        async with dial(serving().url, subprotocols=offered):
+            pass
+    assert caught.value.response.status_code == 400
+    assert b"penstock.v1+json" in caught.value.response.body
 
 
 async def test_no_event_before_subscribed_and_none_missed_after_it(serving, dial, log):
@@ -441,7 +443,8 @@ async def test_too_many_subscriptions_and_too_many_connections(serving, dial):
         await wire.init()
         await wire.subscribe("a")
         assert (await wire.fail("b"))["code"] == "TOO_MANY_SUBSCRIPTIONS"
-        async with dial(server.url) as second:
+        async with dial(server.url, subprotocols=["penstock.v1+json"]) as second:
+            assert second.socket.subprotocol == "penstock.v1+json"
             assert (await second.closed())[0] == 1013
 
 

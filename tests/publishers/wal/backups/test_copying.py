@@ -11,8 +11,8 @@ from publishers.wal import Wal
 from publishers.wal.backups import copying, source
 from publishers.wal.backups.source import Ahead, Overtaken, header_of
 from publishers.wal.checks import Verdict
-from publishers.wal.filesystem import sync_names
-from publishers.wal.segment import segment_name, segment_number
+from publishers.wal.disk.filesystem import sync_names
+from publishers.wal.files.segment import segment_name, segment_number
 from tests.publishers.wal.logs import commit, contents, fill_segments, options
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock

@@ -9,7 +9,8 @@ from publishers import backup, restore
 from publishers.errors import BackupRefused, PenstockError
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict, verify
-from publishers.wal.segment import segment_number
+from publishers.wal.files.segment import segment_number
+from tests.harness.scale import each, scaled
 from tests.publishers.wal.logs import OPTIONS, commit, contents, fill_segments, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -101,7 +102,7 @@ def test_a_backup_that_ends_anywhere_leaves_a_backup_or_none_and_goes_on(copy, b
     def act(system):
         return backup(LOG, TARGET, copy=copy, filesystem=system)
 
-    for step in operations(act, 0, before=before):
+    for step in each(operations(act, 0, before=before)):
         for opens in (False, True):
             system, first, whole = disk(step, before=before)
             source = system.snapshot(LOG)
@@ -134,7 +135,7 @@ def test_a_restore_that_ends_anywhere_leaves_no_log_and_is_completed(how):
     system, _ = prepared(0)
     begun = system.operations
     restore(TARGET, RESTORED, filesystem=system)
-    for step in range(1, system.operations - begun + 1):
+    for step in each(range(1, system.operations - begun + 1)):
         for opens in (False, True):
             system, whole = prepared(step)
             kept = system.snapshot(TARGET)
@@ -194,7 +195,7 @@ def step(system, rng):
     system.restart()
 
 
-@pytest.mark.parametrize("seed", [*range(40), 103, 179, 220, 626, 894, 1193])
+@pytest.mark.parametrize("seed", [*range(scaled(40)), 103, 179, 220, 626, 894, 1193])
 def test_backups_that_are_struck_again_and_again_while_the_log_goes_on_come_to_hold_what_it_shows(seed):
     """F144, E20: a random life; each of them keeps what the one before has, and adds to it."""
     rng = random.Random(seed)

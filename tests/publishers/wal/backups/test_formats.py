@@ -8,7 +8,7 @@ from publishers import backup, restore
 from publishers.errors import FormatTooNew
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict
-from publishers.wal.segment import FORMAT
+from publishers.wal.files.segment import FORMAT
 from tests.publishers.wal.logs import OPTIONS, commit, contents
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.golden import GOLDEN
@@ -56,7 +56,7 @@ def test_what_a_later_version_wrote_is_not_touched(monkeypatch):
     system = disk(GOLDEN / "format-2" / "plain")
     backup(LOG, TARGET, filesystem=system)
     files = system.snapshot(TARGET)
-    for module in ("publishers.wal.segment.FORMAT", "publishers.wal.head.FORMAT"):
+    for module in ("publishers.wal.files.segment.FORMAT", "publishers.wal.files.head.FORMAT"):
         monkeypatch.setattr(module, FORMAT - 1)
     with pytest.raises(FormatTooNew):
         backup(LOG, TARGET, filesystem=system)

@@ -8,7 +8,7 @@ from random import Random
 
 from publishers.options import LogOptions
 from publishers.wal import RealFileSystem, Wal
-from publishers.wal.filesystem import Mode
+from publishers.wal.disk.filesystem import Mode
 from tests.publishers.wal.logs import commit, contents, options, sealed
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 

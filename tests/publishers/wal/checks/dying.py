@@ -7,7 +7,7 @@ from pathlib import Path
 
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.filesystem import Data, Mode, RealFile
+from publishers.wal.disk.filesystem import Data, Mode, RealFile
 from tests.publishers.wal.checks.damage import copy_log, opened_really
 from tests.publishers.wal.logs import contents
 

@@ -10,8 +10,8 @@ from publishers.errors import HistoryPruned
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, dump, repair, segments, verify
 from publishers.wal.checks.verify import examine
-from publishers.wal.head import CUT, Head, read_head
-from publishers.wal.twin import Twin
+from publishers.wal.files.head import CUT, Head, read_head
+from publishers.wal.files.mirrored_file import MirroredFile
 from tests.publishers.wal.checks.damage import (
     change,
     copy_log,
@@ -276,7 +276,7 @@ def test_the_command_drops_on_request(log, capsys):
 @pytest.mark.parametrize("name", ["SCHEMAS", "SCHEMAS.copy"])
 def test_a_damaged_copy_is_named_and_made_anew(log, name):
     """F49: the class ``copies``."""
-    twin = Twin(RealFileSystem(), log, "SCHEMAS")
+    twin = MirroredFile(RealFileSystem(), log, "SCHEMAS")
     twin.write(b'{"told":[]}')
     assert verify(log).verdict is Verdict.SOUND
     flip(log / name, 3)
@@ -290,7 +290,7 @@ def test_a_damaged_copy_is_named_and_made_anew(log, name):
 
 def test_two_damaged_copies_are_corrupt_and_nobody_makes_them_up(log):
     """F49."""
-    twin = Twin(RealFileSystem(), log, "SCHEMAS")
+    twin = MirroredFile(RealFileSystem(), log, "SCHEMAS")
     twin.write(b'{"told":[]}')
     for name in ("SCHEMAS", "SCHEMAS.copy"):
         flip(log / name, 3)

@@ -4,8 +4,8 @@ from zlib import crc32
 
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
 from publishers.wal.checks.dump import Gap
-from publishers.wal.frame import FrameHeader, seal
-from publishers.wal.segment import segment_name
+from publishers.wal.files.segment import segment_name
+from publishers.wal.format.frame import FrameHeader, seal
 from tests.publishers.wal.checks.damage import Moody, change, flip, frames_of
 from tests.publishers.wal.logs import opened, options, sealed
 from tests.simulation.workload import LOG

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.head import CUT, SLOT_BYTES, HeadState, read_head
-from publishers.wal.segment import segment_name
+from publishers.wal.files.head import CUT, SLOT_BYTES, HeadState, read_head
+from publishers.wal.files.segment import segment_name
 from tests.publishers.wal.checks.damage import Moody
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened
 from tests.simulation.filesystem import PowerCut

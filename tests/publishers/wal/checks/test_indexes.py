@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.segment import SparseIndex, Trailer, index_name, segment_name
+from publishers.wal.files.segment import SparseIndex, Trailer, index_name, segment_name
 from tests.publishers.wal.checks.damage import Moody
 from tests.publishers.wal.logs import fill_segments, opened
 from tests.simulation.workload import LOG

@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 
 from publishers.wal.checks.pieces import Good, pieces
-from publishers.wal.frame import CONTROL, FIRST, LAST, Chain, seal
+from publishers.wal.format.frame import CONTROL, FIRST, LAST, Chain, seal
 from tests.simulation.filesystem import SimulatedFileSystem
 
 PLACE = Path("/log/pieces")

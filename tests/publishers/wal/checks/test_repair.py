@@ -9,7 +9,7 @@ import pytest
 from publishers.errors import LogBusy
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
-from tests.publishers.support import SCALE
+from tests.harness.scale import SCALE
 from tests.publishers.wal.checks.damage import (
     append_unsynced,
     change,

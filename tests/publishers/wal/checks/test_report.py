@@ -3,7 +3,7 @@
 import json
 
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.segment import segment_name
+from publishers.wal.files.segment import segment_name
 from tests.publishers.wal.checks.damage import flip, frames_of, make_log
 
 

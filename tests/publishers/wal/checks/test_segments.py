@@ -6,8 +6,8 @@ import pytest
 
 from publishers.wal.checks import Verdict, repair, verify
 from publishers.wal.checks.verify import examine
-from publishers.wal.frame import CONTROL, LAST, FrameHeader, seal
-from publishers.wal.segment import segment_name, segment_number
+from publishers.wal.files.segment import segment_name, segment_number
+from publishers.wal.format.frame import CONTROL, LAST, FrameHeader, seal
 from tests.publishers.wal.checks.damage import Moody, frames_in
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.workload import LOG

@@ -11,8 +11,8 @@ import pytest
 from publishers.errors import PenstockError
 from publishers.wal import RealFileSystem, Wal
 from publishers.wal.checks import Verdict, repair, verify
-from publishers.wal.head import Head, read_head
-from tests.publishers.support import SCALE
+from publishers.wal.files.head import Head, read_head
+from tests.harness.scale import SCALE
 from tests.publishers.wal.checks.damage import (
     SMALL,
     Moody,

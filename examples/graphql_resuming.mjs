@@ -1,0 +1,40 @@
+// Makes subscriptions of npm graphql-ws exact over restarts of the server, also those of Apollo, urql and Relay.
+// Copy it: it depends on nothing.
+
+// How long a client waits for a server. By itself it gives up at the first connection that is refused.
+export const patient = {
+  retryAttempts: Infinity,
+  // A wrong token (4403) stays wrong, and what `next` has thrown it would throw again.
+  shouldRetry: (lost) => (lost.code ? lost.code !== 4403 : !(lost instanceof Error)),
+  // 0.1 s to 5 s, by chance, so that not all clients come back at the same moment
+  retryWait: (tries) =>
+    new Promise((done) => setTimeout(done, Math.min(5000, 200 * 2 ** tries) * (0.5 + Math.random() / 2))),
+};
+
+// The client repeats the payload of a subscription on each new connection. Libraries hand it variables that are
+// copies, so the place to go on from is kept here, in the payload that the client holds.
+export function resuming(client) {
+  return {
+    ...client,
+    subscribe(payload, sink) {
+      if (!/\bsubscription\b/.test(payload.query)) return client.subscribe(payload, sink);
+      const variables = { ...payload.variables };
+      if (!/\$since\b/.test(payload.query) || !variables.since)
+        throw new Error("pass a cursor as the variable $since, such as that of { logs { head } }");
+      return client.subscribe({ ...payload, variables }, {
+        next(result) {
+          sink.next(result);
+          if (!result.data) return;
+          const [change] = Object.values(result.data);
+          if (!change.cursor) throw new Error("select the cursor of each change");
+          variables.since = change.cursor; // it was handled
+        },
+        error: (reason) => sink.error(reason),
+        complete: () => sink.complete(),
+      });
+    },
+    iterate() {
+      throw new Error("use subscribe, which tells when a change was handled");
+    },
+  };
+}

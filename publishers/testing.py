@@ -1,0 +1,111 @@
+"""For tests of programs that write to a log: the changes that came, as a list, without sleeping.
+
+::
+
+    def test_an_order_is_told(log):
+        since = log.head
+        place_order(log, "42")
+        told = collect(log.changes(since=since, content=Content.BODY), 2)
+        assert [change.key for change in told] == [None, "42"]
+
+``collect`` is for tests that are functions, and `collect_async` for tests that are coroutines.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import flow
+from publishers.errors import InvalidOption
+
+__all__ = ["TooFew", "collect", "collect_async"]
+
+T = TypeVar("T")
+
+
+class TooFew(AssertionError):
+    """Fewer came than a test waits for.
+
+    Attributes:
+        came: What came.
+        expected: How many should have come.
+        timeout: For how many seconds they were waited for.
+    """
+
+    def __init__(self, came: Sequence[object], expected: int, timeout: float) -> None:
+        self.came = came
+        self.expected = expected
+        self.timeout = timeout
+        super().__init__(
+            f"{len(came)} of {expected} came within {timeout:g} s: {list(came)}; "
+            "what was committed before the subscription comes with since="
+        )
+
+
+def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
+    """The first ``n`` elements of a publisher, waited for on the calling thread.
+
+    The subscription is cancelled before this returns. In a coroutine use `collect_async`, as this one stands in the way of the
+    event loop.
+
+    Args:
+        feed: ``log.changes(...)``, or any other publisher.
+        n: How many to wait for, at least 1.
+        timeout: Seconds that all of them may take together, above 0.
+
+    Returns:
+        ``n`` elements; fewer only if the publisher completes before.
+
+    Raises:
+        TooFew: If the time is over.
+        InvalidOption: If an argument is out of its bounds.
+        Exception: What the publisher failed with.
+    """
+    _check(n, timeout)
+    came: list[T] = []
+    late = threading.Event()
+    with flow.iter_blocking(feed, prefetch=n, low_tide=0) as items:
+
+        def end() -> None:
+            late.set()
+            items.close()
+
+        timer = threading.Timer(timeout, end)
+        timer.start()
+        try:
+            for item in items:
+                came.append(item)
+                if len(came) == n:
+                    return came
+        finally:
+            timer.cancel()
+            timer.join()
+    if late.is_set():
+        raise TooFew(came, n, timeout)
+    return came
+
+
+async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:  # noqa: ASYNC109 - the bound of a test, told in its error
+    """`collect` on the running event loop; also for what a client of a server subscribes to."""
+    _check(n, timeout)
+    came: list[T] = []
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit, flow.aiter(feed, prefetch=n, low_tide=0) as items:
+            async for item in items:
+                came.append(item)
+                if len(came) == n:
+                    break
+    except TimeoutError:
+        if limit.expired():
+            raise TooFew(came, n, timeout) from None
+        raise  # the publisher's own
+    return came
+
+
+def _check(n: Any, timeout: Any) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InvalidOption("n", n, "a whole number from 1")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise InvalidOption("timeout", timeout, "seconds above 0")

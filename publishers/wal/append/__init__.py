@@ -1,0 +1,1 @@
+"""Writing: sealed transactions become frames of the active segment."""

@@ -1,0 +1,174 @@
+"""Appending: transactions become frames behind the end of the active segment, or leave nothing there."""
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from flow.clock import Clock
+from publishers.errors import LogFull
+from publishers.wal.append.active_segment import ActiveSegment
+from publishers.wal.append.sealed import Appended, Transaction
+from publishers.wal.disk.filesystem import FileSystem, means_full
+from publishers.wal.format.columns import PADDING
+from publishers.wal.format.control import ProducerState, Tables
+from publishers.wal.format.frame import NO_PRODUCER, Chain, FrameHeader
+from publishers.wal.read.catalog import Location
+
+__all__ = ["Appender"]
+
+_ENDS: Final = 4096
+
+
+class Appender:
+    """The end of a log: what the next frame continues, and how transactions are put there. It never rolls or syncs.
+
+    Attributes:
+        active: The segment that is being written.
+        tables: Producers and epochs, what was appended last included.
+        appended: Newest version written.
+        synced: Newest version synced, as frames tell it.
+        ends: Where the last versions end, for a visible version below the durable one.
+    """
+
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        clock: Clock,
+        active: ActiveSegment,
+        chain: Chain,
+        tables: Tables,
+        producers: int,
+    ) -> None:
+        self.active = active
+        self.tables = tables
+        self.appended = self.synced = chain.version
+        self.ends: deque[Appended] = deque()
+        self._filesystem = filesystem
+        self._directory = directory
+        self._clock = clock.now_us
+        self._producers = producers
+        self._crc = chain.crc
+        self._committed_at = chain.committed_at
+
+    def _write_one(self, transaction: Transaction) -> Appended:
+        """`_write` for one transaction of one frame, the commonest of all, without the loops."""
+        active = self.active
+        start = active.offset
+        (payload,) = transaction.payloads
+        version = self.appended + 1
+        at = max(self._clock(), self._committed_at + 1)
+        producer = transaction.producer
+        sealed, header = transaction.seal(0, self._crc, version, self.synced, at)
+        filled = active.filled
+        try:
+            active.put(b"".join((sealed, payload.data, PADDING[-payload.length & 7])))
+        except OSError as error:
+            self._undo(error, start, start + transaction.size, filled, transaction.size)
+        if producer != NO_PRODUCER:
+            state = ProducerState(transaction.sequence, version, at)
+            self.tables.committed(producer, state, self._producers)
+        if start >= active.index.next:
+            active.index.add(version, 1, at, start)
+        self._crc = header.crc
+        self.appended = version
+        self._committed_at = at
+        result: Appended = tuple.__new__(
+            Appended, (version, at, tuple.__new__(Location, (active.number, start)), active.offset, (header,))
+        )
+        if len(self.ends) < _ENDS:
+            self.ends.append(result)
+        return result
+
+    def _write(self, transactions: Sequence[Transaction]) -> list[Appended]:
+        """Writes transactions that are in memory with one ``pwrite``."""
+        if not transactions:
+            return []
+        active = self.active
+        number = active.number
+        start = offset = active.offset
+        crc = self._crc
+        version = self.appended
+        durable = self.synced
+        at = self._committed_at
+        now = self._clock()
+        parts: list[bytes] = []
+        results: list[Appended] = []
+        for transaction in transactions:
+            version += 1
+            at = now if now > at else at + 1
+            begin = offset
+            headers: list[FrameHeader] = []
+            for place, payload in enumerate(transaction.payloads):
+                sealed, header = transaction.seal(place, crc, version, durable, at)
+                crc = header.crc
+                headers.append(header)
+                parts += (sealed, payload.data, PADDING[-payload.length & 7])
+            offset += transaction.size
+            results.append(
+                tuple.__new__(
+                    Appended,
+                    (version, at, tuple.__new__(Location, (number, begin)), offset, tuple(headers)),
+                )
+            )
+        filled = active.filled
+        try:
+            active.put(b"".join(parts))
+        except OSError as error:
+            self._undo(error, start, offset, filled, offset - start)
+        self._crc = crc
+        self._counted(transactions, results)
+        return results
+
+    def _copy(self, transaction: Transaction) -> Appended:
+        """Copies a spooled transaction, frame by frame."""
+        active = self.active
+        start = active.offset
+        filled = active.filled
+        crc = self._crc
+        version = self.appended + 1
+        at = max(self._clock(), self._committed_at + 1)
+        headers: list[FrameHeader] = []
+        for place, (payload, data) in enumerate(transaction.read()):
+            sealed, header = transaction.seal(place, crc, version, self.synced, at)
+            try:
+                active.put(b"".join((sealed, data, PADDING[-payload.length & 7])))
+            except OSError as error:
+                self._undo(error, start, active.offset + header.extent, filled, transaction.size)
+            crc = header.crc
+            headers.append(header)
+        result = Appended(version, at, Location(active.number, start), active.offset, tuple(headers))
+        self._crc = crc
+        self._counted((transaction,), [result])
+        return result
+
+    def _undo(self, error: OSError, start: int, end: int, filled: int, needed: int) -> None:
+        """Takes a failed write back if the disk is full; anything else fails the log."""
+        if not means_full(error):
+            raise error
+        self.active.undo(start, end, filled)
+        raise LogFull(self._free(), needed) from error
+
+    def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
+        """Makes what was written count."""
+        index = self.active.index
+        if len(self.ends) < _ENDS:
+            self.ends.extend(results)
+        for transaction, (version, at, location, end, headers) in zip(transactions, results, strict=True):
+            if transaction.producer != NO_PRODUCER:
+                state = ProducerState(transaction.sequence, version, at)
+                self.tables.committed(transaction.producer, state, self._producers)
+            if end > index.next:
+                offset = location.offset
+                for header in headers:
+                    index.add(version, header.first_index, at, offset)
+                    offset += header.extent
+            self.appended = version
+            self._committed_at = at
+
+    def _free(self) -> int | None:
+        try:
+            return self._filesystem.free_bytes(self._directory)
+        except OSError:
+            return None

@@ -1,0 +1,340 @@
+"""Transactions as they wait for their turn: payloads with their crc, lacking only what the turn decides.
+
+Everything that costs time is done here, by the committing thread and outside every lock: columns become payloads, are
+split into frames, compressed and summed. A transaction too large for memory goes to a spool file payload by payload.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from operator import sub
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from flow import forks
+from publishers.errors import KeyTooLong, TransactionTooLarge
+from publishers.options import LogOptions
+from publishers.wal.disk.filesystem import Data, File, FileSystem, write_all
+from publishers.wal.format.columns import Column, Columns, encode_payload
+from publishers.wal.format.compression import deflate
+from publishers.wal.format.frame import (
+    COMPRESSED,
+    FIRST,
+    HEADER_BYTES,
+    LAST,
+    NO_PRODUCER,
+    FrameHeader,
+    padded,
+    seal,
+)
+from publishers.wal.read.catalog import Location
+
+__all__ = ["Appended", "Sealed", "Transaction", "seal_change", "seal_payload", "seal_transaction"]
+
+_spools = count(1)
+
+Raw = bytes
+"""``bytes``, in classes that have a field of that name."""
+
+
+class Sealed(NamedTuple):
+    """The payload of one frame.
+
+    Attributes:
+        data: Its bytes; empty when they are in the spool.
+        length: How many they are.
+        crc: Their crc32.
+        count: Changes in it.
+        first_index: Index of the first of them.
+        raw: Bytes before compression.
+        flags: COMPRESSED or 0.
+        offset: Where the bytes are in the spool.
+    """
+
+    data: bytes
+    length: int
+    crc: int
+    count: int  # type: ignore[assignment]  # a field; nobody counts the items of this tuple
+    first_index: int
+    raw: int
+    flags: int
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A transaction without a version.
+
+    Attributes:
+        payloads: One for each frame.
+        count: Changes, without the TRANSACTION event.
+        bytes: Uncompressed payload bytes.
+        size: Bytes that its frames take in the log.
+        producer: 16 bytes of the producer's UUID, or zeros.
+        sequence: The producer's number for it.
+    """
+
+    payloads: tuple[Sealed, ...]
+    count: int
+    bytes: int
+    size: int
+    producer: Raw = NO_PRODUCER
+    sequence: int = 0
+    _spool: "_Spool | None" = field(default=None, repr=False)
+
+    @property
+    def spooled(self) -> bool:
+        """Whether the payloads are in a file."""
+        return self._spool is not None
+
+    @property
+    def producer_id(self) -> UUID | None:
+        """The producer, or None."""
+        return UUID(bytes=self.producer) if self.producer != NO_PRODUCER else None
+
+    def read(self) -> Iterator[tuple[Sealed, Data]]:
+        """Each payload with its bytes, one of them in memory at a time if spooled.
+
+        Raises:
+            OSError: If the spool cannot be read back as it was written.
+        """
+        spool = self._spool
+        for payload in self.payloads:
+            yield payload, payload.data if spool is None else spool.read(payload)
+
+    def seal(self, place: int, previous: int, version: int, durable: int, at: int) -> tuple[Raw, FrameHeader]:
+        """The header of the frame for a payload, now that its turn has come: its bytes and its fields.
+
+        Args:
+            place: Of the payload among all.
+            previous: ``crc`` of the frame before.
+            version: Of the transaction.
+            durable: Newest version synced so far.
+            at: When it is committed, unix microseconds.
+        """
+        payloads = self.payloads
+        _, length, crc, count, first_index, _, flags, _ = payloads[place]
+        if place == 0:
+            flags |= FIRST
+        if place == len(payloads) - 1:
+            flags |= LAST
+        return seal(
+            length,
+            crc,
+            previous,
+            count,
+            version,
+            first_index,
+            flags,
+            durable,
+            at,
+            self.producer,
+            self.sequence,
+            self.count + 1,
+            self.bytes,
+        )
+
+    def discard(self) -> None:
+        """Removes the spool file, if there is one. Call it when the transaction was appended or given up."""
+        if self._spool is not None:
+            self._spool.remove()
+
+
+class Appended(NamedTuple):
+    """A transaction that was written.
+
+    Attributes:
+        version: Its version.
+        committed_at: Unix microseconds.
+        location: Where its first frame begins.
+        end: Offset behind its last frame, in the same segment.
+        frames: The headers of its frames.
+    """
+
+    version: int
+    committed_at: int
+    location: Location
+    end: int
+    frames: tuple[FrameHeader, ...]
+
+
+class _Spool:
+    """A file of sealed payloads. Its name ends in ``.tmp``, so the next opening removes what a crash left."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        self._filesystem = filesystem
+        self._path = directory / f"spool-{filesystem.process_id()}-{next(_spools)}.tmp"
+        self._file: File | None = filesystem.open(self._path, "create")
+        self._end = 0
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`: the parent still needs the file."""
+        self._file = None
+
+    def write(self, payload: Sealed) -> Sealed:
+        if self._file is None:
+            raise OSError("the spool of the transaction was discarded")
+        offset = self._end
+        write_all(self._file, payload.data, offset)
+        self._end += payload.length
+        return payload._replace(data=b"", offset=offset)
+
+    def read(self, payload: Sealed) -> bytes:
+        if self._file is None:
+            raise OSError("the spool of the transaction was discarded")
+        data = self._file.pread(payload.length, payload.offset)
+        if crc32(data) != payload.crc:
+            raise OSError("the spool of the transaction does not hold what was written to it")
+        return data
+
+    def remove(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            self._filesystem.unlink(self._path)
+
+
+def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: bool = False) -> Sealed:
+    """Compresses a payload where that is wanted and worth it, and sums it."""
+    raw = len(data)
+    flags = 0
+    if compress and (packed := deflate(data)):
+        data, flags = packed, COMPRESSED
+    return tuple.__new__(Sealed, (data, len(data), crc32(data), count, first_index, raw, flags, 0))
+
+
+def seal_change(
+    payload: Data,
+    *,
+    key_bytes: int,
+    options: LogOptions,
+    producer: UUID | None = None,
+    sequence: int = 0,
+) -> Transaction:
+    """Seals a transaction of one change, whose payload `encode_one` made; the short way for the commonest case.
+
+    Raises:
+        TransactionTooLarge: If the change is above ``max_change_bytes`` or ``max_transaction_bytes``, or its key, which has
+            ``key_bytes``, above ``max_key_bytes``.
+    """
+    if key_bytes > options.max_key_bytes:
+        raise KeyTooLong(key_bytes, options.max_key_bytes)
+    sealed = seal_payload(bytes(payload), 1, compress=options.compress)
+    if sealed.raw > options.max_change_bytes:
+        raise TransactionTooLarge("max_change_bytes", sealed.raw, options.max_change_bytes)
+    if sealed.raw > options.max_transaction_bytes:
+        raise TransactionTooLarge("max_transaction_bytes", sealed.raw, options.max_transaction_bytes)
+    identity = NO_PRODUCER if producer is None else producer.bytes
+    size = HEADER_BYTES + ((sealed.length + 7) & -8)
+    return Transaction((sealed,), 1, sealed.raw, size, identity, sequence)
+
+
+def seal_transaction(
+    batches: Iterable[Columns],
+    annotations: bytes = b"",
+    *,
+    options: LogOptions,
+    producer: UUID | None = None,
+    sequence: int = 0,
+    filesystem: FileSystem | None = None,
+    directory: Path | None = None,
+) -> Transaction:
+    """Seals batches of columns as one transaction; each batch starts a frame, a large one takes several.
+
+    Args:
+        batches: May be lazy; none is kept longer than it takes to seal it.
+        annotations: JSON of the transaction; it lies in the first frame.
+        options: ``frame_bytes``, ``compress``, ``spool_bytes`` and the bounds of changes and transactions.
+        producer: Who commits, for the detection of duplicates.
+        sequence: The producer's number for the transaction.
+        filesystem: Where to spool, with ``directory``; without, everything stays in memory.
+        directory: The directory of the log.
+
+    Raises:
+        TransactionTooLarge: If a bound is passed; nothing is left behind.
+        ValueError: If the columns of a batch do not fit together.
+        OSError: If the spool cannot be written.
+    """
+    payloads: list[Sealed] = []
+    total = changes = size = held = 0
+    spool: _Spool | None = None
+    try:
+        for columns in _frames(batches, options):
+            text = b"" if payloads else annotations
+            payload = seal_payload(
+                encode_payload(columns, text), columns.count, changes + 1, compress=options.compress
+            )
+            changes += payload.count
+            total += payload.raw
+            size += HEADER_BYTES + padded(payload.length)
+            _check("max_transaction_changes", changes, options.max_transaction_changes)
+            _check("max_transaction_bytes", total, options.max_transaction_bytes)
+            payloads.append(payload)
+            held += payload.length
+            if filesystem is not None and directory is not None and (spool or held > options.spool_bytes):
+                if spool is None:
+                    spool = _Spool(filesystem, directory)
+                    payloads = [spool.write(earlier) for earlier in payloads]
+                else:
+                    payloads[-1] = spool.write(payload)
+    except BaseException:
+        if spool is not None:
+            spool.remove()
+        raise
+    identity = producer.bytes if producer is not None else NO_PRODUCER
+    return Transaction(tuple(payloads), changes, total, size, identity, sequence, spool)
+
+
+def _check(option: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise TransactionTooLarge(option, value, limit)
+
+
+def _check_keys(keys: Column, limit: int) -> None:
+    if len(keys.data) > limit:
+        ends = keys.offsets.tolist()
+        longest = max(map(sub, ends[1:], ends), default=0)
+        if longest > limit:
+            raise KeyTooLong(longest, limit)
+
+
+def _frames(batches: Iterable[Columns], options: LogOptions) -> Iterator[Columns]:
+    """Splits batches so that each part fits ``frame_bytes`` or is a single change; at least one comes out."""
+    first = True
+    for batch in batches:
+        if batch.count or first:
+            first = False
+            yield from _split(batch, options)
+    if first:
+        yield _nothing()
+
+
+def _nothing() -> Columns:
+    return Columns(memoryview(b""), (), None, Column.of(()))
+
+
+def _split(batch: Columns, options: LogOptions) -> Iterator[Columns]:
+    rows = batch.count
+    if batch.nbytes > options.max_change_bytes:
+        for row in range(rows):
+            _check("max_change_bytes", batch.span(row, row + 1), options.max_change_bytes)
+    _check_keys(batch.key, options.max_key_bytes)
+    start = 0
+    while True:
+        low, high = start + 1, rows
+        if batch.span(start, rows) <= options.frame_bytes:
+            low = rows
+        # The largest end whose part still fits; one change is always taken.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if batch.span(start, middle) <= options.frame_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        yield batch if (start, low) == (0, rows) else batch.slice(start, low)
+        start = low
+        if start >= rows:
+            return

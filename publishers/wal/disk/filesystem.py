@@ -1,0 +1,407 @@
+"""The file system as the log sees it, and the real one: the only module that opens files or calls ``os``.
+
+(Except `wakeup`, which it offers as `FileSystem.notifier` and `FileSystem.listen`.)
+
+Everything the log does to a disk goes through a `FileSystem`, so that a simulated one can be put under the very same
+code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Final, Literal, Protocol
+from uuid import UUID
+
+from flow import forks
+from publishers.wal.disk.notify import FileNotifier, Listener, Notifier, listen
+
+__all__ = [
+    "NO_SPACE",
+    "Data",
+    "FencedError",
+    "File",
+    "FileSystem",
+    "Mode",
+    "RealFileSystem",
+    "SyncError",
+    "means_full",
+    "sync_file",
+    "sync_names",
+    "write_all",
+]
+
+Mode = Literal["read", "write", "create"]
+Data = bytes | bytearray | memoryview
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a write that mean "not now" and leave the log good; from a sync they are failures like any other."""
+
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
+"""Errors of syncing the directory above: somebody else made it, long ago, or it cannot be synced, or never changes."""
+
+
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+class File(Protocol):
+    """An open file. Offsets are explicit: there is no file position to share or to lose."""
+
+    def pread(self, size: int, offset: int, /) -> bytes:
+        """Reads up to ``size`` bytes at ``offset``; less only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Data, offset: int, /) -> int:
+        """Writes at ``offset`` and returns how many bytes were taken, which may be fewer than given."""
+        ...
+
+    def truncate(self, size: int, /) -> None:
+        """Cuts the file to ``size`` bytes, or lengthens it with zeros."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything written to the file is durable."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def lock(self) -> bool:
+        """Takes the exclusive advisory lock without waiting; False if another open file holds it. Closing frees it."""
+        ...
+
+    def is_at(self, path: Path, /) -> bool:
+        """Whether that is (still) a name of this file."""
+        ...
+
+    def map(self, size: int, /) -> memoryview:
+        """Maps the first ``size`` bytes, shared with every process; writable if the file is open for writing."""
+        ...
+
+    def close(self) -> None:
+        """Closes the file; again is harmless."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Directories and names."""
+
+    def open(self, path: Path, mode: Mode, /) -> File:
+        """Opens for reading only, for reading and writing, or (``create``) as the latter, creating it if missing.
+
+        What is no regular file is refused at once; see `openable` for what that is to a log.
+        """
+        ...
+
+    def make_directory(self, path: Path, /) -> None:
+        """Creates the directory and its parents where missing, durably."""
+        ...
+
+    def sync_directory(self, path: Path, /) -> None:
+        """Returns when creations, renames and removals in the directory are durable."""
+        ...
+
+    def rename(self, source: Path, target: Path, /) -> None:
+        """Renames atomically, replacing ``target``."""
+        ...
+
+    def unlink(self, path: Path, /) -> None:
+        """Removes a name."""
+        ...
+
+    def remove_directory(self, path: Path, /) -> None:
+        """Removes an empty directory; durable once its parent is synced."""
+        ...
+
+    def link(self, source: Path, target: Path, /) -> None:
+        """Gives a file a second name."""
+        ...
+
+    def listing(self, path: Path, /) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def free_bytes(self, path: Path, /) -> int:
+        """Bytes that an ordinary user may still write."""
+        ...
+
+    def boot_id(self) -> bytes:
+        """16 bytes that differ after each boot of the machine."""
+        ...
+
+    def process_id(self) -> int:
+        """The process that owns what is opened here."""
+        ...
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """Bytes that nobody has drawn before, in no copy of any log."""
+        ...
+
+    def notifier(self, directory: Path, /) -> Notifier:
+        """What wakes the readers of a log in other processes; a silent one if that cannot be had."""
+        ...
+
+    def listen(self, directory: Path, /) -> Listener:
+        """Where a reader waits for the notifier of a log; one that polls if it cannot be notified."""
+        ...
+
+
+class FencedError(OSError):
+    """Another owner has come, although this one had the lock: LOCK was removed or replaced under it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ESTALE, "another process has taken the log over")
+
+
+class SyncError(OSError):
+    """A sync raised, so that nobody can know what of the data before it reached the disk."""
+
+
+def sync_file(file: File) -> None:
+    """Syncs a file.
+
+    Raises:
+        SyncError: For whatever the sync raises.
+    """
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncError(error.errno, f"sync: {error.strerror}") from error
+
+
+def sync_names(filesystem: FileSystem, directory: Path) -> None:
+    """Syncs a directory.
+
+    Raises:
+        SyncError: For whatever the sync raises.
+    """
+    try:
+        filesystem.sync_directory(directory)
+    except OSError as error:
+        raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
+
+
+def means_full(error: OSError) -> bool:
+    """Whether the error says that there is no room now: ENOSPC, EDQUOT or EFBIG, and not from a sync."""
+    return error.errno in NO_SPACE and not isinstance(error, SyncError)
+
+
+def write_all(file: File, data: Data, offset: int) -> None:
+    """Writes all of ``data``, continuing short writes.
+
+    Raises:
+        OSError: What the file raises; ENOSPC if a write makes no progress.
+    """
+    written = file.pwrite(data, offset)
+    total = len(data)
+    if written == total:
+        return
+    view = memoryview(data)
+    while written < total:
+        more = file.pwrite(view[written:], offset + written)
+        if more <= 0:
+            raise OSError(errno.ENOSPC, "the write makes no progress")
+        written += more
+
+
+class RealFile:
+    """A file descriptor. In a child of ``fork`` it is closed, and the lock stays the parent's."""
+
+    __slots__ = ("__weakref__", "_fd", "_identity", "_locked", "_writable")
+
+    def __init__(self, fd: int, *, writable: bool) -> None:
+        self._locked = False
+        self._identity: tuple[int, int] | None = None
+        self._fd = fd
+        self._writable = writable
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`. A lock lasts until the last copy of its descriptor is closed, so no copy may stay."""
+        self._locked = False
+        self.close()
+
+    def check_kind(self, path: Path) -> None:
+        """Refuses what is no regular file.
+
+        Raises:
+            OSError: If it is a FIFO, a directory, a socket or a device.
+        """
+        mode = os.fstat(self._fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
+        if not stat.S_ISREG(mode):
+            what = _KINDS.get(stat.S_IFMT(mode), "something else")
+            raise OSError(errno.ENOTSUP, f"it is {what}, not a file", str(path))
+
+    def pread(self, size: int, offset: int, /) -> bytes:
+        """See `File.pread`."""
+        return os.pread(self._fd, size, offset)
+
+    def pwrite(self, data: Data, offset: int, /) -> int:
+        """See `File.pwrite`."""
+        return os.pwrite(self._fd, data, offset)
+
+    def truncate(self, size: int, /) -> None:
+        """See `File.truncate`."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """See `File.sync`. On macOS only F_FULLFSYNC reaches the medium."""
+        if sys.platform == "darwin":  # pragma: no cover - needs that system
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        """See `File.size`."""
+        return os.fstat(self._fd).st_size
+
+    def lock(self) -> bool:
+        """See `File.lock`; it is ``flock``, so two openings in one process exclude each other too."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._locked = True
+        return True
+
+    def is_at(self, path: Path, /) -> bool:
+        """See `File.is_at`. It is asked often, so what does not change is looked up once."""
+        try:
+            if self._identity is None:
+                own = os.fstat(self._fd)
+                self._identity = own.st_dev, own.st_ino
+            found = os.stat(path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+    def map(self, size: int, /) -> memoryview:
+        """See `File.map`. The mapping lives as long as the view."""
+        access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
+        return memoryview(mmap.mmap(self._fd, size, access=access))
+
+    def close(self) -> None:
+        """See `File.close`."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            if self._locked:
+                # A child that is forked right here has a copy of the descriptor of which it knows nothing. Its file is the
+                # same as ours, and would stay locked for as long as the child lives.
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()  # an interrupt may strike where a file is open and not yet noted by its owner
+
+
+class RealFileSystem:
+    """The file system of this machine."""
+
+    __slots__ = ()
+
+    def open(self, path: Path, mode: Mode, /) -> RealFile:
+        """See `FileSystem.open`. To open a FIFO would wait for its other end, hence O_NONBLOCK, which no regular file heeds."""
+        flags = {"read": os.O_RDONLY, "write": os.O_RDWR, "create": os.O_RDWR | os.O_CREAT}[mode]
+
+        def make() -> RealFile:
+            fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+            return RealFile(fd, writable=mode != "read")
+
+        file = forks.undisturbed(make, RealFile.close)
+        try:
+            file.check_kind(path)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def make_directory(self, path: Path, /) -> None:
+        """See `FileSystem.make_directory`. Directories that were created are made durable from the top down.
+
+        The one that is there already is so as well: whoever made it may have died before he could.
+        """
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "a file has that name", str(path))
+        missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+        there = missing[-1].parent if missing else path
+        self._sync_name(there.absolute())
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            self.sync_directory(directory.parent)
+
+    def _sync_name(self, path: Path) -> None:
+        """Makes the name of a directory durable that was there before, as far as it is for us to do."""
+        if os.lstat(path).st_dev != os.stat(path.parent).st_dev:
+            return  # what is mounted there has no name that a power cut could take
+        try:
+            self.sync_directory(path.parent)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+
+    def sync_directory(self, path: Path, /) -> None:
+        """See `FileSystem.sync_directory`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path, /) -> None:
+        """See `FileSystem.rename`."""
+        os.replace(source, target)
+
+    def unlink(self, path: Path, /) -> None:
+        """See `FileSystem.unlink`."""
+        os.unlink(path)
+
+    def remove_directory(self, path: Path, /) -> None:
+        """See `FileSystem.remove_directory`."""
+        os.rmdir(path)
+
+    def link(self, source: Path, target: Path, /) -> None:
+        """See `FileSystem.link`."""
+        os.link(source, target)
+
+    def listing(self, path: Path, /) -> list[str]:
+        """See `FileSystem.listing`."""
+        return sorted(os.listdir(path))
+
+    def free_bytes(self, path: Path, /) -> int:
+        """See `FileSystem.free_bytes`."""
+        state = os.statvfs(path)
+        return state.f_bavail * state.f_frsize
+
+    def boot_id(self) -> bytes:
+        """See `FileSystem.boot_id`. Where the kernel tells none, zeros: such a page is never believed."""
+        try:
+            return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
+        except (OSError, ValueError):
+            return bytes(16)
+
+    def process_id(self) -> int:
+        """See `FileSystem.process_id`."""
+        return os.getpid()
+
+    def random_bytes(self, size: int, /) -> bytes:
+        """See `FileSystem.random_bytes`."""
+        return os.urandom(size)
+
+    def notifier(self, directory: Path, /) -> Notifier:
+        """See `FileSystem.notifier`."""
+        return FileNotifier.open(directory)
+
+    def listen(self, directory: Path, /) -> Listener:
+        """See `FileSystem.listen`."""
+        return listen(directory)

@@ -1,0 +1,390 @@
+"""Notifications between processes: the writer notifies, and read-only openings wait for it.
+
+The writer has a `Notifier` and calls it after TAIL has moved; a read-only opening waits with a `Listener`. A notification
+carries nothing: it is a reason to look at TAIL, may come once for many changes of TAIL, or for none, and may be missed; a
+listener therefore looks now and then without one.
+
+A reader that may write into ``readers/`` binds a datagram socket there, and gets one byte for each commit group. A reader
+that may not (or whose socket would have too long a path) watches BELL by inotify, a byte that the writer writes again after
+each commit group; a store into the mapped TAIL would fire nothing. A reader that can do neither polls.
+
+The writer pays for listeners that are there only. It finds sockets by listing ``readers/`` now and then, and watches by the
+lock that each of them shares on BELL, since a watch itself cannot be seen. A new listener is notified at once, which says
+that from now on it will be.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, Protocol
+from uuid import uuid4
+
+from flow import forks
+
+__all__ = [
+    "BELL_NAME",
+    "LONGEST_PATH",
+    "READERS_NAME",
+    "FileListener",
+    "FileNotifier",
+    "Listener",
+    "ListenerKind",
+    "Notifier",
+    "PollingListener",
+    "SilentNotifier",
+    "listen",
+]
+
+BELL_NAME: Final = "BELL"
+READERS_NAME: Final = "readers"
+
+ListenerKind = Literal["datagram", "inotify", "poll"]
+
+LONGEST_PATH: Final = 107
+"""Bytes of the path of a socket: 108 with the zero behind it, on Linux."""
+
+_SUFFIX: Final = ".sock"
+_BYTE: Final = b"\a"
+_DRAIN: Final = 4096
+_IN_MODIFY: Final = 0x2
+_IN_NONBLOCK: Final = os.O_NONBLOCK
+_IN_CLOEXEC: Final = os.O_CLOEXEC
+_GONE: Final = frozenset({errno.ECONNREFUSED, errno.EPROTOTYPE})
+"""What sending to a socket says whose process has died, and to a file that is no datagram socket at all."""
+
+
+class Notifier(Protocol):
+    """The writer's face."""
+
+    def look(self) -> None:
+        """Finds the listeners, and notifies those that were not there before; called now and then. Never raises."""
+        ...
+
+    def notify(self) -> None:
+        """Wakes every listener; never waits and never raises. Any thread may call it."""
+        ...
+
+    def close(self) -> None:
+        """Closes what is open; again is harmless."""
+        ...
+
+
+class Listener(Protocol):
+    """A reader's face."""
+
+    @property
+    def kind(self) -> ListenerKind:
+        """How it is notified; ``poll`` if it is not."""
+        ...
+
+    def wait(self, timeout: float, /) -> bool:
+        """Waits for a notification, for `wake`, or for ``timeout`` seconds; answers whether it was notified. For one thread at a time."""
+        ...
+
+    def wake(self) -> None:
+        """Ends the wait of another thread, now or the next one."""
+        ...
+
+    def close(self) -> None:
+        """Closes what is open, after the last `wait` has ended; again is harmless."""
+        ...
+
+
+class SilentNotifier:
+    """A notifier without listeners."""
+
+    __slots__ = ()
+
+    def look(self) -> None:
+        """See `Notifier.look`."""
+
+    def notify(self) -> None:
+        """See `Notifier.notify`."""
+
+    def close(self) -> None:
+        """See `Notifier.close`."""
+
+
+class PollingListener:
+    """A listener that is never notified, so that a follower has to look at TAIL after each ``timeout``."""
+
+    __slots__ = ("_asleep", "kind")
+
+    def __init__(self) -> None:
+        self.kind: ListenerKind = "poll"
+        # A bare lock: an interrupt cannot leave it half set, as it can an Event.
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def wait(self, timeout: float, /) -> bool:
+        """See `Listener.wait`."""
+        self._asleep.acquire(timeout=timeout)
+        return False
+
+    def wake(self) -> None:
+        """See `Listener.wake`."""
+        with contextlib.suppress(RuntimeError):  # it was woken before
+            self._asleep.release()
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+
+
+class FileNotifier:
+    """The writer's notifier. ``readers/`` and BELL are made where they are missing.
+
+    Attributes:
+        sent: Datagrams that were sent.
+        pending: Datagrams that were not sent, because the reader has enough of them unread.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Opens it.
+
+        Raises:
+            OSError: If ``readers/``, BELL or a socket cannot be made.
+        """
+        self.sent = 0
+        self.pending = 0
+        self._readers = directory.absolute() / READERS_NAME
+        self._lock = threading.Lock()
+        self._sockets: tuple[str, ...] = ()
+        self._watched = False
+        self._readers.mkdir(exist_ok=True)
+        self._file = os.open(directory / BELL_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+        except BaseException:
+            os.close(self._file)
+            raise
+        forks.register(self)
+        self.look()
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`."""
+        self._lock = threading.Lock()
+        self.close()
+
+    @classmethod
+    def open(cls, directory: Path) -> Notifier:
+        """The notifier of a log; a silent one where none can be made, and readers poll."""
+        try:
+            return cls(directory)
+        except OSError:
+            return SilentNotifier()
+
+    def look(self) -> None:
+        """See `Notifier.look`."""
+        with self._lock:
+            if self._file < 0:
+                return
+            try:
+                names = os.listdir(self._readers)
+            except OSError:
+                names = []
+            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))
+            known, self._sockets = self._sockets, sockets
+            watched, self._watched = self._watched, self._is_watched()
+        for path in sockets:
+            if path not in known:
+                self._send(path)
+        if self._watched and not watched:
+            self._strike()
+
+    def _is_watched(self) -> bool:
+        """Whether a reader shares the lock on BELL. It is tried for no longer than two system calls take."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError:
+            return True
+        return False
+
+    def notify(self) -> None:
+        """See `Notifier.notify`. It costs nothing without listeners, else one system call for each socket."""
+        for path in self._sockets:
+            self._send(path)
+        if self._watched:
+            self._strike()
+
+    def _send(self, path: str) -> None:
+        try:
+            self._socket.sendto(_BYTE, path)
+            self.sent += 1
+        except BlockingIOError:
+            self.pending += 1  # its queue is full of notifications: the reader will wake anyway
+        except OSError as error:
+            self._drop(path)
+            if error.errno in _GONE:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+    def _drop(self, path: str) -> None:
+        with self._lock:
+            self._sockets = tuple(other for other in self._sockets if other != path)
+
+    def _strike(self) -> None:
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, _BYTE, 0)
+
+    def close(self) -> None:
+        """See `Notifier.close`."""
+        with self._lock:
+            self._sockets, self._watched = (), False
+            file, self._file = self._file, -1
+            if file >= 0:
+                self._socket.close()
+                os.close(file)
+
+
+class FileListener:
+    """Waits at a descriptor that becomes readable at a notification, and at another one for `wake`."""
+
+    def __init__(self, kind: ListenerKind, source: "_Socket | _Watch") -> None:
+        self.kind: ListenerKind = kind
+        self._source = source
+        self._descriptor = source.fileno()
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
+        self._closed = False
+        forks.register(self)
+
+    def forked(self, _pid: int, /) -> None:
+        """See `flow.forks.Forkable`."""
+        if not self._closed:
+            self._closed = True
+            self._source.let_go()
+            os.close(self._woken)
+            os.close(self._waker)
+            self._woken = self._waker = -1  # a late `wake` must not write into the next file of that number
+
+    def wait(self, timeout: float, /) -> bool:
+        """See `Listener.wait`."""
+        notified = False
+        for descriptor, _ in self._poll.poll(timeout * 1000.0):
+            with contextlib.suppress(BlockingIOError):
+                while os.read(descriptor, _DRAIN):
+                    notified = notified or descriptor == self._descriptor
+        return notified
+
+    def wake(self) -> None:
+        """See `Listener.wake`."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._waker, _BYTE)
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._source.close()
+        os.close(self._woken)
+        os.close(self._waker)
+
+
+class _Socket:
+    """A datagram socket with a name of its own in ``readers/``."""
+
+    def __init__(self, readers: Path) -> None:
+        """Binds it.
+
+        Raises:
+            OSError: If its path is too long, or the directory is missing or cannot be written.
+        """
+        self._path = str(readers / f"{os.getpid()}-{uuid4().hex[:8]}{_SUFFIX}")
+        if len(os.fsencode(self._path)) > LONGEST_PATH:
+            raise OSError(errno.ENAMETOOLONG, "too long for a socket", self._path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.bind(self._path)
+            # The writer of the log may be another user, and a notification carries nothing.
+            os.chmod(self._path, 0o666)  # noqa: S103 - see above
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Closes it; the name stays for the process that has another copy of the descriptor."""
+        self._socket.close()
+
+
+class _Watch:
+    """An inotify watch on BELL, and the lock by which the writer knows of it.
+
+    The standard library has no inotify; of the C library these two functions are needed, and ``read`` and ``close``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Watches.
+
+        Raises:
+            OSError: If the system has no inotify, none left, or the file cannot be read.
+        """
+        library = ctypes.CDLL(None, use_errno=True)
+        init = getattr(library, "inotify_init1", None)
+        if init is None:
+            raise OSError(errno.ENOSYS, "this system has no inotify")
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = -1
+        try:
+            self._descriptor = init(_IN_NONBLOCK | _IN_CLOEXEC)
+            if (
+                self._descriptor < 0
+                or library.inotify_add_watch(self._descriptor, os.fsencode(path), _IN_MODIFY) < 0
+            ):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+            # Refused only in the moment in which the writer tries it. The writer will not know of this listener then, which polls.
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        for descriptor in (self._descriptor, self._file):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    let_go = close
+
+
+def listen(directory: Path, kinds: Sequence[ListenerKind] = ("datagram", "inotify")) -> Listener:
+    """The best listener for a log: the first of ``kinds`` that works here, else one that polls."""
+    for kind in kinds:
+        with contextlib.suppress(OSError):
+            source = (
+                _Socket(directory.absolute() / READERS_NAME)
+                if kind == "datagram"
+                else _Watch(directory / BELL_NAME)
+            )
+            try:
+                return FileListener(kind, source)
+            except OSError:
+                source.close()
+                raise
+    return PollingListener()

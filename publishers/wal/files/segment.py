@@ -1,0 +1,230 @@
+"""Segments: their names, their headers, and the sparse index that a closed one has beside it."""
+
+import re
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from publishers.errors import FormatTooNew
+from publishers.wal.disk.filesystem import FileSystem, sync_file, write_all
+
+__all__ = [
+    "DATA_START",
+    "FORMAT",
+    "INDEX_STEP",
+    "SegmentHeader",
+    "SparseIndex",
+    "Trailer",
+    "index_name",
+    "segment_name",
+    "segment_number",
+    "write_index",
+]
+
+DATA_START: Final = 64
+FORMAT: Final = 2
+"""The newest format that is read, and the one that is written. All segments of a log from some number on have it."""
+INDEX_STEP: Final = 64 * 1024
+
+_MAGIC: Final = b"PENSTK01"
+_HEADER: Final = Struct("<8sHHIQQ16sqI")
+_CRC: Final = Struct("<I")
+_ENTRY: Final = Struct("<QIIqQ")
+_INDEX_MAGIC: Final = b"PENSIX01"
+_TRAILER: Final = Struct("<8s16sQQQqIII")
+_NAME: Final = re.compile(r"wal-([0-9]{12})\.(log|idx)")
+
+
+def segment_name(number: int) -> str:
+    """``wal-000000000001.log`` for 1."""
+    return f"wal-{number:012d}.log"
+
+
+def index_name(number: int) -> str:
+    """``wal-000000000001.idx`` for 1."""
+    return f"wal-{number:012d}.idx"
+
+
+def segment_number(name: str, suffix: str = "log") -> int | None:
+    """The number in the name of a segment (or, with ``suffix="idx"``, of an index); None for any other name."""
+    match = _NAME.fullmatch(name)
+    if match is None or match[2] != suffix:
+        return None
+    return int(match[1]) or None
+
+
+class SegmentHeader(NamedTuple):
+    """The first 64 bytes of a segment.
+
+    Attributes:
+        number: From 1, without holes.
+        first_version: Of the first transaction that is stored here.
+        log_id: Of the log.
+        created_at: Unix microseconds.
+        previous: ``crc`` of the last frame of the segment before; 0 in segment 1.
+        form: The format of everything in it, 1 or 2.
+    """
+
+    number: int
+    first_version: int
+    log_id: UUID
+    created_at: int
+    previous: int
+    form: int = FORMAT
+
+    def pack(self) -> bytes:
+        """The 64 bytes."""
+        body = _HEADER.pack(
+            _MAGIC,
+            self.form,
+            0,
+            64,
+            self.number,
+            self.first_version,
+            self.log_id.bytes,
+            self.created_at,
+            self.previous,
+        )
+        return body + _CRC.pack(crc32(body))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "SegmentHeader":
+        """Reads a header.
+
+        Raises:
+            FormatTooNew: If it is of a later format.
+            ValueError: If it is not a valid one; the text says what is wrong.
+        """
+        if len(data) < DATA_START:
+            raise ValueError(f"the header has {len(data)} of 64 bytes")
+        (crc,) = _CRC.unpack_from(data, 60)
+        if crc32(data[:60]) != crc:
+            raise ValueError("the crc of the header is wrong")
+        magic, form, flags, size, number, first, log_id, created_at, previous = _HEADER.unpack_from(data)
+        if magic == _MAGIC and form > FORMAT:
+            raise FormatTooNew(form, FORMAT)
+        if magic != _MAGIC or not form or flags or size != DATA_START:
+            raise ValueError(
+                f"the header is not of format 1 or {FORMAT} (magic {magic!r}, format {form}, flags {flags})"
+            )
+        return cls(number, first, UUID(bytes=log_id), created_at, previous, form)
+
+
+class Trailer(NamedTuple):
+    """What an index tells about the end of its segment.
+
+    Attributes:
+        last_version: Last version in the segment, or the one before its first if it has none.
+        last_crc: ``crc`` of its last frame.
+        end: Its size.
+        committed_at: Of its last version, unix microseconds.
+    """
+
+    last_version: int
+    last_crc: int
+    end: int
+    committed_at: int
+
+
+class SparseIndex:
+    """Where frames begin in one segment, about every 64 KiB.
+
+    One thread adds at a time (a lock sees to it), any number look up meanwhile: entries are only ever added behind.
+    """
+
+    __slots__ = ("_entries", "_keys", "_lock", "_next")
+
+    def __init__(self) -> None:
+        self._keys: list[tuple[int, int]] = []
+        self._entries: list[tuple[int, int]] = []
+        self._lock = Lock()
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def next(self) -> int:
+        """The offset from which on a frame is wanted as an entry."""
+        return self._next
+
+    def add(self, version: int, first_index: int, committed_at: int, offset: int) -> None:
+        """Takes a frame as an entry, unless it lies within 64 KiB of the last one."""
+        if offset < self._next:
+            return
+        with self._lock:
+            if offset >= self._next:
+                self._next = offset + INDEX_STEP
+                self._entries.append((committed_at, offset))
+                self._keys.append((version, first_index))
+
+    def entries(self) -> dict[int, tuple[int, int, int]]:
+        """By offset: version, first index and commit time of the frame there."""
+        with self._lock:
+            return {at: (*key, time) for key, (time, at) in zip(self._keys, self._entries, strict=True)}
+
+    def before(self, version: int, index: int) -> int:
+        """Offset of an entry at or before the change, at best the last one; the start of the data if there is none."""
+        # A FIRST frame also holds index 0, and is entered with first index 1.
+        place = bisect_right(self._keys, (version, max(index, 1)))
+        return self._entries[place - 1][1] if place else DATA_START
+
+    def earlier(self, committed_at: int) -> int:
+        """Offset of the last entry that was committed before a time; the start of the data if there is none."""
+        place = bisect_left(self._entries, (committed_at, 0))
+        return self._entries[place - 1][1] if place else DATA_START
+
+    def pack(self, log_id: UUID, number: int, trailer: Trailer) -> bytes:
+        """The bytes of an index file."""
+        entries = b"".join(
+            _ENTRY.pack(*key, 0, *entry) for key, entry in zip(self._keys, self._entries, strict=True)
+        )
+        tail = _TRAILER.pack(
+            _INDEX_MAGIC, log_id.bytes, number, trailer.last_version, trailer.end, trailer.committed_at,
+            trailer.last_crc, len(self._keys), 0,
+        )  # fmt: skip
+        body = entries + tail[:-4]
+        return body + _CRC.pack(crc32(body))
+
+    @classmethod
+    def unpack(cls, data: bytes, log_id: UUID, number: int) -> "tuple[SparseIndex, Trailer]":
+        """Reads an index file.
+
+        Raises:
+            ValueError: If it is not a whole index of this segment of this log.
+        """
+        at = len(data) - _TRAILER.size
+        if at < 0:
+            raise ValueError("the index is too short")
+        magic, owner, segment, last_version, end, committed_at, last_crc, count, crc = _TRAILER.unpack_from(
+            data, at
+        )
+        if crc32(data[:-4]) != crc or at != count * _ENTRY.size:
+            raise ValueError("the crc of the index is wrong")
+        if (magic, owner, segment) != (_INDEX_MAGIC, log_id.bytes, number):
+            raise ValueError("the index belongs to another segment")
+        index = cls()
+        for version, first_index, _, at_time, offset in _ENTRY.iter_unpack(data[:at]):
+            index.add(version, first_index, at_time, offset)
+        index._next = end
+        return index, Trailer(last_version, last_crc, end, committed_at)
+
+
+def write_index(filesystem: FileSystem, directory: Path, number: int, data: bytes) -> None:
+    """Puts an index beside its segment, whole or not at all.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    unfinished = directory / (index_name(number) + ".tmp")
+    file = filesystem.open(unfinished, "create")
+    try:
+        write_all(file, data, 0)
+        sync_file(file)
+    finally:
+        file.close()
+    filesystem.rename(unfinished, directory / index_name(number))

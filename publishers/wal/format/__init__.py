@@ -1,0 +1,1 @@
+"""What lies in a frame: bytes to values and back, without a file."""

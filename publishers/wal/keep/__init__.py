@@ -1,0 +1,1 @@
+"""What stays on the disk, and for how long: holds, retention, hard links."""

@@ -1,0 +1,94 @@
+"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications, hard links."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from publishers.wal.disk.filesystem import FencedError, FileSystem
+from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
+from publishers.wal.files.tail_page import Tail
+from publishers.wal.keep.hard_links import Links
+from publishers.wal.read.catalog import SegmentEntry
+
+__all__ = ["Peers"]
+
+
+class Peers:
+    """Keeps other writers out, and followers informed.
+
+    ``flock`` excludes a second writer. If LOCK is removed or replaced under a living writer, a second one can open the log,
+    and the first must not write any more. TAIL says so, which the second one marks before it looks at anything (asked
+    before each commit), so do HEAD (asked before it is written), and the file LOCK itself (now and then).
+
+    Attributes:
+        tail: TAIL, which tells what the writer before has shown until this one publishes.
+    """
+
+    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
+        """Takes the lock.
+
+        Raises:
+            LogBusy: If another writer has it.
+            OSError: What the file system raises.
+        """
+        self._filesystem = filesystem
+        self._directory = directory
+        self._lock = take_lock(filesystem, directory)
+        try:
+            self.tail = Tail.create(filesystem, directory)
+        except BaseException:
+            self._lock.close()
+            raise
+        self.tail.claim()
+        self._notifier = filesystem.notifier(directory)
+        self._unannounced = False
+        self._links: Links | None = None
+
+    def link(self, entries: Callable[[], Sequence[SegmentEntry]], max_bytes: int) -> None:
+        """Begins to link segments for consumers that hold them; see `Links`."""
+        self._links = Links(self._filesystem, self._directory, entries, max_bytes)
+
+    @property
+    def links(self) -> Links:
+        """Hard links for consumers; only once the log is open."""
+        assert self._links is not None
+        return self._links
+
+    def sign(self, epoch: int) -> None:
+        """Tells in LOCK who holds it."""
+        sign(self._lock, self._filesystem, epoch)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another writer has opened the log; asked before each commit, and as cheap as a look at memory."""
+        return not self.tail.claimed
+
+    def publish(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int) -> None:
+        """Writes TAIL; the caller calls `notify` once it holds no gate any more."""
+        self.tail.write(epoch, visible, segment, end, durable, random)
+        self._unannounced = True
+
+    def notify(self) -> None:
+        """Wakes followers if TAIL has moved. Any thread may call it."""
+        if self._unannounced:
+            # Cleared first: what is published from now on gets a notification of its own, or this one comes after it.
+            self._unannounced = False
+            self._notifier.notify()
+
+    def tend(self) -> bool:
+        """One step of housekeeping; answers whether there may be more to do.
+
+        Raises:
+            FencedError: If LOCK is no longer what this writer has locked.
+            SyncError: If a directory of links cannot be synced.
+        """
+        if not self._lock.is_at(self._directory / LOCK_NAME):
+            raise FencedError
+        self._notifier.look()
+        self.notify()
+        return self._links is not None and self._links.tend()
+
+    def close(self) -> None:
+        """Frees the lock."""
+        self._notifier.close()
+        self.tail.close()
+        self._lock.close()

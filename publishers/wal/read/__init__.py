@@ -1,0 +1,1 @@
+"""Reading: the segments that there are, and their frames, verified."""

@@ -1,0 +1,275 @@
+"""The segments of an open log: which there are, where they end, and their shared open files."""
+
+import errno
+from bisect import bisect_right
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from publishers.errors import WalCorrupted
+from publishers.wal.disk.access import open_file
+from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.files.segment import (
+    DATA_START,
+    SegmentHeader,
+    SparseIndex,
+    Trailer,
+    index_name,
+    segment_name,
+    segment_number,
+)
+from publishers.wal.read.presence import Presence
+
+__all__ = ["Catalog", "Limit", "Location", "SegmentEntry"]
+
+_OPEN_FILES: Final = 8
+_INDEXES: Final = 32
+
+
+class Location(NamedTuple):
+    """Where a frame begins."""
+
+    segment: int
+    offset: int
+
+
+class Limit(NamedTuple):
+    """Up to where a reader may read: no version above ``version``, no byte from ``(segment, offset)`` on."""
+
+    version: int
+    segment: int
+    offset: int
+
+
+class SegmentEntry(NamedTuple):
+    """A segment of the log.
+
+    Attributes:
+        number: Of the segment.
+        first_version: Of its first transaction.
+        created_at: Unix microseconds, when the segment before was closed.
+        began: The same in seconds of the monotonic clock; None if it was not in this opening.
+    """
+
+    number: int
+    first_version: int
+    created_at: int
+    began: float | None = None
+
+
+class _Handle:
+    __slots__ = ("dropped", "file", "users")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.users = 0
+        self.dropped = False
+
+
+class Catalog:
+    """What a reader needs to know of the segments. Thread-safe.
+
+    At most 8 files stay open beyond those that are being read from at this moment. With a ``presence``, of whoever shares the
+    directory with a writer, no file is read that may have come there with another directory.
+
+    Attributes:
+        entries: The segments from the oldest on; replaced as a whole, never changed.
+        log_id: Of the log.
+        newest: For a follower, the last segment that holds something to be shown; later ones may yet be forgotten, and
+            come again with other transactions, so `refresh` leaves them out. None for all.
+    """
+
+    def __init__(
+        self, filesystem: FileSystem, directory: Path, log_id: UUID, presence: Presence | None = None
+    ) -> None:
+        self.log_id = log_id
+        self.newest: int | None = None
+        self.entries: tuple[SegmentEntry, ...] = ()
+        self._filesystem = filesystem
+        self._directory = directory
+        self._presence = presence
+        self._lock = Lock()
+        self._handles: OrderedDict[int, _Handle] = OrderedDict()
+        self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
+        self._ends: dict[int, int] = {}
+
+    def add(self, entry: SegmentEntry, index: SparseIndex | None = None) -> None:
+        """Takes a new segment at the end; the one before it, if any, has got its last byte."""
+        with self._lock:
+            self.entries = (*self.entries, entry)
+            if index is not None:
+                self._keep_index(entry.number, index)
+
+    def ended(self, number: int, end: int) -> None:
+        """Notes the size of a closed segment."""
+        with self._lock:
+            self._ends[number] = end
+
+    def drop(self, below: int) -> None:
+        """Forgets the segments with a lower number and closes their files, each when its last reader is through."""
+        with self._lock:
+            self.entries = tuple(entry for entry in self.entries if entry.number >= below)
+            for numbers in (self._indexes, self._ends):
+                for number in [number for number in numbers if number < below]:
+                    del numbers[number]
+            for number in [number for number in self._handles if number < below]:
+                self._retire(self._handles.pop(number))
+
+    def cut(self, number: int, index: SparseIndex) -> None:
+        """Forgets the segments with a higher number, which are gone; ``number`` is being written again."""
+        with self._lock:
+            self.entries = tuple(entry for entry in self.entries if entry.number <= number)
+            for numbers in (self._indexes, self._ends):
+                for later in [later for later in numbers if later >= number]:
+                    del numbers[later]
+            for later in [later for later in self._handles if later > number]:
+                self._retire(self._handles.pop(later))
+            self._keep_index(number, index)
+
+    def refresh(self) -> None:
+        """Compares with the directory, for a follower that shares it with a writer.
+
+        Raises:
+            OSError: If the directory or the header of a new segment cannot be read.
+            WalCorrupted: If the header of a new segment is damaged.
+        """
+        names = self._filesystem.listing(self._directory)
+        numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        if self.newest is not None:
+            # Retention may have taken all of them; it never passes what is shown.
+            numbers = numbers[: max(bisect_right(numbers, self.newest), 1)]
+        known = {entry.number: entry for entry in self.entries}
+        entries: list[SegmentEntry] = []
+        for number in numbers:
+            entry = known.get(number)
+            if entry is None:
+                try:
+                    entry = self._read_entry(number)
+                except FileNotFoundError:
+                    # Retention was faster; so it is for all before it.
+                    entries.clear()
+                    continue
+            entries.append(entry)
+        with self._lock:
+            self.entries = tuple(entries)
+        if entries:
+            self.drop(entries[0].number)
+
+    def _read_entry(self, number: int) -> SegmentEntry:
+        file = self._open(number)
+        try:
+            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+        except ValueError as error:
+            raise WalCorrupted(number, 0, str(error)) from None
+        finally:
+            file.close()
+        if header.log_id != self.log_id or header.number != number:
+            raise WalCorrupted(number, 0, f"the header is of segment {header.number} of log {header.log_id}")
+        return SegmentEntry(number, header.first_version, header.created_at)
+
+    def _open(self, number: int) -> File:
+        """Opens a segment, which is that of the log if the directory is there after that: else it may be of another log."""
+        path = self._directory / segment_name(number)
+        file = open_file(self._filesystem, path, "read")
+        if self._presence is not None and not self._presence.holds():
+            file.close()
+            raise OSError(errno.ESTALE, "it is not of the log that was opened", str(path))
+        return file
+
+    def find(self, version: int) -> SegmentEntry:
+        """The segment that holds the version, or the last one if it is not there yet."""
+        entries = self.entries
+        return entries[max(bisect_right(entries, version, key=lambda entry: entry.first_version) - 1, 0)]
+
+    def size(self, number: int) -> int:
+        """Bytes of a closed segment.
+
+        Raises:
+            OSError: If it cannot be looked at.
+        """
+        end = self._ends.get(number)
+        if end is None:
+            handle = self._acquire(number)
+            try:
+                end = handle.file.size()
+            finally:
+                self._release(handle)
+            self.ended(number, end)
+        return end
+
+    def pread(self, number: int, size: int, offset: int) -> bytes:
+        """Reads from a segment.
+
+        Raises:
+            OSError: What the file system raises; FileNotFoundError if retention has taken the segment.
+        """
+        handle = self._acquire(number)
+        try:
+            return handle.file.pread(size, offset)
+        finally:
+            self._release(handle)
+
+    def _acquire(self, number: int) -> _Handle:
+        with self._lock:
+            handle = self._handles.get(number)
+            if handle is None:
+                handle = _Handle(self._open(number))
+                self._handles[number] = handle
+            else:
+                self._handles.move_to_end(number)
+            handle.users += 1
+            if len(self._handles) > _OPEN_FILES:
+                self._retire(self._handles.popitem(last=False)[1])
+            return handle
+
+    def _release(self, handle: _Handle) -> None:
+        with self._lock:
+            handle.users -= 1
+            if handle.dropped and not handle.users:
+                handle.file.close()
+
+    def _retire(self, handle: _Handle) -> None:
+        handle.dropped = True
+        if not handle.users:
+            handle.file.close()
+
+    def index(self, number: int) -> SparseIndex:
+        """The index of a segment: the one kept in memory, else its file, else an empty one that readers fill."""
+        with self._lock:
+            index = self._indexes.get(number)
+            if index is not None:
+                self._indexes.move_to_end(number)
+                return index
+        loaded = self.load_index(number)
+        with self._lock:
+            return self._keep_index(number, loaded[0] if loaded else SparseIndex())
+
+    def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
+        index = self._indexes.setdefault(number, index)
+        while len(self._indexes) > _INDEXES:
+            # That of the last segment exists nowhere else while it is being written.
+            oldest = next(iter(self._indexes))
+            if oldest == self.entries[-1].number:
+                self._indexes.move_to_end(oldest)
+            else:
+                del self._indexes[oldest]
+        return index
+
+    def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:
+        """Reads the index file of a closed segment; None if it is missing or not whole."""
+        try:
+            file = self._filesystem.open(self._directory / index_name(number), "read")
+            try:
+                return SparseIndex.unpack(file.pread(file.size(), 0), self.log_id, number)
+            finally:
+                file.close()
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        """Closes every file, each when its last reader is through."""
+        with self._lock:
+            while self._handles:
+                self._retire(self._handles.popitem()[1])

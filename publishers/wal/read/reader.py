@@ -1,0 +1,386 @@
+"""Reading: frames one after the other, verified, never beyond what may be seen."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+from zlib import crc32
+
+from publishers.errors import HistoryPruned, WalCorrupted
+from publishers.position import Position
+from publishers.wal.files.segment import DATA_START, SparseIndex
+from publishers.wal.format.columns import Columns, decode_payload
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.control import kind_of
+from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.read.catalog import Catalog, Limit, Location
+
+__all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader"]
+
+BLOCK_BYTES: Final = 256 * 1024
+_BLOCKS: Final = 8
+_LARGEST_KEPT: Final = 4 * 1024 * 1024
+_LINKS: Final = 256
+_LAST_INDEX: Final = 2**32
+
+
+@dataclass(slots=True)
+class ReadStatistics:
+    """Counts of a reader since it was made; exact when one thread reads, else close to it.
+
+    Attributes:
+        frames: Frames read and verified, control frames included.
+        bytes: Bytes of those frames.
+        preads: Reads that went to the file system.
+    """
+
+    frames: int = 0
+    bytes: int = 0
+    preads: int = 0
+
+
+class Frame:
+    """A verified frame whose payload is taken apart when somebody asks for it.
+
+    Attributes:
+        header: Its header.
+        location: Where it begins.
+        next: Where the next one begins.
+        since: Its version, or the first of those that do not exist and are told of right before it.
+    """
+
+    __slots__ = ("_decoded", "_payload", "header", "location", "next", "since")
+
+    def __init__(
+        self, header: FrameHeader, payload: memoryview, location: Location, following: Location, since: int
+    ) -> None:
+        self.header = header
+        self.since = since
+        self.location = location
+        self.next = following
+        self._payload = payload
+        self._decoded: tuple[Columns, bytes] | None = None
+
+    def _decode(self) -> tuple[Columns, bytes]:
+        decoded = self._decoded
+        if decoded is None:
+            header = self.header
+            payload: memoryview | bytes = self._payload
+            try:
+                if header.flags & COMPRESSED:
+                    payload = inflate(payload, header.transaction_bytes)
+                decoded = decode_payload(payload, header.count)
+            except ValueError as error:
+                raise WalCorrupted(*self.location, str(error)) from error
+            self._decoded = decoded
+        return decoded
+
+    @property
+    def columns(self) -> Columns:
+        """The changes; their buffers share the memory of the block that was read.
+
+        Raises:
+            WalCorrupted: If the payload, though its crc is right, is not one.
+        """
+        return self._decode()[0]
+
+    @property
+    def annotations(self) -> bytes:
+        """JSON of the transaction, in its first frame; raises as `columns` does."""
+        return self._decode()[1]
+
+
+class _Block:
+    __slots__ = ("data", "end", "segment", "start")
+
+    def __init__(self, segment: int, start: int, data: bytes) -> None:
+        self.segment = segment
+        self.start = start
+        self.end = start + len(data)
+        self.data = memoryview(data)
+
+
+class Reader:
+    """Reads a log up to a limit. Thread-safe.
+
+    Files are read in blocks of 256 KiB (or one frame, if that is larger), of which the last 8 are kept, so that
+    reading on costs a fraction of a system call per frame. A frame is checked against its crc, and against the frame
+    before it if that was read by this reader not long ago.
+
+    Attributes:
+        statistics: What has been read.
+    """
+
+    def __init__(self, catalog: Catalog, limit: Callable[[], Limit], *, refresh: bool = False) -> None:
+        """Makes a reader of what ``catalog`` has up to ``limit()``.
+
+        Args:
+            catalog: The segments.
+            limit: Asked before each frame.
+            refresh: Whether the directory belongs to another process, so that segments come and go by themselves.
+        """
+        self.statistics = ReadStatistics()
+        self._catalog = catalog
+        self._limit = limit
+        self._refresh = refresh
+        self._lock = Lock()
+        self._blocks: list[_Block] = []
+        self._recent = _Block(0, 0, b"")
+        self._links: dict[tuple[int, int], int] = {}
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be read, or the next one if there is none yet."""
+        return self._catalog.entries[0].first_version
+
+    def locate(self, version: int, index: int = 0) -> Location:
+        """Where the frame that holds a change begins; the end of the log if the change is not there yet.
+
+        Raises:
+            HistoryPruned: If retention has taken it.
+            WalCorrupted: If a frame on the way is damaged.
+        """
+        while True:
+            if version < self.oldest:
+                raise HistoryPruned(Position(self.oldest))
+            entry = self._catalog.find(version)
+            sparse = self._catalog.index(entry.number)
+            location = Location(entry.number, sparse.before(version, index))
+            passed = 0
+            try:
+                while (frame := self.read(location)) is not None:
+                    header = frame.header
+                    if passed < version < frame.since:
+                        raise WalCorrupted(*location, f"version {version} is missing")
+                    passed = header.version
+                    if header.version > version or (
+                        header.version == version and index < header.first_index + header.count
+                    ):
+                        return frame.location
+                    self._note(sparse, entry.number, frame)
+                    location = frame.next
+            except HistoryPruned:
+                if version < self.oldest:
+                    raise
+                continue
+            return location
+
+    def at(self, committed_at: int) -> int:
+        """The first version that was committed at or after a time; the one after the last if there is none.
+
+        Commit times rise with the versions, so a bisection over the segments and their indexes finds it: one frame is read
+        for each of a few segments, and then what lies between two entries of an index.
+
+        Args:
+            committed_at: Unix microseconds.
+
+        Raises:
+            WalCorrupted: If a frame on the way is damaged.
+        """
+        while True:
+            try:
+                return self._at(committed_at)
+            except HistoryPruned:
+                continue  # retention was faster; what is left is searched again
+
+    def _at(self, committed_at: int) -> int:
+        entries = self._catalog.entries
+        low, high = 0, len(entries) - 1
+        while low < high:  # the last segment that begins before the time, or the first of all
+            middle = (low + high + 1) // 2
+            first = self.read(Location(entries[middle].number, DATA_START))
+            if first is not None and first.header.committed_at < committed_at:
+                low = middle
+            else:
+                high = middle - 1
+        sparse = self._catalog.index(entries[low].number)
+        location = Location(entries[low].number, sparse.earlier(committed_at))
+        while (frame := self.read(location)) is not None:
+            header = frame.header
+            if header.committed_at >= committed_at:
+                return header.version
+            self._note(sparse, entries[low].number, frame)
+            location = frame.next
+        return self._limit().version + 1
+
+    def backward(self, version: int, index: int) -> Iterator[Frame]:
+        """Frames from the one that holds a change to the oldest that is kept, newest first.
+
+        It reads forward from one entry of an index to the next and gives that in reverse, so at most what lies between two
+        entries is in memory, and is read beyond what is asked for.
+
+        Args:
+            version: Of the change; beyond the end, everything is given.
+            index: Of the change; beyond the transaction, the transaction is begun at its end.
+
+        Raises:
+            WalCorrupted: If a frame is damaged.
+        """
+        newest = self._limit().version
+        before = (version, max(index, 1)) if version <= newest else (newest, _LAST_INDEX)
+        number = self._catalog.find(before[0]).number
+        while number >= self._catalog.entries[0].number:
+            sparse = self._catalog.index(number)
+            start = Location(number, sparse.before(*before))
+            try:
+                run = self._run(start, before, sparse)
+            except HistoryPruned:
+                return
+            yield from reversed(run)
+            if run:
+                header = run[0].header
+                before = (
+                    (header.version, header.first_index - 1)
+                    if header.first_index > 1
+                    else (header.version - 1, _LAST_INDEX)
+                )
+            else:
+                if before[0] >= self.oldest and self._catalog.find(before[0]).number == number:
+                    self._check_skipped(start, before[0])
+                number -= 1
+
+    def _run(self, start: Location, last: tuple[int, int], sparse: SparseIndex) -> list[Frame]:
+        """The frames of one segment from an entry of its index up to a change; what becomes an entry begins anew."""
+        run: list[Frame] = []
+        location = start
+        while (frame := self.read(location)) is not None:
+            header = frame.header
+            if frame.location.segment != start.segment or (header.version, header.first_index) > last:
+                break
+            if self._note(sparse, start.segment, frame):
+                run.clear()
+            run.append(frame)
+            location = frame.next
+        return run
+
+    def _check_skipped(self, start: Location, version: int) -> None:
+        """Checks that a version of which there is no frame behind a place does not exist."""
+        frame = self.read(start)
+        if frame is None or frame.since > version:
+            raise WalCorrupted(*start, f"version {version} is missing")
+
+    def _note(self, sparse: SparseIndex, segment: int, frame: Frame) -> bool:
+        """Makes a frame an entry of an index that is not there yet; answers whether it was wanted."""
+        header, location = frame.header, frame.location
+        if location.segment != segment or location.offset < sparse.next:
+            return False
+        sparse.add(header.version, header.first_index, header.committed_at, location.offset)
+        return True
+
+    def read(self, location: Location) -> Frame | None:
+        """The frame at ``location``, or behind the control frames there; None where the readable log ends.
+
+        Raises:
+            FormatTooNew: If it is a control frame of which only later versions know what it means.
+            HistoryPruned: If retention has taken the segment.
+            WalCorrupted: If the frame is damaged or cannot be read.
+        """
+        segment, offset = location
+        limit = self._limit()
+        skipped = 0
+        while (segment, offset) < (limit.segment, limit.offset):
+            try:
+                end = limit.offset if segment == limit.segment else self._catalog.size(segment)
+                if offset >= end:
+                    if offset > end:
+                        raise WalCorrupted(segment, end, f"the segment ends here, and not behind {offset}")
+                    self._continue(segment, offset)
+                    segment, offset = segment + 1, DATA_START
+                    continue
+                header, payload = self._frame(segment, offset, end)
+            except FileNotFoundError:
+                raise self._gone(segment) from None
+            except OSError as error:
+                raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
+            following = offset + header.extent
+            if header.flags & CONTROL:
+                _check_kind(payload, segment, offset)
+                skipped = header.skips
+                offset = following
+                continue
+            if header.version > limit.version:
+                return None
+            since = skipped or header.version
+            return Frame(header, payload, Location(segment, offset), Location(segment, following), since)
+        return None
+
+    def _frame(self, segment: int, offset: int, end: int) -> tuple[FrameHeader, memoryview]:
+        block = self._recent
+        if block.segment != segment or offset < block.start or offset + HEADER_BYTES > block.end:
+            self._recent = block = self._block(segment, offset, HEADER_BYTES, end)
+        at = offset - block.start
+        header = FrameHeader.unpack(block.data, at)
+        length = header.length
+        extent = header.extent
+        if not length:
+            raise WalCorrupted(segment, offset, "there is no frame where one must be")
+        if offset + extent > block.end:
+            self._recent = block = self._block(segment, offset, extent, end)
+            at = offset - block.start
+        data = block.data
+        payload = data[at + HEADER_BYTES : at + HEADER_BYTES + length]
+        if crc32(data[at + 8 : at + HEADER_BYTES], crc32(payload)) != header.crc:
+            raise WalCorrupted(segment, offset, "the crc of the frame is wrong")
+        links = self._links
+        if links.get((segment, offset), header.previous) != header.previous:
+            raise WalCorrupted(segment, offset, "the frame does not continue the one before it")
+        links[segment, offset + extent] = header.crc
+        if len(links) > _LINKS:
+            self._trim_links()
+        statistics = self.statistics
+        statistics.frames += 1
+        statistics.bytes += extent
+        return header, payload
+
+    def _trim_links(self) -> None:
+        # Another thread may be doing the same: keys are taken in one step, and may be gone already.
+        for earlier in list(self._links)[: _LINKS // 2]:
+            self._links.pop(earlier, None)
+
+    def _continue(self, segment: int, offset: int) -> None:
+        """Carries what is known of the last frame of a segment over to the first of the next."""
+        crc = self._links.get((segment, offset))
+        if crc is not None:
+            self._links[segment + 1, DATA_START] = crc
+
+    def _block(self, segment: int, offset: int, needed: int, end: int) -> _Block:
+        """A block that holds ``needed`` bytes from ``offset`` on."""
+        blocks = self._blocks
+        with self._lock:
+            for place, block in enumerate(blocks):
+                if block.segment == segment and block.start <= offset and offset + needed <= block.end:
+                    if place:
+                        blocks.insert(0, blocks.pop(place))
+                    return block
+        size = min(max(needed, BLOCK_BYTES), end - offset)
+        if size < needed:
+            raise WalCorrupted(
+                segment, offset, f"a frame of {needed} bytes ends beyond the readable log at {end}"
+            )
+        data = self._catalog.pread(segment, size, offset)
+        self.statistics.preads += 1
+        if len(data) < needed:
+            raise WalCorrupted(segment, offset + len(data), "the file ends in the middle of a frame")
+        block = _Block(segment, offset, data)
+        if size <= _LARGEST_KEPT:
+            with self._lock:
+                blocks.insert(0, block)
+                del blocks[_BLOCKS:]
+        return block
+
+    def _gone(self, segment: int) -> HistoryPruned | WalCorrupted:
+        if self._refresh:
+            try:
+                self._catalog.refresh()
+            except OSError as error:
+                return WalCorrupted(segment, 0, f"the directory cannot be read ({error})")
+        if segment < self._catalog.entries[0].number:
+            return HistoryPruned(Position(self.oldest))
+        return WalCorrupted(segment, 0, "the segment is missing")
+
+
+def _check_kind(payload: memoryview, segment: int, offset: int) -> None:
+    try:
+        kind_of(payload)
+    except ValueError as error:
+        raise WalCorrupted(segment, offset, str(error)) from error

@@ -1,0 +1,123 @@
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publishers.errors import FormatTooNew
+from publishers.wal.disk.filesystem import RealFileSystem
+from publishers.wal.format.control import (
+    Epoch,
+    Kind,
+    ProducerState,
+    Tables,
+    decode_control,
+    draw_random,
+    encode_epoch,
+)
+
+RANDOM = 2**64 - 2
+
+
+def tables(count=3):
+    made = Tables()
+    for number in range(count):
+        made.committed(bytes([number]) * 16, ProducerState(number, number + 1, 100 + number))
+    made.opened(1, 1)
+    made.opened(2, 10, RANDOM)
+    return made
+
+
+def test_a_checkpoint_restores_both_tables():
+    restored = Tables()
+    restored.committed(b"\xff" * 16, ProducerState(1, 1, 1))
+    assert decode_control(tables().encode(), restored) is Kind.CHECKPOINT
+    assert list(restored.producers.items()) == list(tables().producers.items())
+    assert restored.epochs == (Epoch(1, 1), Epoch(2, 10, RANDOM))
+
+
+def test_an_epoch_frame_adds_to_the_tables():
+    restored = tables()
+    assert decode_control(encode_epoch(Epoch(3, 20, 5)), restored) is Kind.EPOCH
+    assert restored.epochs == (Epoch(1, 1), Epoch(2, 10, RANDOM), Epoch(3, 20, 5))
+
+
+def test_the_tables_of_format_1_have_epochs_without_random_bits():
+    checkpoint = struct.pack("<IIII16sQQqQQ", 1, 0, 1, 1, bytes(16), 2, 3, 4, 5, 6)
+    restored = Tables()
+    assert decode_control(checkpoint, restored) is Kind.CHECKPOINT
+    assert decode_control(struct.pack("<IIQQ", 2, 0, 7, 8), restored) is Kind.EPOCH
+    assert restored.producers == {bytes(16): ProducerState(2, 3, 4)}
+    assert restored.epochs == (Epoch(5, 6), Epoch(7, 8))
+
+
+def test_what_a_later_version_writes_is_told_to_be_too_new_and_not_to_be_damaged():
+    """F144: by its format, or by a kind that came later."""
+    for payload, found, known in (
+        (struct.pack("<II", 1, 3), 3, 2),
+        (struct.pack("<II", 9, 2), 9, max(Kind)),
+        (struct.pack("<II", 9, 3), 3, 2),
+    ):
+        with pytest.raises(FormatTooNew) as caught:
+            decode_control(payload, Tables())
+        assert (caught.value.found, caught.value.known) == (found, known)
+
+
+def test_random_bits_are_drawn_where_the_files_are_and_are_never_none():
+    class Dull:
+        def random_bytes(self, size):
+            return bytes(size)
+
+    assert draw_random(Dull()) == 1
+    assert draw_random(RealFileSystem()) != draw_random(RealFileSystem())
+
+
+def test_an_epoch_without_versions_is_replaced_by_the_next():
+    made = tables()
+    made.opened(3, 10)
+    made.opened(4, 10)
+    assert made.epochs == (Epoch(1, 1), Epoch(4, 10))
+
+
+def test_a_producer_that_commits_again_moves_to_the_end():
+    made = tables()
+    made.committed(bytes(16), ProducerState(9, 50, 500))
+    assert list(made.producers)[-1] == bytes(16)
+    made.prune(1, 0, 0)
+    assert list(made.producers) == [bytes(16)]
+    assert made.forgotten == 2
+
+
+def test_idle_producers_and_ended_epochs_are_pruned():
+    made = tables()
+    made.prune(10, 101, 9)
+    assert len(made.producers) == 2
+    assert len(made.epochs) == 2
+    made.prune(10, 1000, 10)
+    assert not made.producers
+    assert (
+        len(made.epochs) == 2
+    )  # the first wrote the version before the oldest, which a position there names
+    made.prune(10, 1000, 11)
+    assert made.epochs == (Epoch(2, 10, RANDOM),)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=120),
+        st.integers(0, 3).flatmap(
+            lambda kind: st.binary(max_size=90).map(
+                lambda rest: struct.pack("<II", kind, 2 * (len(rest) % 2)) + rest
+            )
+        ),
+    )
+)
+def test_nonsense_is_a_value_error_or_too_new(payload):
+    with contextlib.suppress(ValueError, FormatTooNew):
+        decode_control(payload, Tables())
+
+
+def test_a_checkpoint_of_the_wrong_size_is_refused():
+    with pytest.raises(ValueError, match="3 producers and 2 epochs"):
+        decode_control(tables().encode()[:-1], Tables())
