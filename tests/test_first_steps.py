@@ -26,6 +26,7 @@ MISTAKES = {
     "a name in place of a wish": (lambda log: log.changes("order"), "'order'", "a Criterion"),
     "a text in place of keys": (lambda _: Criterion(keys="abc"), "'abc'", "a set or list"),
     "no entity type": (lambda _: upsert("", "1", {}), "entity_type is ''", "1 to 1024 characters"),
+    "no key": (lambda _: upsert("order", "", {}), "key is ''", "at least one character"),
     "a second writer": (
         lambda log: ChangeLog.open(log.path),
         "is being written by process",

@@ -7,27 +7,28 @@ them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``p
 that uvicorn is to run WebSockets with: ``uvicorn --ws transports:LinkProtocol``.
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
 
-from transports.application import Application
-from transports.codec.replies import RemoteChange, RemoteGap
-from transports.errors import (
-    CloseCode,
-    ConnectionLost,
-    ExtraMissing,
-    Forbidden,
-    RemoteError,
-    ServerFailed,
-)
-from transports.followed import FollowedName
-from transports.limits import Limits
-from transports.policy import Caller, Policy
-from transports.server import Server, serve
-from transports.tokens import TokenFile
-from transports.websocket.backoff import Backoff
-from transports.websocket.client import RemoteLog, connect
-
+# Not of typing, nor is Final: until this is imported an interrupt of the command cannot be met, so it is to be short.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from transports.application import Application
+    from transports.codec.replies import RemoteChange, RemoteGap
+    from transports.errors import (
+        CloseCode,
+        ConnectionLost,
+        ExtraMissing,
+        Forbidden,
+        RemoteError,
+        ServerFailed,
+    )
+    from transports.followed import FollowedName
+    from transports.limits import Limits
+    from transports.policy import Caller, Policy
+    from transports.server import Server, serve
+    from transports.tokens import TokenFile
+    from transports.websocket.backoff import Backoff
+    from transports.websocket.client import RemoteLog, connect
     from transports.websocket.protocol import LinkProtocol as LinkProtocol
 
 # LinkProtocol is not in it: it stands on an extra, and `from transports import *` needs none.
@@ -53,13 +54,38 @@ __all__ = [
     "serve",
 ]
 
+_MODULES = {
+    "application": ["Application"],
+    "codec.replies": ["RemoteChange", "RemoteGap"],
+    "errors": ["CloseCode", "ConnectionLost", "ExtraMissing", "Forbidden", "RemoteError", "ServerFailed"],
+    "followed": ["FollowedName"],
+    "limits": ["Limits"],
+    "policy": ["Caller", "Policy"],
+    "server": ["Server", "serve"],
+    "tokens": ["TokenFile"],
+    "websocket.backoff": ["Backoff"],
+    "websocket.client": ["RemoteLog", "connect"],
+    "websocket.protocol": ["LinkProtocol"],
+}
+
 
 def __getattr__(name: str) -> object:
-    """Imports what needs an extra when it is asked for (PEP 562)."""
-    if name != "LinkProtocol":
+    """Imports what is asked for (PEP 562): the command begins before all of it is there, and some of it needs an extra."""
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from transports.websocket.protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
+        found: object = getattr(import_module(f"{__name__}.{module}"), name)
     except ImportError as error:
+        if name != "LinkProtocol":
+            raise
+        from transports.errors import ExtraMissing  # noqa: PLC0415 - see above
+
         raise ExtraMissing("the protocol class", error.name or "websockets", "server") from None
-    return LinkProtocol
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """What there is, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -237,6 +237,7 @@ class ConnectionLost(PenstockError):
 
     def __init__(self, url: str, why: str, *, close_code: int | None = None, retryable: bool = True) -> None:
         super().__init__(f"the connection to {url} is lost: {why}")
+        self.why = why
         self.close_code = close_code
         self.retryable = retryable
 

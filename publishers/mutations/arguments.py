@@ -12,6 +12,7 @@ from publishers.errors import InvalidChange
 from publishers.lossless import encodable
 
 __all__ = [
+    "KEY_RIGHT",
     "check_entity_type",
     "check_text",
     "encode_json",
@@ -22,6 +23,8 @@ __all__ = [
     "meta_of",
     "whole",
 ]
+
+KEY_RIGHT: Final = "at least one character: of all changes only a TRUNCATE has no key"
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -74,6 +77,8 @@ def key_bytes(key: object, parameter: str = "key") -> bytes:
     Raises:
         InvalidChange: If it is none.
     """
+    if not key and isinstance(key, (bytes, str)):
+        raise InvalidChange(parameter, key, KEY_RIGHT)
     if isinstance(key, bytes):
         return key
     if not isinstance(key, str):

@@ -2,14 +2,15 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from operator import eq
 from typing import Final
 
 import msgspec
 
 from publishers.change import Area, Operation
-from publishers.decoding import spliced
+from publishers.decoding import KEYLESS, spliced
 from publishers.errors import InvalidChange
-from publishers.mutations.arguments import check_entity_type
+from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
 from publishers.wal.format.columns import Column, Columns, encode_one
 
 __all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "payload_of"]
@@ -162,6 +163,8 @@ def payload_of(row: Mutation, annotations: bytes) -> bytes:
         raise InvalidChange("mutations", row, _RIGHT)
     try:
         _check_kind(row)
+        if not row.key and row.area * 16 + row.operation != KEYLESS:
+            raise InvalidChange("key", row.key, KEY_RIGHT)
         return encode_one(
             row.area * 16 + row.operation,
             row.entity_type.encode(),
@@ -179,6 +182,8 @@ def payload_of(row: Mutation, annotations: bytes) -> bytes:
 def check_columns(columns: object) -> Columns:
     """Columns whose every change is of a known area and operation: no reader could make anything of another one.
 
+    Each has a key too, unless it is a TRUNCATE. What was stored without one, before that was refused, can be read as ever.
+
     Raises:
         InvalidChange: If it is something else.
     """
@@ -186,6 +191,11 @@ def check_columns(columns: object) -> Columns:
         raise InvalidChange("batches", columns, "Columns of changes")
     if strange := bytes(columns.kinds).translate(None, _KINDS):
         raise InvalidChange("kinds", strange[0], "16 times the number of an Area, plus that of an Operation")
+    ends = columns.key.offsets
+    if any(map(eq, ends, ends[1:])):  # seldom, so that no change is looked at one by one
+        for kind, key in zip(columns.kinds, columns.key, strict=True):
+            if not key and kind != KEYLESS:
+                raise InvalidChange("key", key, KEY_RIGHT)
     return columns
 
 

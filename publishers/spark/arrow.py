@@ -89,6 +89,8 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
     keys = batch.column("key")
     if keys.null_count:
         raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
+    if empty := pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py():
+        raise RowRefused(", ".join(encoding.key), f"is empty in {empty} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
     names, type_ids = _entity_types(batch, encoding, entity_type)
     return Columns(
         _kinds(batch, encoding),

@@ -46,9 +46,10 @@ class ConnectRefused(SparkError, TypeError):
 
     def __init__(self, module: str) -> None:
         super().__init__(
-            f"the query belongs to Spark Connect ({module}), where foreachBatch runs on the server and cannot reach "
-            "this change log; run the query in a classic SparkSession in the process that owns the log, or let the "
-            "owner serve the log and append to it over HTTP"
+            "run the query in a classic SparkSession of the process that owns the log, such as "
+            "publishers.spark.spark_session('name') makes where SPARK_REMOTE is not set, or, if it is no stream, commit its "
+            "rows there: log.commit(upsert('order', row.id, row.asDict()) for row in df.toLocalIterator()); this one "
+            f"belongs to Spark Connect ({module}), which runs foreachBatch in a process of its server, where no log is open"
         )
         self.module = module
 

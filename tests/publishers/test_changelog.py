@@ -17,6 +17,7 @@ from publishers import (
     LogClosed,
     LogOptions,
     LogReadOnly,
+    Mutation,
     NotALog,
     Operation,
     Position,
@@ -26,8 +27,10 @@ from publishers import (
     PositionMalformed,
     PositionToken,
     TransactionTooLarge,
+    truncate,
     upsert,
 )
+from publishers.mutations.mutation import columns_of
 from tests.publishers.support import (
     QUICK,
     ManualExecutor,
@@ -232,6 +235,25 @@ def test_a_key_above_its_bound_is_refused_by_name_and_a_longer_stored_one_is_rea
             Criterion(key_patterns={"k{2}k*"}, operations={Operation.UPSERT}), limit=9
         ).changes
         assert [len(change.key) for change in found] == [5_000, 1_024, 1_024]
+
+
+def test_an_empty_key_is_refused_however_it_comes_and_a_stored_one_is_read(log, monkeypatch):
+    """One change and several, and columns, however they were made. A TRUNCATE needs no key."""
+    empty = Mutation(Operation.UPSERT, "o", b"", b"{}")
+    for commit in (
+        lambda: log.commit([empty]),
+        lambda: log.commit([order(1), empty, truncate("o")]),
+        lambda: log.commit_columns([columns_of([order(1)]), columns_of([truncate("o"), empty])]),
+    ):
+        with pytest.raises(InvalidChange, match=r"key is b'', but must be at least one character"):
+            commit()
+    assert log.head == Position(1, 0)
+    log.commit([truncate("o")])
+    log.commit([truncate("o")] * 2)
+    monkeypatch.setattr("publishers.changelog.check_columns", lambda columns: columns)
+    log.commit([empty, order(1)])
+    found = log.history(Criterion(operations={Operation.UPSERT})).changes
+    assert [change.key for change in found] == ["", order(1).key.decode()]
 
 
 def test_a_read_only_opening_cannot_write_and_sees_what_the_owner_shows():

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, View, remove, schema, upsert
+from publishers import Content, Mutation, View, remove, schema, upsert
 from publishers.blocks.block import Block
-from publishers.mutations.mutation import columns_of
+from publishers.mutations.mutation import REMOVE, columns_of
 
 mutations = st.lists(
     st.one_of(
@@ -14,14 +14,15 @@ mutations = st.lists(
                 kind, key, body, before=before, changed=changed, origin=origin, schema_version=version
             ),
             st.sampled_from(["order", "item"]),
-            st.binary(max_size=3) | st.text(max_size=3),
+            st.binary(min_size=1, max_size=3) | st.text(min_size=1, max_size=3),
             st.sampled_from([{}, {"a": 1}, b"null"]),
             st.sampled_from([None, {"b": None}]),
             st.sampled_from([None, [], ["a", "b"]]),
             st.sampled_from([None, "here"]),
             st.sampled_from([None, 3]),
         ),
-        st.builds(remove, st.just("order"), st.binary(max_size=2)),
+        st.builds(remove, st.just("order"), st.binary(min_size=1, max_size=2)),
+        st.just(Mutation(REMOVE, "order", b"")),  # as it may be stored, although it is not committed any more
         st.builds(remove, st.just("log"), st.integers(100, 120).map(str), entry_version=st.just(7)),
         st.just(schema("item", {"a": 1})),
     ),

@@ -2,6 +2,6 @@
 
 import sys
 
-from transports.cli.command import main
+from transports.cli import main
 
 sys.exit(main())

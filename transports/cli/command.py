@@ -25,7 +25,9 @@ from transports.arguments import ArgumentParser
 from transports.cli.asking import add_token
 from transports.cli.backup import add_backup, add_restore
 from transports.cli.checks import add_verify
+from transports.cli.completion import add_completion
 from transports.cli.dump import add_dump
+from transports.cli.interrupts import INTERRUPTED, interruptible
 from transports.cli.log import add_log
 from transports.cli.repair import add_repair
 from transports.cli.schema import add_schema
@@ -40,7 +42,6 @@ __all__ = ["main"]
 DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
-INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_PORT: Final = 8090
@@ -91,7 +92,7 @@ def _open_streams() -> None:
 
 def _guarded(arguments: list[str]) -> int:
     try:
-        code = _run(arguments)
+        code = interruptible(lambda: _run(arguments))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -137,19 +138,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"penstock {version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve a log, or a store of logs, over WebSockets"))
-    _add_tail(commands.add_parser("tail", help="print changes as JSON lines, from a server or a directory"))
-    _add_append(commands.add_parser("append", help="append changes, given as JSON lines, as one transaction"))
-    add_log(commands.add_parser("log", help="list, create, drop and rename the logs of a store"))
-    add_verify(commands.add_parser("verify", help="look at every byte of a log, and name what is damaged"))
-    add_dump(commands.add_parser("dump", help="print the frames of a log as JSON lines"))
-    add_repair(commands.add_parser("repair", help="plan, and carry out, what a damaged log needs"))
-    add_backup(commands.add_parser("backup", help="copy a log or a store, also while it is being written"))
-    add_restore(commands.add_parser("restore", help="put a log or a store back from its backup"))
-    add_stats(commands.add_parser("stats", help="print what a log, or a server, tells of itself"))
-    add_schema(commands.add_parser("schema", help="print the schemas that a log, or a server's, was told"))
+    for name, (add, what, example) in _COMMANDS.items():
+        add(commands.add_parser(name, help=what, example=example))
     commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
-    commands.add_parser("version", help="print the version").set_defaults(command=_print_version)
+    add_completion(
+        commands.add_parser(
+            "completion",
+            help="print a script by which a shell completes these commands",
+            example="source <(penstock completion bash)",
+        ),
+        parser,
+    )
     return parser
 
 
@@ -197,6 +196,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tail(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints changes as JSON lines. A server that is lost is waited for, while standard error says why and where it will go on; "
+        "nothing is left out and nothing comes twice."
+    )
+    parser.epilog = (
+        "Exit codes: 0 the limit, the last version or the end of the log was reached; 1 refused, or the server is lost for good; "
+        "2 wrong arguments; 130 interrupted; 141 broken pipe."
+    )
     parser.add_argument(
         "source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log or store"
     )
@@ -214,6 +221,12 @@ def _add_tail(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=_number(1, 2**53 - 1), metavar="N", help="end after so many changes")
     add_view(parser)
     parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    parser.add_argument(
+        "--retry",
+        type=_number(0, 2**31 - 1),
+        metavar="N",
+        help="attempts in a row to reach a server again that is lost, 0 for none (default: without end)",
+    )
     add_token(parser)
     parser.set_defaults(command=_tail)
 
@@ -267,6 +280,70 @@ def _demo(arguments: list[str]) -> int:
     return int(run(arguments) or DONE)
 
 
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_print_version)
+
+
 def _print_version(_: argparse.Namespace) -> int:
     print(f"penstock {version()}")
     return DONE
+
+
+_COMMANDS: Final[dict[str, tuple[Callable[[argparse.ArgumentParser], None], str, str]]] = {
+    "serve": (
+        _add_serve,
+        "serve a log, or a store of logs, over WebSockets",
+        "penstock serve var/orders --port 8090",
+    ),
+    "tail": (
+        _add_tail,
+        "print changes as JSON lines, from a server or a directory",
+        "penstock tail ws://127.0.0.1:8090/ws --entity-type order --where 'total > 10' --since earliest",
+    ),
+    "append": (
+        _add_append,
+        "append changes, given as JSON lines, as one transaction",
+        """echo '{"entity_type": "order", "key": "42", "body": {"total": 1}}' | penstock append var/orders""",
+    ),
+    "log": (
+        add_log,
+        "list, create, drop and rename the logs of a store",
+        "penstock log create var/shop orders --label owner=ann",
+    ),
+    "verify": (
+        add_verify,
+        "look at every byte of a log, and name what is damaged",
+        "penstock verify var/orders",
+    ),
+    "dump": (
+        add_dump,
+        "print the frames of a log as JSON lines",
+        "penstock dump var/orders --from 41 --headers",
+    ),
+    "repair": (
+        add_repair,
+        "plan, and carry out, what a damaged log needs",
+        "penstock repair var/orders --write",
+    ),
+    "backup": (
+        add_backup,
+        "copy a log or a store, also while it is being written",
+        "penstock backup var/orders backups/orders",
+    ),
+    "restore": (
+        add_restore,
+        "put a log or a store back from its backup",
+        "penstock restore backups/orders var/orders --replace",
+    ),
+    "stats": (
+        add_stats,
+        "print what a log, or a server, tells of itself",
+        "penstock stats http://127.0.0.1:8090/",
+    ),
+    "schema": (
+        add_schema,
+        "print the schemas that a log, or a server's, was told",
+        "penstock schema var/orders order --version 3",
+    ),
+    "version": (_add_version, "print the version", "penstock version"),
+}

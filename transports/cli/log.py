@@ -22,19 +22,31 @@ _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(commands, "list", "the logs of a store", _list)
-    making = _add(commands, "create", "make a log, and the store if there is none", _create, "NAME")
+    _add(commands, "list var/shop", "the logs of a store", _list)
+    making = _add(
+        commands, "create var/shop orders", "make a log, and the store if there is none", _create, "NAME"
+    )
     making.add_argument("--type", metavar="TEXT", help="what kind of log it is, in your own words")
     making.add_argument(
         "--label", action="append", default=[], metavar="KEY=VALUE", help="what else to say of it; repeatable"
     )
-    dropping = _add(commands, "drop", "drop a log with everything in it", _drop, "NAME")
+    dropping = _add(commands, "drop var/shop orders --yes", "drop a log with everything in it", _drop, "NAME")
     dropping.add_argument("--yes", action="store_true", help="without asking")
-    _add(commands, "rename", "give a log another name; its subscribers go on", _rename, "OLD", "NEW")
+    _add(
+        commands,
+        "rename var/shop orders sales",
+        "give a log another name; its subscribers go on",
+        _rename,
+        "OLD",
+        "NEW",
+    )
 
 
-def _add(commands: Any, name: str, what: str, run: Any, *names: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
+def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> argparse.ArgumentParser:
+    name = example.partition(" ")[0]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=what, description=what, example=f"penstock log {example}"
+    )
     parser.add_argument("directory", metavar="DIR", help="directory of a store")
     for one in names:
         parser.add_argument(one.lower(), metavar=one, help="name of a log")

@@ -46,11 +46,13 @@ def url_of(source: str) -> str | None:
 
 
 def check_directory(directory: str) -> None:
-    """Refuses an address where only a directory will do.
+    """Refuses an address where only a directory will do, and what a shell makes of a variable that is not set.
 
     Raises:
         InvalidOption: If it is one.
     """
+    if not directory:
+        raise InvalidOption("DIR", directory, "the path of a directory")
     if "://" in directory:
         raise InvalidOption("DIR", directory, "a directory: only 'penstock tail' reaches servers")
 

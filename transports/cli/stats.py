@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from publishers.wal.checks.verify import is_live
 from publishers.wal.files.segment import segment_number
 from transports.cli.asking import add_token, ask
 from transports.cli.checks import logs_in
+from transports.cli.figures import directory_words, server_words
 from transports.cli.places import url_of
 from transports.tokens import token_given
 
@@ -25,9 +26,7 @@ __all__ = ["add_stats"]
 
 def add_stats(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.description = (
-        "Prints the size and the ends of a log, or what a server tells of rings and subscribers."
-    )
+    parser.description = "Prints the size and the ends of a log, or what a server tells of rings and subscribers, in words; all of it as JSON."
     parser.add_argument(
         "source", metavar="DIR|URL", help="directory of a log or store, or http://host:port/ of a server"
     )
@@ -44,14 +43,19 @@ def _stats(chosen: argparse.Namespace) -> int:
     else:
         paths = logs_in(chosen.source)
         told = {"logs": {_name(path): _log(path) for path in paths}}
-    if chosen.json:
-        print(msgspec.json.encode(told).decode())
-        return 0
-    for name, log in told.get("logs", {}).items():
-        print(name)
-        for line in _lines(log, "  "):
-            print(line)
+    print(msgspec.json.encode(told).decode() if chosen.json else "\n".join(_words(url, told)))
     return 0
+
+
+def _words(url: str | None, told: Mapping[str, Any]) -> list[str]:
+    if url is None:
+        return [line for name, log in told["logs"].items() for line in directory_words(name, log)]
+    try:
+        return list(server_words(told))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise ConnectionError(
+            f"{url} answers with statistics of another version; --json prints them as they are"
+        ) from None
 
 
 def _name(path: Path) -> str:
@@ -105,18 +109,3 @@ def _fetched(url: str, token: str | None) -> Mapping[str, Any]:
     if told is None or not isinstance(told.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
     return told
-
-
-def _lines(told: Any, indent: str) -> Iterator[str]:
-    """Nested names and values, one per line."""
-    for name, value in told.items():
-        if isinstance(value, dict) and value:
-            yield f"{indent}{name}:"
-            yield from _lines(value, indent + "  ")
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for place, one in enumerate(value, 1):
-                yield f"{indent}{name} {place}:"
-                yield from _lines(one, indent + "  ")
-        else:
-            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            yield f"{indent}{name}: {shown}"

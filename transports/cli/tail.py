@@ -5,12 +5,14 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from publishers.change import Change
 from publishers.errors import InvalidOption
 from publishers.fanout.batch import Batch
+from publishers.position import PositionToken
 from publishers.views.view import Content, Images, Integers
 from transports.cli.places import followed, url_of
 from transports.cli.viewing import mask_of, view_of
@@ -19,8 +21,11 @@ from transports.cli.wishes import criteria_of
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.codec.starts import start_of_text
+from transports.errors import ConnectionLost, RemoteError
 from transports.tokens import token_given
+from transports.websocket.backoff import Backoff
 from transports.websocket.client import connect
+from transports.websocket.remote import RemoteSubscription
 
 if TYPE_CHECKING:
     from flow.contracts import Subscription
@@ -50,15 +55,15 @@ class _Printer:
         encode: Callable[[Sequence[Change]], list[bytes]],
     ) -> None:
         self.error: BaseException | None = None
+        self.subscription: Subscription | None = None
         self._left = limit
         self._finished = finished
         self._encode = encode
         self._asked = 0
-        self._subscription: Subscription
 
     def on_subscribe(self, subscription: "Subscription", /) -> None:
-        self._subscription = subscription
-        self._ask()
+        self.subscription = subscription
+        self._ask(subscription)
 
     def on_next(self, change: Change, /) -> None:
         self.on_next_batch((change,))
@@ -70,28 +75,34 @@ class _Printer:
             sys.stdout.buffer.flush()
         except Exception as error:  # noqa: BLE001 - the main thread waits, and ends the command with it
             # Most likely whoever read our output has left.
-            self._subscription.cancel()
-            self._end(error)
+            self.give_up(error)
             return
         self._asked -= len(changes)
         if self._left is not None:
             self._left -= len(changes)
-        self._ask()
+        if self.subscription is not None:
+            self._ask(self.subscription)
 
     def on_error(self, error: Exception, /) -> None:
+        self._end(error)
+
+    def give_up(self, error: Exception) -> None:
+        """Ends with an error that is none to the subscription."""
+        if self.subscription is not None:
+            self.subscription.cancel()
         self._end(error)
 
     def on_complete(self) -> None:
         self._end(None)
 
-    def _ask(self) -> None:
+    def _ask(self, subscription: "Subscription") -> None:
         want = _WINDOW if self._left is None else min(self._left, _WINDOW)
         if want == 0:
-            self._subscription.cancel()
+            subscription.cancel()
             self._end(None)
         elif self._asked * 2 <= want:
             more, self._asked = want - self._asked, want
-            self._subscription.request(more)
+            subscription.request(more)
 
     def _end(self, error: BaseException | None) -> None:
         self.error = error
@@ -136,7 +147,13 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
         ]
 
     printer = _Printer(chosen.limit, finished.set, encode)
-    async with connect(url, token=token_given(chosen.token, chosen.token_file)) as log:
+
+    async with connect(
+        url,
+        token=token_given(chosen.token, chosen.token_file),
+        reconnect=chosen.retry != 0 and Backoff(attempts=chosen.retry),
+        on_wait=partial(_wait, url, printer),
+    ) as log:
         feed = log.changes(
             criteria,
             since=since,
@@ -152,3 +169,21 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
         await finished.wait()
     if printer.error is not None:
         raise printer.error
+
+
+def _wait(url: str, printer: _Printer, lost: ConnectionLost | RemoteError, delay: float) -> None:
+    """Says what is waited for, and where it will go on; what was refused the first time is not waited for."""
+    subscription = printer.subscription
+    place = ""
+    if isinstance(subscription, RemoteSubscription):
+        if isinstance(lost, RemoteError) and subscription.head is None:
+            printer.give_up(lost)
+            return
+        if subscription.cursor is not None:
+            place = f", from {PositionToken.parse(subscription.cursor).position}"
+    why = " ".join((lost.why if isinstance(lost, ConnectionLost) else str(lost)).split())
+    print(
+        f"penstock: waiting for {url}: {why}; trying again in {delay:.1f} s{place}",
+        file=sys.stderr,
+        flush=True,
+    )

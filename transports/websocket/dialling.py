@@ -41,6 +41,10 @@ class Party(Protocol):
         """
         ...
 
+    def waiting(self, lost: ConnectionLost, delay: float) -> None:
+        """There is no connection, and after ``delay`` seconds another attempt to make it."""
+        ...
+
     def given_up(self, lost: ConnectionLost) -> None:
         """There is no connection, and there will be none."""
         ...
@@ -120,9 +124,9 @@ class Dialler:
         if found is not None and found.fileno() >= 0:
             let_go([found.fileno()])
 
-    def delay(self) -> float | None:
-        """Seconds until something that was interrupted is tried again; None if it is not."""
-        return self._reconnect.delay(0) if self._reconnect else None
+    def delay(self, attempt: int) -> float | None:
+        """Seconds until something that was interrupted is tried again, for the time that ``attempt`` tells; None if it is not."""
+        return self._reconnect.delay(attempt) if self._reconnect else None
 
     def say(self, message: Mapping[str, Any]) -> None:
         """Sends a message, behind those that wait already."""
@@ -149,6 +153,7 @@ class Dialler:
                 self._give_up(lost)
                 return
             attempt += 1
+            self._party.waiting(lost, delay)
             await asyncio.sleep(delay)
 
     async def _serve(self) -> tuple[ConnectionLost, bool]:
@@ -203,7 +208,9 @@ class Dialler:
         except TimeoutError:
             return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s"), acknowledged
         except (OSError, EOFError, ValueError) as error:
-            return ConnectionLost(self._url, str(error) or type(error).__name__), acknowledged
+            refused = isinstance(error, ConnectionRefusedError)
+            why = "it was refused" if refused else str(error) or type(error).__name__
+            return ConnectionLost(self._url, why), acknowledged
         finally:
             self.ready = False
             self._socket = None

@@ -93,6 +93,7 @@ class RemoteSubscription:
         state: ``"LIVE"`` or ``"RESYNC"``, as the server last told; None before that.
         head: Cursor of the end of the log, as the server last told.
         live: The newest version that subscribers may be given, as a checkpoint last told; None before that.
+        attempts: How often it was subscribed again since it last went on.
     """
 
     def __init__(self, log: "RemoteLog", payload: dict[str, Any], window: int, on_gap: OnGap) -> None:
@@ -100,6 +101,7 @@ class RemoteSubscription:
         self.state: str | None = None
         self.head: str | None = None
         self.live: int | None = None
+        self.attempts = 0
         self._log = log
         self._payload = payload
         self._window = window
@@ -198,6 +200,7 @@ class RemoteSubscription:
             Violation: If they are more than were requested.
         """
         changes = reply.changes()
+        self.attempts = 0
         with self._lock:
             if len(changes) > self._announced:
                 raise Violation(
@@ -212,6 +215,7 @@ class RemoteSubscription:
     def moved(self, told: Item) -> None:
         """A checkpoint has come."""
         self.head, self.live, self.state = told.head, told.live, told.state
+        self.attempts = 0
         with self._lock:
             self._received = told.cursor
             if not self._buffer:

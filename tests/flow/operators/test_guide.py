@@ -38,6 +38,10 @@ missed 1
 got B
 got C
 contents
+dropped ValueError('not 2')
+got 1
+got 2
+got 3
 """
 
 

@@ -89,6 +89,8 @@ NESTED["self"] = NESTED
         ("entity_type", {"entity_type": b"order"}),
         ("key", {"key": 42}),
         ("key", {"key": None}),
+        ("key", {"key": ""}),
+        ("key", {"key": b""}),
         ("body", {"body": None}),
         ("body", {"body": "{}"}),
         ("body", {"body": b"{"}),

@@ -44,7 +44,7 @@ def test_a_slice_of_any_array_is_taken_over_as_it_is(values, start, length, dtyp
 
 
 @given(
-    sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3000)), max_size=60),
+    sizes=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3000)), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=4),
     piece_bytes=st.integers(2048, 9000),
 )
@@ -106,6 +106,11 @@ def test_a_text_that_is_no_entity_type_is_refused(strange):
     encoding = Encoding(key=("id",), entity_type_column="kind")
     with pytest.raises(RowRefused, match="'kind' has values that are no entity types"):
         columns_of(batch_of([(b"k", b"{}")] * 2, entity_type=pa.array(["a", strange])), encoding, None)
+
+
+def test_an_empty_key_is_refused_with_the_name_of_its_column():
+    with pytest.raises(RowRefused, match=r"'id' is empty in 1 of 2 rows.*filter them out"):
+        columns_of(batch_of([(b"k", b"{}"), (b"", b"{}")]), UPSERTS, "n")
 
 
 def test_a_null_key_is_refused_with_the_names_of_its_columns():

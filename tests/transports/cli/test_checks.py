@@ -2,14 +2,17 @@
 
 import contextlib
 import json
+import re
 import sys
 from random import Random
 
 import pytest
 
+import flow
 from publishers import ChangeLog, ChangeStore
 from publishers.mutations.mutation import upsert
 from tests.harness.scale import SCALE
+from tests.publishers.support import Probe
 from tests.publishers.wal.checks.damage import copy_log, damage, flip, frames_of, make_log, snapshot
 from transports.cli import main
 from transports.server import serve
@@ -180,12 +183,50 @@ def test_stats_tell_of_a_directory_and_of_a_server(log, capsys):
     assert (told["oldest"], told["newest"], told["segments"], told["writer"]) == (1, 5, 1, False)
     (epoch,) = told["epochs"]
     assert (epoch["epoch"], epoch["first_version"], len(epoch["random"])) == (1, 1, 11)
-    assert "newest: 5" in run(capsys, "stats", log)[1]
+    said = run(capsys, "stats", log)[1].splitlines()
+    assert said[0] == "orders"
+    assert re.fullmatch(
+        r"  newest version 5, committed \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; next version 6; oldest version kept 1",
+        said[1],
+    )
+    assert re.fullmatch(r"  [\d.]+ [KM]iB in 1 segment; no process writes it", said[2])
+    assert said[3].startswith("  opened for writing 1 time (its epoch); log id ")
     assert run(capsys, "stats", "http://127.0.0.1:1/")[0] == 1
     with ChangeLog.open(log) as opened, serve(opened, port=0) as server:
+        with opened.transaction() as tx:
+            tx.upsert("order", "1", {})
+        opened.changes(since="earliest").subscribe(Probe(first=3), executor=flow.INLINE)
+        _, out, err = run(capsys, "stats", server.url)
+        assert err == ""
+        said = out.splitlines()
         code, out, _ = run(capsys, "stats", server.url, "--json")
     assert code == 0
-    assert json.loads(out)["logs"]["orders"]["watermark"] == 5
+    assert json.loads(out)["logs"]["orders"]["watermark"] == 6
+    assert said[:4] == [
+        "0 connections, 0 bytes not sent to them yet",
+        "orders",
+        "  newest version 6; next version 7; oldest version kept 1",
+        "  1 subscription to 1 publisher, 1 behind; 3 changes delivered",
+    ]
+    assert re.fullmatch(
+        r"    RESYNC, \d versions, .* s behind, next \d:\d; 0 changes requested, 0 queued, 3 delivered",
+        said[-1],
+    )
+
+
+def test_stats_tell_what_there_is_none_of_in_words_too(tmp_path, capsys, monkeypatch):
+    """F49: no version is not version 0, and a server of another version is told from one that is broken."""
+    ChangeLog.open(tmp_path / "empty").close()
+    assert "  no versions yet; next version 1\n" in run(capsys, "stats", tmp_path / "empty")[1]
+    answers = {
+        '{"logs":{"a":{"failure":"LogGone"}}}': (0, "a\n  it is not served any more: LogGone\n"),
+        '{"logs":{"a":{"oldest":7}}}': (1, "answers with statistics of another version"),
+    }
+    for answer, (code, what) in answers.items():
+        monkeypatch.setattr("transports.cli.stats.ask", lambda *_, answer=answer: json.loads(answer))
+        assert run(capsys, "stats", "http://127.0.0.1:1/")[0] == code
+        _, out, err = run(capsys, "stats", "http://127.0.0.1:1/")
+        assert what in out + err
 
 
 def test_whatever_lies_in_the_directory_no_traceback_is_shown(tmp_path, capsys):

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import types
 import uuid
 
@@ -16,6 +17,7 @@ import pytest
 from publishers.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
+from tests.publishers.support import wait_until
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
@@ -109,6 +111,7 @@ def test_append_of_nothing_makes_no_log(tmp_path, feed_stdin, capsys):
         ('{"entity_type":"order","body":{}}', "key is None"),
         ('{"key":"1","body":{}}', "entity_type is None"),
         ('{"entity_type":"","key":"1","body":{}}', "entity_type"),
+        ('{"entity_type":"order","key":"","body":{}}', "key is ''"),
         ('{"entity_type":"order","key":"1"}', "body is None"),
         ('{"entity_type":"order","key":"1","operation":"REMOVE","body":{}}', "left out with REMOVE"),
         ('{"entity_type":"order","key":"1","operation":"UPSRT","body":{}}', "UPSRT"),
@@ -146,6 +149,14 @@ def test_what_is_no_log_is_told_in_one_line(tmp_path, capsys, feed_stdin):
     assert "not a change log" in one_line(capsys)
     assert main(["append", str(tmp_path / "shop"), str(tmp_path / "missing.jsonl")]) == 1
     assert "missing.jsonl" in one_line(capsys)
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "repair --write", "stats", "schema", "serve", "tail"])
+def test_a_directory_without_a_name_is_not_the_one_that_we_are_in(command, capsys, monkeypatch, log):
+    monkeypatch.chdir(log.path)
+    name, *options = command.split()
+    assert main([name, "", *options]) == 2
+    assert "the path of a directory" in one_line(capsys)
 
 
 def test_a_second_writer_is_refused_in_one_line(log, capsys, feed_stdin):
@@ -393,6 +404,36 @@ def test_tail_is_interrupted_quietly(log, fill, serving, remote):
     assert (process.returncode, err) == (130, "")
 
 
+INTERRUPTED = """
+import atexit, os, signal, sys
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            interrupt()
+
+sys.meta_path.insert(0, Importing())
+if sys.argv[1] == "atexit":
+    atexit.register(interrupt)
+
+from transports.cli import main  # as the script that pip makes does it
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["transports.cli.command", "publishers.wal", "atexit"])
+def test_an_interrupt_before_and_after_the_command_is_quiet_too(moment):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, moment], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert "KeyboardInterrupt" not in done.stderr
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
     fill(1, changes=10)
@@ -405,10 +446,47 @@ def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
         assert process.stderr.read() == ""
 
 
-def test_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
+def test_tail_waits_for_its_server_says_where_and_goes_on_there(log, fill, serving):
     server = serving()
     fill(1)
     with start("tail", server.url, "--since", "earliest") as process:
+        printed = [json.loads(process.stdout.readline()) for _ in range(2)]
+        server.stop()
+        said = process.stderr.readline()
+        fill(1)
+        serving(port=server.port)
+        printed += [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert re.fullmatch(
+        rf"penstock: waiting for {server.url}: closed with 1012 \(.*\); trying again in 0\.\d s, from 2:0\n",
+        said,
+    )
+    assert "Traceback" not in err
+    assert process.returncode == 130
+    assert [(event["version"], event["index"]) for event in printed] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_tail_gives_its_server_up_after_as_many_attempts_as_it_was_told(log, serving, capsys):
+    server = serving()
+
+    def stop():
+        wait_until(lambda: log.statistics().subscriptions)
+        server.stop()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    assert main(["tail", server.url, "--retry", "2"]) == 1
+    stopping.join()
+    *waits, last = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].partition(" for ")[0] for line in waits] == ["waiting"] * 2
+    assert last.startswith(f"penstock: the connection to {server.url} is lost: ")
+
+
+def test_without_another_attempt_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
+    server = serving()
+    fill(1)
+    with start("tail", server.url, "--since", "earliest", "--retry", "0") as process:
         process.stdout.readline()
         server.stop()
         _, err = process.communicate(timeout=30)

@@ -297,14 +297,34 @@ async def test_a_log_that_is_opened_again_is_resumed_in_its_next_epoch(tmp_path,
 
 
 async def test_giving_up_after_the_allowed_attempts(serving, until):
-    server = serving()
-    async with connect(server.url, reconnect=Backoff(first=0.01, limit=0.01, attempts=3)) as remote:
+    server, waits = serving(), []
+
+    def note(lost, delay):
+        waits.append((type(lost), delay <= 0.01))
+        raise ValueError("which harms nothing")
+
+    patience = Backoff(first=0.01, limit=0.01, attempts=3)
+    async with connect(server.url, reconnect=patience, on_wait=note) as remote:
         probe = Probe(1)
         remote.changes().subscribe(probe)
         await until(lambda: probe.cursor)
         await asyncio.to_thread(server.stop)
         await until(lambda: probe.errors)
         assert isinstance(probe.errors[0], ConnectionLost)
+        assert waits == [(ConnectionLost, True)] * 3
+
+
+async def test_a_subscription_that_is_refused_again_and_again_is_given_up_too(serving, until):
+    waits = []
+    patience = Backoff(first=0.01, attempts=3, jitter=lambda: 1.0)
+    async with connect(
+        serving().url, reconnect=patience, on_wait=lambda error, delay: waits.append((error.code, delay))
+    ) as remote:
+        probe = Probe(1)
+        remote.changes(start=99).subscribe(probe)
+        await until(lambda: probe.errors)
+        assert probe.errors[0].code == "CURSOR_AHEAD"
+        assert waits == [("CURSOR_AHEAD", 0.01), ("CURSOR_AHEAD", 0.02), ("CURSOR_AHEAD", 0.04)]
 
 
 def test_subscribing_without_a_connection_is_told_by_signals(serving):

@@ -1,0 +1,96 @@
+"""What ``penstock stats`` prints for people: the figures with their units, in words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from publishers.change import time_of
+
+__all__ = ["directory_words", "server_words"]
+
+
+def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
+    """Of a log that lies in a directory."""
+    oldest, newest, committed = log["oldest"], log["newest"], log.get("committedAt")
+    when = "" if committed is None else f", committed {time_of(committed):%Y-%m-%d %H:%M:%S} UTC"
+    yield name
+    yield f"  {_versions(oldest, newest, when)}"
+    yield f"  {_bytes(log['bytes'])} in {_count(log['segments'], 'segment')}; {'a' if log['writer'] else 'no'} process writes it"
+    yield f"  opened for writing {_count(log['epoch'], 'time')} (its epoch); log id {log['logId']}"
+    if log["kept"]:
+        yield f"  kept aside by recoveries and repairs: {', '.join(log['kept'])}"
+
+
+def server_words(told: Mapping[str, Any]) -> Iterator[str]:
+    """Of the logs of a server; what is not said here is in the JSON."""
+    if "connections" in told:
+        yield f"{_count(told['connections'], 'connection')}, {_bytes(told['unsentBytes'])} not sent to them yet"
+    for why, number in told.get("ended", {}).items():
+        yield f"{_count(number, 'connection')} ended by the server: {why}"
+    for name, log in told["logs"].items():
+        yield name
+        if "failure" in log:
+            yield f"  it is not served any more: {log['failure']}"
+        else:
+            yield from (f"  {line}" for line in _log(log))
+
+
+def _log(log: Mapping[str, Any]) -> Iterator[str]:
+    yield _versions(log["oldest"]["version"], log["watermark"])
+    yield (
+        f"{_count(log['subscriptionCount'], 'subscription')} to {_count(log['publisherCount'], 'publisher')}, "
+        f"{log['lagging']:,} behind; {_count(log['delivered']['changes'], 'change')} delivered"
+    )
+    yield (
+        f"in memory: {_bytes(log['queueBytes'])} in queues, {_bytes(log['replayBytes'])} for those behind, "
+        f"{_bytes(log['withheldBytes'])} withheld"
+    )
+    yield f"on disk: {_bytes(log['bytesRead'])} read, {_bytes(log['heldBytes'])} held for consumers"
+    for hold in log["holds"]:
+        yield f"hold {hold['name']}: {hold['state']}, keeps {_bytes(hold['heldBytes'])}, from {_place(hold['position'])} on"
+    for number, publisher in enumerate(log["publishers"], 1):
+        ring = publisher["ring"]
+        what = "some changes" if publisher["criteria"] else "all changes"
+        yield (
+            f"publisher {number} of {what}: {ring['events']:,} of at most {_count(log['ringEvents'], 'event')} in its ring "
+            f"({_bytes(ring['bytes'])}), {_count(publisher['subscriptionCount'], 'subscription')}"
+        )
+        for one in publisher["subscriptions"]:
+            yield f"  {_subscription(one)}"
+
+
+def _subscription(told: Mapping[str, Any]) -> str:
+    behind = told["behind"]
+    lag = "has everything"
+    if behind["versions"]:
+        known = [] if behind["bytes"] is None else [_bytes(behind["bytes"])]
+        known += [] if behind["seconds"] is None else [f"{behind['seconds']:.1f} s"]
+        lag = ", ".join([_count(behind["versions"], "version"), *known]) + " behind"
+    return (
+        f"{told['state']}, {lag}, next {_place(told['position'])}; {_count(told['demand'], 'change')} requested, "
+        f"{told['queued']:,} queued, {told['delivered']:,} delivered"
+    )
+
+
+def _versions(oldest: int, newest: int, when: str = "") -> str:
+    coming = f"next version {newest + 1:,}"
+    if newest < max(oldest, 1):
+        return f"no versions {'yet' if newest < 1 else 'kept'}; {coming}"
+    return f"newest version {newest:,}{when}; {coming}; oldest version kept {oldest:,}"
+
+
+def _place(position: Mapping[str, Any]) -> str:
+    return f"{position['version']}:{position['index']}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _bytes(number: float) -> str:
+    if number < 1024:
+        return _count(int(number), "byte")
+    for unit in ("KiB", "MiB", "GiB"):
+        number /= 1024
+        if number < 1024:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1024:,.1f} TiB"
