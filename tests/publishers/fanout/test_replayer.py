@@ -36,7 +36,7 @@ def test_frames_that_several_read_are_read_once_and_the_least_recent_go_first(wa
     one = FrameCache(wal.reader, 1 << 20)
     start = one.locate(1, 0)
     assert list(walked(one, start)) == list(walked(one, start)) == list(range(1, 21))
-    assert (one.reads, one.hits) == (20, 20)
+    assert one.reads == 20, "the second time from memory"
     weight = one.nbytes // 20
     small = FrameCache(wal.reader, 4 * weight)
     for _ in walked(small, start):
