@@ -2,14 +2,24 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from flow.contracts import Subscriber, Subscription
 from flow.demand import refusal
 from flow.drain.feed import GONE
 from flow.executors import INLINE
 from flow.misuse import require_functions
-from flow.operators.link import Batchwise, Link, Operator, at_least, lift, present, present_all
+from flow.operators.link import (
+    Batchwise,
+    Fitting,
+    In,
+    Link,
+    Passing,
+    at_least,
+    lift,
+    present,
+    present_all,
+)
 from flow.operators.stage import queued
 from flow.operators.transforming import Sieve, sieve
 
@@ -18,7 +28,7 @@ __all__ = ["limit_rate", "skip", "take", "take_while"]
 T = TypeVar("T")
 
 
-def take(count: int) -> Operator[T, T]:
+def take(count: int) -> Passing:
     """Complete after ``count`` elements, and never request more than that of upstream.
 
     Args:
@@ -28,10 +38,12 @@ def take(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return lift(lambda below: _Taking(below, count), lambda below: _BatchTaking(below, count))
+    return cast(
+        "Passing", lift(lambda below: _Taking(below, count), lambda below: _BatchTaking(below, count))
+    )
 
 
-def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
+def take_while(keep: Callable[[In], object]) -> Fitting[In, In]:
     """Complete before the first element for which ``keep(element)`` is false.
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
@@ -40,7 +52,7 @@ def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
     return lift(lambda below: _TakingWhile(below, keep), lambda below: _BatchTakingWhile(below, keep))
 
 
-def skip(count: int) -> Operator[T, T]:
+def skip(count: int) -> Passing:
     """Leave out the first ``count`` elements; one more is requested in the stead of each.
 
     Args:
@@ -50,10 +62,10 @@ def skip(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return sieve(lambda: _After(count))
+    return cast("Passing", sieve(lambda: _After(count)))
 
 
-def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
+def limit_rate(high: int, low: int | None = None) -> Passing:
     """Request ``high`` elements at first, and ``low`` more whenever as many were delivered, whatever the demand is.
 
     So a subscriber that asks for everything still has at most ``high`` under way, and one that asks one by one does
@@ -67,7 +79,7 @@ def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
         ValueError: If a number is out of its bounds.
     """
     at_least("high", high)
-    return queued(INLINE, high, low, delay_error=False)
+    return cast("Passing", queued(INLINE, high, low, delay_error=False))
 
 
 class _Taking(Link[T, T]):
