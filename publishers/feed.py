@@ -3,14 +3,15 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
-from flow.contracts import Subscriber
+from flow.contracts import Publisher, Subscriber
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from flow.misuse import require_subscriber
+from flow.operators.transforming import map as mapped
 from publishers.change import Change
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.prepared import Prepared
@@ -26,7 +27,9 @@ from publishers.views.view import View
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ChangeFeed"]
+__all__ = ["ChangeFeed", "ModelFeed"]
+
+C = TypeVar("C", bound=Change)
 
 
 class ChangeFeed(IterablePublisher[Change]):
@@ -180,6 +183,49 @@ class ChangeFeed(IterablePublisher[Change]):
         for subscription in ending:
             if not subscription.ended:
                 subscription.close()
+
+
+class Serving(TypedDict, total=False):
+    """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
+
+    executor: Executor | asyncio.AbstractEventLoop | None
+    max_lag: int | None
+    batch_events: int | None
+    batch_bytes: int | None
+    name: str | None
+    whole_batches: bool
+
+
+class ModelFeed(IterablePublisher[C]):
+    """The changes of a feed, with objects of the application's own classes for images: what ``changes(as_=...)`` returns.
+
+    An image that does not fit its class ends the subscription that met it with ``BodyMismatch``, after the changes before it,
+    and no other.
+
+    Attributes:
+        feed: The same changes with images as JSON has them.
+    """
+
+    def __init__(self, feed: "ChangeFeed | Publisher[Any]", change: "Callable[[Change], C]") -> None:
+        self.feed = feed
+        self._change = change
+
+    def subscribe(self, subscriber: Subscriber[C], /, **serving: Unpack[Serving]) -> None:
+        """Subscribes; arguments and errors are those of ``feed``."""
+        if isinstance(self.feed, ChangeFeed):
+            serving.setdefault("name", type(subscriber).__name__)
+        mapped(self._change)(_Served(self.feed, serving)).subscribe(subscriber)
+
+
+class _Served:
+    """A feed together with how its subscriber is to be served."""
+
+    def __init__(self, feed: Any, serving: Serving) -> None:
+        self._feed = feed
+        self._serving = serving
+
+    def subscribe(self, subscriber: Subscriber[Change], /) -> None:
+        self._feed.subscribe(subscriber, **self._serving)
 
 
 def _refuse(

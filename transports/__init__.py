@@ -10,7 +10,7 @@ that uvicorn is to run WebSockets with: ``uvicorn --ws transports:LinkProtocol``
 from typing import TYPE_CHECKING
 
 from transports.application import Application
-from transports.codec.replies import RemoteChange, RemoteGap
+from transports.codec.replies import RemoteChange, RemoteGap, RemoteModelChange
 from transports.errors import (
     CloseCode,
     ConnectionLost,
@@ -46,6 +46,7 @@ __all__ = [
     "RemoteError",
     "RemoteGap",
     "RemoteLog",
+    "RemoteModelChange",
     "Server",
     "ServerFailed",
     "TokenFile",
