@@ -1,7 +1,7 @@
 """Operators that make lists of elements."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -9,7 +9,7 @@ from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.demand import Tide, refusal
 from flow.drain.feed import GONE
 from flow.operators.inlet import Inlet
-from flow.operators.link import Link, Listing, Operator, at_least, lift, present
+from flow.operators.link import Link, Operator, at_least, lift, present
 from flow.operators.stage import InletStage, staged
 from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
 
@@ -22,7 +22,7 @@ _DEFAULT_COUNT: Final = 256
 
 def buffer(
     count: int = _DEFAULT_COUNT, seconds: float | None = None, *, timers: Timers | None = None
-) -> Listing:
+) -> Callable[[Publisher[T]], Publisher[list[T]]]:
     """Publish lists of ``count`` elements; the last may be shorter, none is empty.
 
     Without ``seconds`` there is no queue: a request for a list is one for ``count`` elements. An error of upstream

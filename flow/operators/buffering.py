@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from flow.contracts import UNBOUNDED, Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
@@ -12,7 +12,7 @@ from flow.drain.feed import GONE
 from flow.errors import Overflowed
 from flow.executors import Executor, executor_of
 from flow.misuse import require_functions
-from flow.operators.link import Fitting, In, Link, Passing, lift, present
+from flow.operators.link import Fitting, In, Link, Operator, lift, present
 from flow.operators.stage import Stage, queued, staged
 from flow.overflow import KEPT, Backlog, Meter, Overflow, require_meter
 
@@ -33,7 +33,7 @@ def publish_on(
     prefetch: int = 256,
     low_tide: int | None = None,
     delay_error: bool = False,
-) -> Passing:
+) -> Callable[[Publisher[T]], Publisher[T]]:
     """Give all signals on an executor, or on an event loop, and let upstream run ahead.
 
     Args:
@@ -47,7 +47,8 @@ def publish_on(
         ValueError: If a number is out of its bounds.
         TypeError: If the executor is none.
     """
-    return cast("Passing", queued(executor_of(executor), prefetch, low_tide, delay_error=delay_error))
+    queue: Operator[Any, Any] = queued(executor_of(executor), prefetch, low_tide, delay_error=delay_error)
+    return queue
 
 
 def on_backpressure_buffer(
@@ -96,7 +97,7 @@ def on_backpressure_drop(
     return lift(lambda below: _Unasked(below, on_drop, meter, fails=False))
 
 
-def on_backpressure_error(*, meter: Meter | None = None) -> Passing:
+def on_backpressure_error(*, meter: Meter | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """Request everything of upstream, and end with `Overflowed` at the first element that nobody has asked for."""
     require_meter(meter)
     return lift(lambda below: _Unasked(below, None, meter, fails=True))

@@ -1,7 +1,7 @@
 """Operators that make one stream of several."""
 
 from builtins import zip as rows_of
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
@@ -9,7 +9,7 @@ from flow.demand import Tide
 from flow.drain import Outcome
 from flow.misuse import require_publisher
 from flow.operators.inlet import Inlet
-from flow.operators.link import Fitting, In, Operator, at_least
+from flow.operators.link import Operator, at_least
 from flow.operators.merging import Merging
 from flow.operators.stage import Stage, staged
 from flow.operators.switching import Switched, Switching
@@ -61,17 +61,19 @@ def concat(*others: Publisher[T]) -> Operator[T, T]:
 
 
 @overload
-def zip(b: Publisher[B], /, *, prefetch: int = 32) -> Fitting[In, tuple[In, B]]: ...  # noqa: A001 - as below
+def zip(b: Publisher[B], /, *, prefetch: int = 32) -> Callable[[Publisher[A]], Publisher[tuple[A, B]]]: ...  # noqa: A001 - as below
 
 
 @overload
-def zip(b: Publisher[B], c: Publisher[C], /, *, prefetch: int = 32) -> Fitting[In, tuple[In, B, C]]: ...  # noqa: A001 - as below
+def zip(  # noqa: A001 - as below
+    b: Publisher[B], c: Publisher[C], /, *, prefetch: int = 32
+) -> Callable[[Publisher[A]], Publisher[tuple[A, B, C]]]: ...
 
 
 @overload
 def zip(  # noqa: A001 - as below
     b: Publisher[B], c: Publisher[C], d: Publisher[D], /, *, prefetch: int = 32
-) -> Fitting[In, tuple[In, B, C, D]]: ...
+) -> Callable[[Publisher[A]], Publisher[tuple[A, B, C, D]]]: ...
 
 
 @overload

@@ -14,10 +14,8 @@ __all__ = [
     "In",
     "Lifted",
     "Link",
-    "Listing",
     "Operator",
     "Out",
-    "Passing",
     "at_least",
     "lift",
     "none_is_no_element",
@@ -58,22 +56,6 @@ class Fitting(Protocol[A_contra, B_co]):
     __qualname__: str
 
     def __call__(self, publisher: Publisher[A_contra], /) -> Publisher[B_co]:
-        """Return the other publisher."""
-        ...
-
-
-class Passing(Protocol):
-    """An `Operator` for elements of any type, which it passes on as they are."""
-
-    def __call__(self, publisher: Publisher[A], /) -> Publisher[A]:
-        """Return the other publisher."""
-        ...
-
-
-class Listing(Protocol):
-    """An `Operator` for elements of any type, which makes lists of them."""
-
-    def __call__(self, publisher: Publisher[A], /) -> Publisher[list[A]]:
         """Return the other publisher."""
         ...
 

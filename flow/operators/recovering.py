@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.misuse import require_functions
-from flow.operators.link import Fitting, In, Link, Passing, at_least, lift, present
+from flow.operators.link import Link, Operator, at_least, lift, present
 from flow.operators.switching import Switched, Switching
 from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
 
@@ -75,7 +75,7 @@ def retry(
     when: Callable[[Exception], object] | None = None,
     timers: Timers | None = None,
     chance: Callable[[], float] = random.random,
-) -> Passing:
+) -> Callable[[Publisher[T]], Publisher[T]]:
     """Subscribe again when the publisher fails; what was not delivered is requested again.
 
     Elements that came before the failure are not taken back: a cold publisher gives them once more. Whenever an
@@ -103,7 +103,7 @@ def retry(
     )
 
 
-def on_error_resume(fallback: Callable[[Exception], Publisher[In]]) -> Fitting[In, In]:
+def on_error_resume(fallback: Callable[[Exception], Publisher[T]]) -> Operator[T, T]:
     """Go on with ``fallback(error)`` when the publisher fails; what was not delivered is requested of that.
 
     Args:
@@ -113,7 +113,7 @@ def on_error_resume(fallback: Callable[[Exception], Publisher[In]]) -> Fitting[I
     return lambda source: Switched(source, lambda _, below: _Resuming(below, fallback))
 
 
-def timeout(seconds: float, *, timers: Timers | None = None) -> Passing:
+def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """End with ``TimeoutError`` when an element that was asked for does not come in time.
 
     The time begins with the request, and anew with each element; while nothing is asked for, it stands still. The error
