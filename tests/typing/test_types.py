@@ -13,18 +13,33 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
-# What a page takes for granted: names that its programs use and do not make.
+# What a page takes for granted: names that its programs use and do not make, with their types.
 GIVEN = {
-    "README.md": "from pyspark.sql import DataFrame; stream: DataFrame",
-    "docs/criteria.md": "from publishers import ChangeLog, schema; log: ChangeLog",
-    "docs/operating.md": "import transports; from concurrent.futures import ProcessPoolExecutor;"
-    " from multiprocessing import get_context; from pathlib import Path;"
-    " from publishers import ChangeLog, Position; log: ChangeLog; path: Path; position: Position",
-    "docs/retention.md": "from collections.abc import Callable; from publishers import ChangeLog, Criterion, Position, State;"
-    " from typing import Any; log: ChangeLog; position: Position; kept: str; criteria: Criterion;"
-    " save: Callable[[], None]; subscription: Any",
-    "docs/tck.md": "from collections.abc import Callable; import flow; my_publisher: Callable[..., flow.Publisher[int]]",
-    "docs/views.md": "from transports.websocket.binding import Authenticator; check: Authenticator",
+    "README.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
+    "docs/criteria.md": ("from publishers import ChangeLog, schema", {"log": "ChangeLog"}),
+    "docs/operating.md": (
+        (
+            "import transports; from concurrent.futures import ProcessPoolExecutor;"
+            " from multiprocessing import get_context; from publishers import ChangeLog, Position"
+        ),
+        {"log": "ChangeLog", "path": "str", "position": "Position"},
+    ),
+    "docs/retention.md": (
+        "from collections.abc import Callable; from publishers import ChangeLog, Criterion, Hold, Position",
+        {
+            "log": "ChangeLog",
+            "position": "Position",
+            "kept": "str",
+            "criteria": "Criterion",
+            "save": "Callable[[], None]",
+            "subscription": "Hold",  # it has a position too
+        },
+    ),
+    "docs/tck.md": (
+        "from collections.abc import Callable; from flow import Publisher",
+        {"my_publisher": "Callable[..., Publisher[int]]"},
+    ),
+    "docs/views.md": ("from transports.websocket.binding import Authenticator", {"check": "Authenticator"}),
 }
 SHOWN = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
 WRITTEN = sorted(str(program.relative_to(ROOT)) for program in ROOT.glob("examples/*.py"))
@@ -68,7 +83,9 @@ def annotated(program):
 
 def program_of(page):
     """Its programs, one after the other, in the lines in which they stand on the page."""
-    lines = [GIVEN.get(page, "")]
+    imports, types = GIVEN.get(page, ("", {}))
+    given = [f"{name} = cast({kind!r}, object())" for name, kind in types.items()]
+    lines = ["; ".join(["from typing import cast", imports, *given]) if given else ""]
     inside = False
     for line in (ROOT / page).read_text().splitlines()[1:]:
         lines.append(line if inside and line != "```" else "")
@@ -139,7 +156,8 @@ def test_lambdas_bodies_and_cursors_are_inferred(found, checker):
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_mistakes_are_found_where_they_are(found, checker):
     program = (HERE / "mistakes.py").read_text().splitlines()
-    made = {number for number, line in enumerate(program, 1) if line.endswith("# mistake")}
+    marks = ("# mistake", f"# mistake to {checker}")
+    made = {number for number, line in enumerate(program, 1) if line.endswith(marks)}
     assert {number for number, _ in found[checker].get("tests/typing/mistakes.py", [])} == made
 
 
