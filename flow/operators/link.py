@@ -39,8 +39,8 @@ else:
     In = TypeVar("In")
     Out = TypeVar("Out")
 
-BESIDE: Final = ("on_gap", "on_lagged", "on_state")
-"""Signals beside the stream that a subscriber may have: of elements that are not kept or were lost, of where a feed stands."""
+BESIDE: Final = ("on_lagged", "on_state")
+"""Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
 """What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links."""
@@ -133,7 +133,7 @@ class Link(Generic[A, B]):
     It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3); an illegal
     request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
     sides first (rules 2.3, 3.13). What a subscriber below raises goes through it to the drain above, which reports it.
-    It has ``on_gap``, ``on_lagged`` and ``on_state`` if who is below has them, and passes on what they are told.
+    It has ``on_lagged`` and ``on_state`` if who is below has them, and passes on what they are told.
 
     Args:
         downstream: Gets ``on_subscribe`` with this link.

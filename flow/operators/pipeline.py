@@ -116,8 +116,8 @@ def pipe(
 def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publisher[Any]:
     """Apply operators from left to right.
 
-    Types are followed through the first eight, those of lambdas too. Where a lambda takes what another one leaves or
-    makes, mypy knows less than pyright, and what comes of it may be ``Any``; the methods of `flow.Flow` tell both all.
+    Types are followed through the first eight. What a lambda takes and makes is known to pyright in all of them; to mypy
+    in the first, and behind that it may be ``Any``. The methods of `flow.Flow` tell both everything.
 
     ::
 

@@ -202,19 +202,37 @@ def test_an_object_that_json_cannot_hold_is_refused(body):
         upsert("order", "1", body)
 
 
-def test_a_gap_and_the_state_are_told_to_who_wants_objects(log):
+def test_who_wants_objects_has_the_subscription_itself_and_hears_what_else_there_is_to_hear(log):
     class Told(Probe):
         def on_gap(self, gap):
             raise AssertionError
 
-    subscriber = Told(first=1)
-    log.changes(as_=Order, on_gap="jump").subscribe(
-        subscriber, executor=flow.INLINE, name="shop", batch_events=1
-    )
     with pytest.raises(TypeError, match="on_gap"):
         log.changes(as_=Order, on_gap="jump").subscribe(Probe())
-    (listed,) = log.statistics().publishers[0].subscriptions
-    assert listed.name == "shop"
+    subscriber = Told(first=2)
+    feed = log.changes(Criterion(entity_types={"order"}), since=1, as_=Order, on_gap="jump")
+    feed.subscribe(subscriber, executor=flow.INLINE)
+    log.commit([upsert("order", str(number), MODELS["order"]) for number in range(4)])
+    subscriber.wait_for(2)
+    subscriber.subscription.seek(Position(1, 4))
+    subscriber.request(1)
+    subscriber.wait_for(3)
+    assert subscriber.positions == [Position(1, 1), Position(1, 2), Position(1, 4)]
+    assert log.statistics().publishers[0].subscriptions[0].name == "Told"
+    feed.feed.close()
+    subscriber.wait_for_end()
+
+
+def test_a_subscriber_that_raises_is_cancelled_and_hears_no_more(log, dropped):
+    class Raising(Probe):
+        def on_next(self, change, /):
+            raise LookupError
+
+    subscriber = Raising(first=9)
+    log.changes(as_=Order).subscribe(subscriber, executor=flow.INLINE)
+    log.commit([upsert("order", "1", MODELS["order"])])
+    assert (subscriber.terminals, dropped[0][0]) == (0, LookupError)
+    assert log.statistics().publishers == ()
 
 
 def test_the_log_of_a_store_tells_of_its_logs_also_where_objects_are_asked_for(tmp_path):
