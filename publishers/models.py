@@ -89,7 +89,7 @@ class Models:
     def __init__(self, as_: object, kind: Callable[..., Any]) -> None:
         named = as_ if isinstance(as_, Mapping) else {}
         self._types = {entity_type: _reader(model) for entity_type, model in named.items()}
-        self._all = None if isinstance(as_, Mapping) else _reader(as_)
+        self._all = None if named else _reader(as_)
         self._kind = kind
 
     def change(self, change: Change) -> Any:

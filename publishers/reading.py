@@ -150,11 +150,9 @@ class ReadableLog(OperatedLog):
         if whole and isinstance(start, Position):
             start = Position(start.version)
         models = None if as_ is None else Models(as_, ModelChange)
-        if models is not None:
-            content = Content.BODY
-            if view is not None and view.content is Content.HEADER:
-                raise InvalidOption("view", view, "one with Content.BODY, as as_ is given")
-        view = _view(view, content, images, fields, mask, integers)
+        view = _view(view, content if models is None else Content.BODY, images, fields, mask, integers)
+        if models is not None and view.content is Content.HEADER:
+            raise InvalidOption("view", view, "one with Content.BODY, as as_ is given")
         feed = self._feed(wishes, start, until, view, on_gap)
         return feed if models is None else ModelFeed(feed, models.change)
 

@@ -43,7 +43,10 @@ BESIDE: Final = ("on_lagged", "on_state")
 """Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
-"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links."""
+"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links.
+
+Functions that return one for elements of any type write it out: then its variable is not theirs, but of what they return.
+"""
 
 
 class Fitting(Protocol[A_contra, B_co]):

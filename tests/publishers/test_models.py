@@ -184,7 +184,7 @@ def test_a_before_image_that_does_not_fit_is_told_as_one(log):
     assert (error.image, error.flaw) == ("before", "Object missing required field `total`")
 
 
-@pytest.mark.parametrize("as_", ["order", dict, Order(Decimal(1)), {"order": "order"}, 7])
+@pytest.mark.parametrize("as_", ["order", dict, Order(Decimal(1)), {"order": "order"}, {}, 7])
 def test_what_is_no_class_with_fields_is_refused(log, as_):
     with pytest.raises(InvalidOption, match=r"a dataclass, a msgspec\.Struct or a pydantic model"):
         log.changes(as_=as_)

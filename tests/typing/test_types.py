@@ -144,7 +144,6 @@ def found(tmp_path_factory):
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 @pytest.mark.parametrize("place", [*SHOWN, *WRITTEN])
 def test_what_is_shown_to_users_has_the_types_that_it_seems_to_have(found, checker, place):
-    """F139."""
     assert found[checker].get(place, []) == []
 
 
