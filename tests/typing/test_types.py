@@ -17,6 +17,10 @@ ROOT = HERE.parent.parent
 GIVEN = {
     "README.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
     "docs/criteria.md": ("from publishers import ChangeLog, schema", {"log": "ChangeLog"}),
+    "docs/from-your-database.md": (
+        "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation",
+        {"change": "Callable[..., Mutation]"},
+    ),
     "docs/operating.md": (
         (
             "import transports; from concurrent.futures import ProcessPoolExecutor;"
@@ -38,6 +42,14 @@ GIVEN = {
     "docs/tck.md": (
         "from collections.abc import Callable; from flow import Publisher",
         {"my_publisher": "Callable[..., Publisher[int]]"},
+    ),
+    "docs/testing.md": (
+        (
+            "import asyncio; from collections.abc import Callable, Coroutine, Iterator; from pathlib import Path;"
+            " from typing import Any; import pytest; from publishers import ChangeLog, Content, Criterion;"
+            " from publishers.testing import collect"
+        ),
+        {"place_order": "Callable[[ChangeLog, str, str], Coroutine[Any, Any, int]]"},
     ),
     "docs/views.md": ("from transports.websocket.binding import Authenticator", {"check": "Authenticator"}),
 }
