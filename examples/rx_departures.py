@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from reactivex import Observable, operators
+from reactivex import GroupedObservable, Observable, operators
 
 import flow
 from publishers import Change, ChangeLog, Content, Criterion, Position
@@ -60,13 +60,23 @@ class Delays(NamedTuple):
 def delays_of(departures: Observable[Change]) -> Observable[list[Delays]]:
     """The running mean of each carrier, three changes of it at a time."""
     return departures.pipe(
-        operators.filter(lambda change: change.body["delay"] is not None),
-        operators.group_by(lambda change: change.body["carrier"]),
-        operators.flat_map(
-            lambda carrier: carrier.pipe(operators.scan(lambda delays, change: delays.add(change), Delays()))
-        ),
+        operators.filter(is_known),
+        operators.group_by(carrier_of),
+        operators.flat_map(mean_of),  # pyright: ignore[reportUnknownArgumentType]  # group_by leaves one open
         operators.buffer_with_count(3),
     )
+
+
+def is_known(change: Change) -> bool:
+    return change.body["delay"] is not None
+
+
+def carrier_of(change: Change) -> str:
+    return str(change.body["carrier"])
+
+
+def mean_of(carrier: GroupedObservable[str, Change]) -> Observable[Delays]:
+    return carrier.pipe(operators.scan(Delays.add, Delays()))
 
 
 def main(directory: Path) -> None:

@@ -11,6 +11,7 @@ from publishers.errors import (
     AdmissionStopped,
     AlreadyVisible,
     BackupRefused,
+    BodyMismatch,
     ConsumerBusy,
     FormatTooNew,
     HistoryPruned,
@@ -52,9 +53,10 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.shared import Standing
 from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
-from publishers.feed import ChangeFeed
+from publishers.feed import ChangeFeed, ModelFeed
 from publishers.history import History
 from publishers.linking import LogLinks
+from publishers.models import ModelChange
 from publishers.mutations.copying import copied
 from publishers.mutations.fields import (
     FieldChange,
@@ -88,6 +90,7 @@ __all__ = [
     "BackupRefused",
     "BackupReport",
     "Batch",
+    "BodyMismatch",
     "Change",
     "ChangeFeed",
     "ChangeLog",
@@ -137,6 +140,8 @@ __all__ = [
     "LogStatistics",
     "LogUnreadable",
     "Mask",
+    "ModelChange",
+    "ModelFeed",
     "Mutation",
     "NoSuchLog",
     "NoSuchVersion",

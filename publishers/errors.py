@@ -8,6 +8,7 @@
     |-- InvalidCriteria        a criterion cannot be understood                 (path, value)
     |-- TooCostly              a request costs more than an option allows       (option, cost, limit, cheaper)
     |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
+    |-- BodyMismatch           an image does not fit the class that was asked for (entity_type, key, position)
     |-- InvalidTransactionState  a transaction is used outside of its block     (log, state)
     |-- LogError
     |   |-- NotALog            the directory holds no change log                (path)
@@ -62,6 +63,7 @@ __all__ = [
     "AdmissionStopped",
     "AlreadyVisible",
     "BackupRefused",
+    "BodyMismatch",
     "ConsumerBusy",
     "FormatTooNew",
     "HistoryPruned",
@@ -191,6 +193,39 @@ class InvalidChange(PenstockError, ValueError):
         super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
+
+
+class BodyMismatch(PenstockError, ValueError):
+    """An image of a change does not fit the class that was asked for with ``as_``.
+
+    Attributes:
+        image: ``"body"`` or ``"before"``.
+        entity_type: Of the change.
+        key: Of the change.
+        position: Of the change; subscribe there to read it with another class, or as it is.
+        after: The position behind it: subscribe there to go on without it.
+        flaw: What did not fit.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        entity_type: str | None,
+        key: str | None,
+        position: "Position",
+        after: "Position",
+        model: str,
+        flaw: str,
+    ) -> None:
+        super().__init__(
+            f"{image} of {entity_type} {key!r:.120} at {position} does not fit {model}: {flaw:.500}"
+        )
+        self.image = image
+        self.entity_type = entity_type
+        self.key = key
+        self.position = position
+        self.after = after
+        self.flaw = flaw
 
 
 class InvalidTransactionState(PenstockError, RuntimeError):

@@ -3,18 +3,18 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
-from flow.contracts import Subscriber
+from flow.contracts import Subscriber, Subscription
 from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from flow.misuse import require_subscriber
 from publishers.change import Change
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.prepared import Prepared
-from publishers.errors import InvalidOption, LogClosed, PenstockError, PositionAhead
+from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.fanout.gap import OnGap, require_told
 from publishers.fanout.service import Service
 from publishers.fanout.shared import SharedPublisher
@@ -24,9 +24,11 @@ from publishers.position import Position, Start
 from publishers.views.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["ChangeFeed"]
+__all__ = ["ChangeFeed", "ModelFeed"]
+
+C = TypeVar("C", bound=Change)
 
 
 class ChangeFeed(IterablePublisher[Change]):
@@ -180,6 +182,89 @@ class ChangeFeed(IterablePublisher[Change]):
         for subscription in ending:
             if not subscription.ended:
                 subscription.close()
+
+
+class Serving(TypedDict, total=False):
+    """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
+
+    executor: Executor | asyncio.AbstractEventLoop | None
+    max_lag: int | None
+    batch_events: int | None
+    batch_bytes: int | None
+    name: str | None
+    whole_batches: bool
+
+
+class ModelFeed(IterablePublisher[C]):
+    """The changes of a feed, with objects of the application's own classes for images: what ``changes(as_=...)`` returns.
+
+    An image that does not fit its class ends the subscription that met it with ``BodyMismatch``, after the changes before it,
+    and no other.
+
+    Attributes:
+        feed: The same changes with images as JSON has them.
+    """
+
+    def __init__(self, feed: Any, change: "Callable[[Change], C]") -> None:
+        self.feed = feed
+        self._change = change
+
+    def subscribe(self, subscriber: Subscriber[C], /, **serving: Unpack[Serving]) -> None:
+        """Subscribes; arguments and errors are those of ``feed``, and so is the subscription."""
+        require_subscriber(subscriber)
+        if isinstance(self.feed, ChangeFeed):
+            serving.setdefault("name", type(subscriber).__name__)
+        batches = callable(getattr(subscriber, "on_next_batch", None))
+        self.feed.subscribe((_Batchwise if batches else _Making)(subscriber, self._change), **serving)
+
+
+class _Making:
+    """Between a feed and a subscriber that wants objects; whatever else the subscriber can be told, it is told itself."""
+
+    def __init__(self, subscriber: Any, make: "Callable[[Change], Change]") -> None:
+        self._subscriber = subscriber
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subscriber, name)
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._subscription: Any = subscription  # of a log or a client, which both say whether they have ended
+        self._subscriber.on_subscribe(subscription)
+
+    def on_next(self, change: Change, /) -> None:
+        try:
+            made = self._make(change)
+        except BodyMismatch as error:
+            self._fail(error)
+        else:
+            self._subscriber.on_next(made)
+
+    def on_error(self, error: Exception, /) -> None:
+        self._subscriber.on_error(error)
+
+    def on_complete(self) -> None:
+        self._subscriber.on_complete()
+
+    def _fail(self, error: BodyMismatch) -> None:
+        self._subscription.cancel()  # no signal follows
+        self._subscriber.on_error(error)
+
+
+class _Batchwise(_Making):
+    def on_next_batch(self, changes: "Sequence[Change]", /) -> None:
+        made = []
+        failure: BodyMismatch | None = None
+        for change in changes:
+            try:
+                made.append(self._make(change))
+            except BodyMismatch as error:
+                failure = error
+                break
+        if made:
+            self._subscriber.on_next_batch(made)
+        if failure is not None and not self._subscription.ended:
+            self._fail(failure)
 
 
 def _refuse(

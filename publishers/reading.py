@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 from flow import forks, hooks
 from publishers.change import Change
@@ -22,9 +22,10 @@ from publishers.errors import (
 )
 from publishers.fanout.gap import OnGap
 from publishers.fanout.service import Service
-from publishers.feed import ChangeFeed
+from publishers.feed import ChangeFeed, ModelFeed
 from publishers.history import Bounds, History, read_back, read_history
 from publishers.lineage import Lineage
+from publishers.models import M, ModelChange, Models
 from publishers.operating import OperatedLog, Tell
 from publishers.options import check_switches
 from publishers.places import Places, Since
@@ -39,6 +40,21 @@ __all__ = ["ReadableLog", "Tell", "Wishes"]
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
 Fields = Projection | Collection[str] | None
 Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
+
+
+class Reading(TypedDict, total=False):
+    """From where, how far and how changes are read; see ``ReadableLog.changes``."""
+
+    since: Since
+    until: int | None
+    content: Content
+    images: Images
+    fields: Fields
+    mask: Masking
+    integers: Integers
+    view: View | None
+    whole: bool
+    on_gap: OnGap
 
 
 class ReadableLog(OperatedLog):
@@ -67,6 +83,19 @@ class ReadableLog(OperatedLog):
         self._closing = threading.Lock()
         self._service.abandon(LogForked(self.path, pid))
 
+    @overload
+    def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
+
+    @overload
+    def changes(
+        self, *wishes: Wishes, as_: type[M], **reading: Unpack[Reading]
+    ) -> ModelFeed[ModelChange[M]]: ...
+
+    @overload
+    def changes(
+        self, *wishes: Wishes, as_: Mapping[str, type[M]], **reading: Unpack[Reading]
+    ) -> ModelFeed[ModelChange[M]]: ...
+
     def changes(
         self,
         *wishes: Wishes,
@@ -80,7 +109,8 @@ class ReadableLog(OperatedLog):
         view: View | None = None,
         whole: bool = False,
         on_gap: OnGap = "fail",
-    ) -> ChangeFeed:
+        as_: type[Any] | Mapping[str, type[Any]] | None = None,
+    ) -> ChangeFeed | ModelFeed[Any]:
         """The changes that fulfil any of the wishes, as a publisher.
 
         Args:
@@ -99,10 +129,14 @@ class ReadableLog(OperatedLog):
                 ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
                 callable is told likewise.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
+            as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
+                of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
+                subscription with ``BodyMismatch``.
 
         Raises:
             InvalidCriteria: If a wish is not one.
-            InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path.
+            InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path,
+                or ``as_`` no such class.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
             LogForked: In a child of ``fork``; as everything else here but ``close``.
         """
@@ -115,15 +149,19 @@ class ReadableLog(OperatedLog):
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
-        view = _view(view, content, images, fields, mask, integers)
+        models = None if as_ is None else Models(as_, ModelChange)
+        view = _view(view, content if models is None else Content.BODY, images, fields, mask, integers)
+        if models is not None and view.content is Content.HEADER:
+            raise InvalidOption("view", view, "one with Content.BODY, as as_ is given")
+        feed = self._feed(wishes, start, until, view, on_gap)
+        return feed if models is None else ModelFeed(feed, models.change)
+
+    def _feed(
+        self, wishes: Iterable[Wishes], since: Position | Start, until: int | None, view: View, on_gap: OnGap
+    ) -> ChangeFeed:
+        criteria, check = Criteria.of(*wishes), self._check_published
         return ChangeFeed(
-            self._service,
-            Criteria.of(*wishes),
-            since=start,
-            until=until,
-            view=view,
-            check=self._check_published,
-            on_gap=on_gap,
+            self._service, criteria, since=since, until=until, view=view, check=check, on_gap=on_gap
         )
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:

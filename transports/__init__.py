@@ -13,7 +13,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from transports.application import Application
-    from transports.codec.replies import RemoteChange, RemoteGap
+    from transports.codec.replies import RemoteChange, RemoteGap, RemoteModelChange
     from transports.errors import (
         CloseCode,
         ConnectionLost,
@@ -47,6 +47,7 @@ __all__ = [
     "RemoteError",
     "RemoteGap",
     "RemoteLog",
+    "RemoteModelChange",
     "Server",
     "ServerFailed",
     "TokenFile",
@@ -56,7 +57,7 @@ __all__ = [
 
 _MODULES = {
     "application": ["Application"],
-    "codec.replies": ["RemoteChange", "RemoteGap"],
+    "codec.replies": ["RemoteChange", "RemoteGap", "RemoteModelChange"],
     "errors": ["CloseCode", "ConnectionLost", "ExtraMissing", "Forbidden", "RemoteError", "ServerFailed"],
     "followed": ["FollowedName"],
     "limits": ["Limits"],

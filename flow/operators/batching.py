@@ -1,9 +1,9 @@
 """Operators that make lists of elements."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.demand import Tide, refusal
@@ -22,7 +22,7 @@ _DEFAULT_COUNT: Final = 256
 
 def buffer(
     count: int = _DEFAULT_COUNT, seconds: float | None = None, *, timers: Timers | None = None
-) -> Operator[T, list[T]]:
+) -> Callable[[Publisher[T]], Publisher[list[T]]]:
     """Publish lists of ``count`` elements; the last may be shorter, none is empty.
 
     Without ``seconds`` there is no queue: a request for a list is one for ``count`` elements. An error of upstream
@@ -40,7 +40,8 @@ def buffer(
     """
     at_least("count", count)
     if seconds is None:
-        return lift(lambda below: _Counting(below, count))
+        counting: Operator[Any, Any] = lift(lambda below: _Counting(below, count))
+        return counting
     wait = positive_seconds("seconds", seconds)
     waiting = TIMERS if timers is None else timers
     return staged(lambda source: _Windowing(source, count, wait, waiting))

@@ -12,7 +12,7 @@ from flow.drain.feed import GONE
 from flow.errors import Overflowed
 from flow.executors import Executor, executor_of
 from flow.misuse import require_functions
-from flow.operators.link import Link, Operator, lift, present
+from flow.operators.link import Fitting, In, Link, Operator, lift, present
 from flow.operators.stage import Stage, queued, staged
 from flow.overflow import KEPT, Backlog, Meter, Overflow, require_meter
 
@@ -33,7 +33,7 @@ def publish_on(
     prefetch: int = 256,
     low_tide: int | None = None,
     delay_error: bool = False,
-) -> Operator[T, T]:
+) -> Callable[[Publisher[T]], Publisher[T]]:
     """Give all signals on an executor, or on an event loop, and let upstream run ahead.
 
     Args:
@@ -47,16 +47,17 @@ def publish_on(
         ValueError: If a number is out of its bounds.
         TypeError: If the executor is none.
     """
-    return queued(executor_of(executor), prefetch, low_tide, delay_error=delay_error)
+    queue: Operator[Any, Any] = queued(executor_of(executor), prefetch, low_tide, delay_error=delay_error)
+    return queue
 
 
 def on_backpressure_buffer(
     capacity: int,
     overflow: Overflow = Overflow.ERROR,
-    on_drop: Callable[[T], object] | None = None,
+    on_drop: Callable[[In], object] | None = None,
     *,
     meter: Meter | None = None,
-) -> Operator[T, T]:
+) -> Fitting[In, In]:
     """Request everything of upstream, and let wait what nobody has asked for.
 
     An error overtakes what waits, completion does not.
@@ -70,21 +71,21 @@ def on_backpressure_buffer(
     Raises:
         ValueError: If the capacity is no positive integer, or the policy none.
     """
-    Backlog[T](overflow, capacity, meter)
+    Backlog[In](overflow, capacity, meter)
     require_functions(on_drop=on_drop, optional=True)
     return staged(lambda source: _Overflowing(source, Backlog(overflow, capacity, meter), on_drop))
 
 
 def on_backpressure_latest(
-    on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
-) -> Operator[T, T]:
+    on_drop: Callable[[In], object] | None = None, *, meter: Meter | None = None
+) -> Fitting[In, In]:
     """Request everything of upstream, and keep the newest of what nobody has asked for."""
     return on_backpressure_buffer(1, Overflow.LATEST, on_drop, meter=meter)
 
 
 def on_backpressure_drop(
-    on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
-) -> Operator[T, T]:
+    on_drop: Callable[[In], object] | None = None, *, meter: Meter | None = None
+) -> Fitting[In, In]:
     """Request everything of upstream, and let go of each element that nobody has asked for when it comes.
 
     Args:
@@ -96,7 +97,7 @@ def on_backpressure_drop(
     return lift(lambda below: _Unasked(below, on_drop, meter, fails=False))
 
 
-def on_backpressure_error(*, meter: Meter | None = None) -> Operator[T, T]:
+def on_backpressure_error(*, meter: Meter | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """Request everything of upstream, and end with `Overflowed` at the first element that nobody has asked for."""
     require_meter(meter)
     return lift(lambda below: _Unasked(below, None, meter, fails=True))

@@ -1,7 +1,7 @@
 """Operators that make one stream of several."""
 
 from builtins import zip as rows_of
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
@@ -61,17 +61,19 @@ def concat(*others: Publisher[T]) -> Operator[T, T]:
 
 
 @overload
-def zip(b: Publisher[B], /, *, prefetch: int = 32) -> Operator[A, tuple[A, B]]: ...  # noqa: A001 - as below
+def zip(b: Publisher[B], /, *, prefetch: int = 32) -> Callable[[Publisher[A]], Publisher[tuple[A, B]]]: ...  # noqa: A001 - as below
 
 
 @overload
-def zip(b: Publisher[B], c: Publisher[C], /, *, prefetch: int = 32) -> Operator[A, tuple[A, B, C]]: ...  # noqa: A001 - as below
+def zip(  # noqa: A001 - as below
+    b: Publisher[B], c: Publisher[C], /, *, prefetch: int = 32
+) -> Callable[[Publisher[A]], Publisher[tuple[A, B, C]]]: ...
 
 
 @overload
 def zip(  # noqa: A001 - as below
     b: Publisher[B], c: Publisher[C], d: Publisher[D], /, *, prefetch: int = 32
-) -> Operator[A, tuple[A, B, C, D]]: ...
+) -> Callable[[Publisher[A]], Publisher[tuple[A, B, C, D]]]: ...
 
 
 @overload

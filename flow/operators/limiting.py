@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from flow.contracts import Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import refusal
 from flow.drain.feed import GONE
 from flow.executors import INLINE
 from flow.misuse import require_functions
-from flow.operators.link import Batchwise, Link, Operator, at_least, lift, present, present_all
+from flow.operators.link import Batchwise, Fitting, In, Link, Operator, at_least, lift, present, present_all
 from flow.operators.stage import queued
 from flow.operators.transforming import Sieve, sieve
 
@@ -18,7 +18,7 @@ __all__ = ["limit_rate", "skip", "take", "take_while"]
 T = TypeVar("T")
 
 
-def take(count: int) -> Operator[T, T]:
+def take(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
     """Complete after ``count`` elements, and never request more than that of upstream.
 
     Args:
@@ -28,10 +28,13 @@ def take(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return lift(lambda below: _Taking(below, count), lambda below: _BatchTaking(below, count))
+    taking: Operator[Any, Any] = lift(
+        lambda below: _Taking(below, count), lambda below: _BatchTaking(below, count)
+    )
+    return taking
 
 
-def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
+def take_while(keep: Callable[[In], object]) -> Fitting[In, In]:
     """Complete before the first element for which ``keep(element)`` is false.
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
@@ -40,7 +43,7 @@ def take_while(keep: Callable[[T], object]) -> Operator[T, T]:
     return lift(lambda below: _TakingWhile(below, keep), lambda below: _BatchTakingWhile(below, keep))
 
 
-def skip(count: int) -> Operator[T, T]:
+def skip(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
     """Leave out the first ``count`` elements; one more is requested in the stead of each.
 
     Args:
@@ -50,10 +53,11 @@ def skip(count: int) -> Operator[T, T]:
         ValueError: If it is not.
     """
     at_least("count", count, 0)
-    return sieve(lambda: _After(count))
+    skipping: Operator[Any, Any] = sieve(lambda: _After(count))
+    return skipping
 
 
-def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
+def limit_rate(high: int, low: int | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """Request ``high`` elements at first, and ``low`` more whenever as many were delivered, whatever the demand is.
 
     So a subscriber that asks for everything still has at most ``high`` under way, and one that asks one by one does
@@ -67,7 +71,8 @@ def limit_rate(high: int, low: int | None = None) -> Operator[T, T]:
         ValueError: If a number is out of its bounds.
     """
     at_least("high", high)
-    return queued(INLINE, high, low, delay_error=False)
+    queue: Operator[Any, Any] = queued(INLINE, high, low, delay_error=False)
+    return queue
 
 
 class _Taking(Link[T, T]):

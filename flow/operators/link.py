@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
@@ -10,9 +10,12 @@ from flow.misuse import require_subscriber
 
 __all__ = [
     "Batchwise",
+    "Fitting",
+    "In",
     "Lifted",
     "Link",
     "Operator",
+    "Out",
     "at_least",
     "lift",
     "none_is_no_element",
@@ -23,12 +26,41 @@ __all__ = [
 
 A = TypeVar("A")
 B = TypeVar("B")
+A_contra = TypeVar("A_contra", contravariant=True)
+B_co = TypeVar("B_co", covariant=True)
+
+if TYPE_CHECKING:
+    # What mypy knows of a lambda outside of its pipe; without the default it would complain of what the lambda does.
+    from typing_extensions import TypeVar as _Defaulted
+
+    In = _Defaulted("In", default=Any)
+    Out = _Defaulted("Out", default=Any)
+else:
+    In = TypeVar("In")
+    Out = TypeVar("Out")
 
 BESIDE: Final = ("on_lagged", "on_state")
 """Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
-"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links."""
+"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links.
+
+Functions that return one for elements of any type write it out: then its variable is not theirs, but of what they return.
+"""
+
+
+class Fitting(Protocol[A_contra, B_co]):
+    """An `Operator` that was made of functions, whose parameters type checkers infer from the publisher that is piped.
+
+    It has a name, as functions have, since mypy takes a protocol that can only be called for a generic function, and a
+    lambda in it for one that must do with any element.
+    """
+
+    __qualname__: str
+
+    def __call__(self, publisher: Publisher[A_contra], /) -> Publisher[B_co]:
+        """Return the other publisher."""
+        ...
 
 
 class Lifted(Generic[A, B]):

@@ -7,7 +7,7 @@ from flow import hooks
 from flow.contracts import Subscriber
 from flow.drain.feed import GONE
 from flow.misuse import require_functions
-from flow.operators.link import Batchwise, Link, Operator, lift, present, present_all
+from flow.operators.link import Batchwise, Fitting, In, Link, lift, present, present_all
 
 __all__ = ["tap"]
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def tap(
-    on_next: Callable[[T], object] | None = None,
+    on_next: Callable[[In], object] | None = None,
     on_error: Callable[[Exception], object] | None = None,
     on_complete: Callable[[], object] | None = None,
     *,
     on_request: Callable[[int], object] | None = None,
     on_cancel: Callable[[], object] | None = None,
-) -> Operator[T, T]:
+) -> Fitting[In, In]:
     """Call functions for what passes, before it passes on.
 
     What they return is ignored. If ``on_next`` or ``on_complete`` raises, the stream ends in that error; if

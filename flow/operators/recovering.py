@@ -75,7 +75,7 @@ def retry(
     when: Callable[[Exception], object] | None = None,
     timers: Timers | None = None,
     chance: Callable[[], float] = random.random,
-) -> Operator[T, T]:
+) -> Callable[[Publisher[T]], Publisher[T]]:
     """Subscribe again when the publisher fails; what was not delivered is requested again.
 
     Elements that came before the failure are not taken back: a cold publisher gives them once more. Whenever an
@@ -113,7 +113,7 @@ def on_error_resume(fallback: Callable[[Exception], Publisher[T]]) -> Operator[T
     return lambda source: Switched(source, lambda _, below: _Resuming(below, fallback))
 
 
-def timeout(seconds: float, *, timers: Timers | None = None) -> Operator[T, T]:
+def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """End with ``TimeoutError`` when an element that was asked for does not come in time.
 
     The time begins with the request, and anew with each element; while nothing is asked for, it stands still. The error

@@ -7,8 +7,11 @@ from flow.contracts import Publisher, Subscriber
 from flow.misuse import require_functions
 from flow.operators.link import (
     Batchwise,
+    Fitting,
+    In,
     Link,
     Operator,
+    Out,
     at_least,
     lift,
     none_is_no_element,
@@ -25,7 +28,7 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 
-def map(f: Callable[[A], B]) -> Operator[A, B]:  # noqa: A001 - the name of the field
+def map(f: Callable[[In], Out]) -> Fitting[In, Out]:  # noqa: A001 - the name of the field
     """Replace each element by ``f(element)``.
 
     If ``f`` raises, or returns ``None``, upstream is cancelled and the stream ends in ``on_error``.
@@ -34,7 +37,7 @@ def map(f: Callable[[A], B]) -> Operator[A, B]:  # noqa: A001 - the name of the 
     return lift(lambda below: _Mapping(below, f), lambda below: _BatchMapping(below, f))
 
 
-def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the name of the field
+def filter(keep: Callable[[In], object]) -> Fitting[In, In]:  # noqa: A001 - the name of the field
     """Leave out each element for which ``keep(element)`` is false; one more is requested in its stead.
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
@@ -44,8 +47,8 @@ def filter(keep: Callable[[T], object]) -> Operator[T, T]:  # noqa: A001 - the n
 
 
 def flat_map(
-    f: Callable[[A], Publisher[B]], concurrency: int = 8, prefetch: int = 32, *, delay_error: bool = False
-) -> Operator[A, B]:
+    f: Callable[[In], Publisher[Out]], concurrency: int = 8, prefetch: int = 32, *, delay_error: bool = False
+) -> Fitting[In, Out]:
     """Publish what the publishers do that ``f`` makes of the elements, as it comes, until all have ended.
 
     Args:
@@ -68,14 +71,14 @@ def flat_map(
 
 
 @overload
-def scan(f: Callable[[T, T], T]) -> Operator[T, T]: ...
+def scan(f: Callable[[In, In], In]) -> Fitting[In, In]: ...
 
 
 @overload
-def scan(f: Callable[[B, A], B], seed: B) -> Operator[A, B]: ...
+def scan(f: Callable[[Out, In], Out], seed: Out) -> Fitting[In, Out]: ...
 
 
-def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Operator[Any, Any]:
+def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Fitting[Any, Any]:
     """Replace each element by what was accumulated up to it: ``f(accumulated, element)``.
 
     Args:
@@ -90,7 +93,7 @@ def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Operator[Any, Any]:
     )
 
 
-def distinct_until_changed(key: Callable[[T], object] | None = None) -> Operator[T, T]:
+def distinct_until_changed(key: Callable[[In], object] | None = None) -> Fitting[In, In]:
     """Leave out each element that is equal to the one before it.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from publishers.commits.committer import Commit
 from publishers.commits.writing import Producer, check_mutations
 from publishers.errors import InvalidTransactionState
-from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
+from publishers.mutations.mutation import Image, Mutation, expire, rekey, remove, schema, truncate, upsert
 
 __all__ = ["TransactionBuilder", "TransactionState"]
 
@@ -89,9 +89,7 @@ class TransactionBuilder:
             )
         return self._commit
 
-    def upsert(
-        self, entity_type: str, key: str | bytes, body: Mapping[str, Any] | bytes, **extras: Any
-    ) -> None:
+    def upsert(self, entity_type: str, key: str | bytes, body: Image, **extras: Any) -> None:
         """Adds the creation or change of an entity; arguments and errors are those of ``publishers.upsert``."""
         self._open().append(upsert(entity_type, key, body, **extras))
 
@@ -112,15 +110,13 @@ class TransactionBuilder:
         entity_type: str,
         old: str | bytes,
         new: str | bytes,
-        body: Mapping[str, Any] | bytes,
+        body: Image,
         **extras: Any,
     ) -> None:
         """Adds the change of an entity's key, which is two changes; as ``publishers.rekey``."""
         self._open().append(rekey(entity_type, old, new, body, **extras))
 
-    def schema(
-        self, entity_type: str, body: Mapping[str, Any] | bytes, version: int | None = None, **extras: Any
-    ) -> None:
+    def schema(self, entity_type: str, body: Image, version: int | None = None, **extras: Any) -> None:
         """Tells the schema of an entity type, ahead of the changes that need it; as ``publishers.schema``."""
         self._open().append(schema(entity_type, body, version, **extras))
 

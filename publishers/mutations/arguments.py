@@ -10,6 +10,7 @@ from flow.bridges.iterable import IterablePublisher
 from publishers import lossless
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable
+from publishers.models import Model, plain
 
 __all__ = [
     "KEY_RIGHT",
@@ -29,11 +30,11 @@ KEY_RIGHT: Final = "at least one character: of all changes only a TRUNCATE has n
 _encoder: Final = msgspec.json.Encoder()
 
 
-def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
-    """JSON bytes of a mapping, or JSON bytes as they are once they have proved to be JSON in UTF-8.
+def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> bytes:
+    """JSON bytes of a mapping or a model, or JSON bytes as they are once they have proved to be JSON in UTF-8.
 
     Raises:
-        InvalidChange: If a mapping holds what JSON cannot, or bytes are no JSON.
+        InvalidChange: If a mapping or a model holds what JSON cannot, or bytes are no JSON.
     """
     if isinstance(value, Mapping):
         return encode_value(parameter, value)
@@ -42,7 +43,15 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes) -> bytes:
         if (flaw := lossless.flaw_of(data)) is not None:
             raise InvalidChange(parameter, data, f"valid JSON in UTF-8 ({flaw})")
         return data
-    raise InvalidChange(parameter, value, "a mapping, or JSON as bytes")
+    try:
+        told = plain(value)
+    except Exception as error:  # noqa: BLE001 - a model is told by code of its own
+        raise InvalidChange(parameter, value, f"a model that JSON can hold ({error})") from None
+    if isinstance(told, Mapping):
+        return encode_value(parameter, told)
+    raise InvalidChange(
+        parameter, value, "a mapping, JSON as bytes, a dataclass, a msgspec.Struct or a pydantic model"
+    )
 
 
 def encode_value(parameter: str, value: object) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from publishers.change import Action
 from publishers.errors import InvalidChange
+from publishers.models import Model
 from publishers.mutations.arguments import (
     check_entity_type,
     encode_json,
@@ -47,8 +48,8 @@ EXPIRE: Final = 5
 
 _NO_EXTRAS: Final = (None,) * 5
 
-Image = Mapping[str, Any] | bytes
-"""An entity: a mapping, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
+Image = Mapping[str, Any] | bytes | Model
+"""An entity: a mapping or a model, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
 
 _OPERATIONS: Final = {
     Action.SET: UPSERT,
@@ -78,7 +79,8 @@ def upsert(
     Args:
         entity_type: Kind of the entity.
         key: Key of the entity; text is stored as UTF-8.
-        body: The entity after the change: a mapping, or JSON bytes, which are kept as they are.
+        body: The entity after the change: a mapping, a dataclass, a ``msgspec.Struct``, a pydantic model, or JSON bytes,
+            which are kept as they are.
         before: The entity before the change, likewise.
         changed: Names of the fields that changed; ``"auto"`` to find out the top-level ones from both images.
         changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` to find some out that

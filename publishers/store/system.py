@@ -46,12 +46,11 @@ class SystemLog(ChangeLog):
         self._pen = threading.local()  # held by the thread that records something for the store
         self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
-    def changes(self, *wishes: Wishes, **named: Any) -> ChangeFeed:
-        """What becomes of the logs of the store, as a publisher; the arguments are those of ``ChangeLog.changes``."""
+    def _feed(self, wishes: Iterable[Wishes], *args: Any) -> ChangeFeed:
         listed = [tuple(wish) if _several(wish) else wish for wish in wishes]
         nothing = bool(listed) and not any(wish != () for wish in listed)
         given = [_NOTHING] if nothing else listed
-        feed = super().changes(*given, **named)
+        feed = super()._feed(given, *args)
         hosted = [one for one in _criterions(listed) if Area.HOST in one.areas]
         if hosted:
             feed.kind = partial(HostingSubscription, board=self.board, wanted=Predicate(Criteria.of(hosted)))

@@ -4,13 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import msgspec
 
 from publishers.change import Action, Area, Change, Operation
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
+from publishers.models import M
 from publishers.position import PositionToken
 from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
@@ -29,6 +30,7 @@ __all__ = [
     "Pong",
     "RemoteChange",
     "RemoteGap",
+    "RemoteModelChange",
     "Reply",
     "Schema",
     "Subscribed",
@@ -52,6 +54,23 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
         epoch = place.partition(":")[0]
         # Epochs of format 1 have no random bits, and are not told apart.
         return f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
+
+
+class RemoteModelChange(RemoteChange, Generic[M], frozen=True, gc=True, eq=False):
+    """A change that came from a server, whose images are objects of a class that was asked for with ``as_``."""
+
+    _body: M | None = None
+    _before: M | None = None
+
+    @property
+    def body(self) -> M | None:
+        """As ``ModelChange.body``."""
+        return self._body
+
+    @property
+    def before(self) -> M | None:
+        """As ``ModelChange.before``."""
+        return self._before
 
 
 @dataclass(frozen=True, slots=True)

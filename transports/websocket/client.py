@@ -5,20 +5,22 @@ import contextlib
 import itertools
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypedDict, Unpack, overload
 
 from flow import forks, hooks
 from flow.executors import loop_executor
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogForked
 from publishers.fanout.gap import OnGap
+from publishers.feed import ModelFeed
+from publishers.models import M, Models
 from publishers.places import Since
 from publishers.schemas import SchemaVersion
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec import replies
 from transports.codec.messages import view_json
-from transports.codec.replies import Checkpoint, Done, Failure, Reply
+from transports.codec.replies import Checkpoint, Done, Failure, RemoteModelChange, Reply
 from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
@@ -33,6 +35,27 @@ _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_C
 
 OnWait = Callable[[ConnectionLost | RemoteError, float], object]
 """Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
+
+
+class RemoteReading(TypedDict, total=False):
+    """From where, how far and how changes are read; see ``RemoteLog.changes``."""
+
+    since: Since
+    start: Since
+    until: int | None
+    content: Content
+    images: Images
+    fields: Collection[str] | None
+    mask: Mapping[str, Rule | str] | None
+    integers: Integers
+    log: str | None
+    window: int
+    batch_events: int | None
+    linger_ms: int
+    on_lag: Literal["resync", "fail"]
+    on_gap: OnGap
+    whole: bool
+    heartbeat_ms: int | None
 
 
 class RemoteLog:
@@ -85,6 +108,24 @@ class RemoteLog:
             raise ConnectionLost(self.url, "it was not opened; use 'async with'", retryable=False)
         return self._loop
 
+    @overload
+    def changes(
+        self, *criteria: Criterion | Criteria | None, as_: None = None, **reading: Unpack[RemoteReading]
+    ) -> RemoteFeed: ...
+
+    @overload
+    def changes(
+        self, *criteria: Criterion | Criteria | None, as_: type[M], **reading: Unpack[RemoteReading]
+    ) -> ModelFeed[RemoteModelChange[M]]: ...
+
+    @overload
+    def changes(
+        self,
+        *criteria: Criterion | Criteria | None,
+        as_: Mapping[str, type[M]],
+        **reading: Unpack[RemoteReading],
+    ) -> ModelFeed[RemoteModelChange[M]]: ...
+
     def changes(
         self,
         *criteria: Criterion | Criteria | None,
@@ -104,7 +145,8 @@ class RemoteLog:
         on_gap: OnGap = "fail",
         whole: bool = False,
         heartbeat_ms: int | None = None,
-    ) -> RemoteFeed:
+        as_: type[Any] | Mapping[str, type[Any]] | None = None,
+    ) -> RemoteFeed | ModelFeed[Any]:
         """A publisher of remote changes.
 
         Args:
@@ -127,6 +169,7 @@ class RemoteLog:
                 callable that is given instead; ``gap`` is a ``RemoteGap``.
             whole: Whether a start inside a transaction sends it again from its beginning.
             heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
+            as_: As for ``ChangeLog.changes``: the class of which ``body`` and ``before`` are to be, or that of each entity type.
 
         Raises:
             InvalidOption: If ``window`` is out of its range, ``since`` is no place, or ``fields`` or ``mask`` has no paths. The
@@ -136,6 +179,9 @@ class RemoteLog:
             raise InvalidOption("start", start, "left out where since is given")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= CREDITS_MAX:
             raise InvalidOption("window", window, f"a whole number from 1 to {CREDITS_MAX}")
+        models = None if as_ is None else Models(as_, RemoteModelChange)
+        if models is not None:
+            content = Content.BODY
         payload: dict[str, Any] = {
             "log": log,
             "criteria": Criteria.of(*criteria).to_json() or [{}],
@@ -149,7 +195,8 @@ class RemoteLog:
             "heartbeatMs": heartbeat_ms,
         }
         wish = {name: value for name, value in payload.items() if value is not None}
-        return RemoteFeed(self, wish, window=window, on_gap=on_gap)
+        feed = RemoteFeed(self, wish, window=window, on_gap=on_gap)
+        return feed if models is None else ModelFeed(feed, models.change)
 
     async def schema(
         self, entity_type: str, version: int | None = None, *, log: str | None = None

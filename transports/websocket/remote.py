@@ -11,7 +11,6 @@ from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
-from publishers.change import Change
 from publishers.errors import PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from transports.codec.replies import Item, Missing, Next, RemoteChange, RemoteGap, Subscribed
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RemoteFeed", "RemoteSubscription"]
 
 
-class RemoteFeed(IterablePublisher[Change]):
+class RemoteFeed(IterablePublisher[RemoteChange]):
     """A publisher of the changes of a remote log (Reactive Streams 1.0.4), made by ``RemoteLog.changes``.
 
     ``async for`` takes it too, and ``for`` in a thread that is not that of the connection's event loop.
@@ -41,7 +40,7 @@ class RemoteFeed(IterablePublisher[Change]):
 
     def subscribe(
         self,
-        subscriber: Subscriber[Change],
+        subscriber: Subscriber[RemoteChange],
         /,
         *,
         executor: Executor | asyncio.AbstractEventLoop | None = None,
@@ -114,9 +113,11 @@ class RemoteSubscription:
         self._delivered: str | None = self._received
         self._gap: RemoteGap | None = None  # not told yet
         self._outcome: Outcome | None = None
-        self._drain: Drain[Change]
+        self._drain: Drain[RemoteChange]
 
-    def begin(self, subscriber: Subscriber[Change], executor: Executor | asyncio.AbstractEventLoop) -> None:
+    def begin(
+        self, subscriber: Subscriber[RemoteChange], executor: Executor | asyncio.AbstractEventLoop
+    ) -> None:
         """Gives the subscriber its subscription, and subscribes at the server."""
         self._drain = Drain(subscriber, self, executor=executor)
         try:
@@ -228,7 +229,7 @@ class RemoteSubscription:
 
     # What its drain pulls from.
 
-    def pull(self, limit: int, /) -> Sequence[Change]:
+    def pull(self, limit: int, /) -> Sequence[RemoteChange]:
         """Takes what is buffered, and requests more when half of the window is used."""
         demand = self._drain.demand
         with self._lock:

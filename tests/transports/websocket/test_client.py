@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import random
 import threading
+from dataclasses import dataclass
+from decimal import Decimal
 
 import pytest
 
@@ -62,6 +64,27 @@ async def test_a_remote_feed_gives_the_changes_of_the_log(serving, fill, log):
     assert tuple(found) == here
     assert found[-1].cursor == str(log.token(log.head))
     assert found[1].body == {"value": "x"}
+
+
+@dataclass
+class Order:
+    total: Decimal
+
+
+async def test_bodies_come_as_objects_of_the_class_that_was_asked_for(serving, log, until):
+    """F24."""
+    log.commit([upsert("order", "1", Order(Decimal("10.00"))), upsert("order", "2", {"total": "ten"})])
+    async with connect(serving().url) as remote:
+        probe, wish = Probe(9), Criterion(entity_types={"order"})
+        remote.changes(wish, start="earliest", as_={"order": Order}).subscribe(probe)
+        await until(lambda: probe.errors)
+        assert str(probe.errors[0]).startswith("body of order '2' at 1:2 does not fit Order: ")
+        (change,) = probe.items
+        assert (change.body, change.before) == (Order(Decimal("10.00")), None)
+        assert change == log.history(wish, content=Content.BODY).changes[0]
+        feed = remote.changes(wish, since=change.cursor, until=1, content=Content.BODY)
+        assert [one.body async for one in feed] == [{"total": "ten"}]
+        assert change.idempotency_key == log.idempotency_key(change)
 
 
 async def test_it_delivers_no_more_than_requested_and_requests_no_more_than_the_window(serving, fill, until):

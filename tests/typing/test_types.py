@@ -1,0 +1,177 @@
+"""What the README, the docs and the examples show passes mypy and pyright as they are strictest, and is inferred as it should be."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+# What a page takes for granted: names that its programs use and do not make, with their types.
+GIVEN = {
+    "README.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
+    "docs/criteria.md": ("from publishers import ChangeLog, schema", {"log": "ChangeLog"}),
+    "docs/from-your-database.md": (
+        "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation",
+        {"change": "Callable[..., Mutation]"},
+    ),
+    "docs/operating.md": (
+        (
+            "import transports; from concurrent.futures import ProcessPoolExecutor;"
+            " from multiprocessing import get_context; from publishers import ChangeLog, Position"
+        ),
+        {"log": "ChangeLog", "path": "str", "position": "Position"},
+    ),
+    "docs/retention.md": (
+        "from collections.abc import Callable; from publishers import ChangeLog, Criterion, Hold, Position",
+        {
+            "log": "ChangeLog",
+            "position": "Position",
+            "kept": "str",
+            "criteria": "Criterion",
+            "save": "Callable[[], None]",
+            "subscription": "Hold",  # it has a position too
+        },
+    ),
+    "docs/tck.md": (
+        "from collections.abc import Callable; from flow import Publisher",
+        {"my_publisher": "Callable[..., Publisher[int]]"},
+    ),
+    "docs/testing.md": (
+        (
+            "import asyncio; from collections.abc import Callable, Coroutine, Iterator; from pathlib import Path;"
+            " from typing import Any; import pytest; from publishers import ChangeLog, Content, Criterion;"
+            " from publishers.testing import collect"
+        ),
+        {"place_order": "Callable[[ChangeLog, str, str], Coroutine[Any, Any, int]]"},
+    ),
+    "docs/views.md": ("from transports.websocket.binding import Authenticator", {"check": "Authenticator"}),
+}
+SHOWN = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
+WRITTEN = sorted(str(program.relative_to(ROOT)) for program in ROOT.glob("examples/*.py"))
+
+# A page may leave the types of its own functions to the reader. Then nothing is known of their arguments, and pyright would
+# complain of each use of one.
+LOOSE = """
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-incomplete-defs
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownMemberType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+"""
+MYPY = ["--strict", "--config-file=", "--python-version=3.11", "--output=json"]
+PYRIGHT = {
+    "typeCheckingMode": "strict",
+    "pythonVersion": "3.11",
+    "extraPaths": [str(ROOT)],
+    "reportDeprecated": "none",
+    "reportMissingTypeStubs": "none",
+    "reportPrivateUsage": "none",
+    "reportUnusedExpression": "none",  # a page shows what there is to look at
+    "reportUnusedFunction": "none",
+    "reportUnnecessaryComparison": "none",  # against those who have no type checker
+}
+
+
+def annotated(program):
+    """Whether every function says its types."""
+    functions = (
+        node
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return all(
+        function.returns is not None
+        and all(
+            one.annotation or one.arg == "self" for one in ast.walk(function.args) if isinstance(one, ast.arg)
+        )
+        for function in functions
+    )
+
+
+def program_of(page):
+    """Its programs, one after the other, in the lines in which they stand on the page."""
+    imports, types = GIVEN.get(page, ("", {}))
+    given = [f"{name} = cast({kind!r}, object())" for name, kind in types.items()]
+    lines = ["; ".join(["from typing import cast", imports, *given]) if given else ""]
+    inside = False
+    for line in (ROOT / page).read_text().splitlines()[1:]:
+        lines.append(line if inside and line != "```" else "")
+        inside = line.startswith("```python") or (inside and line != "```")
+    program = "\n".join(lines) + "\n"
+    return program if annotated(program) else program + LOOSE
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Of each checker what it finds, by the file and line; each is started once, for everything."""
+    folder = tmp_path_factory.mktemp("typing")
+    names = {}
+    for page in SHOWN:
+        name = page.removesuffix(".md").replace("/", "_").replace("-", "_").lower() + "_page.py"
+        names[name] = page
+        (folder / name).write_text(program_of(page))
+    for program in (*WRITTEN, "tests/typing/inference.py", "tests/typing/mistakes.py"):
+        names[Path(program).name] = program
+        shutil.copy(ROOT / program, folder)
+    (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
+    environment = {**os.environ, "MYPYPATH": str(ROOT), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+
+    def started(*command):
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    cache = ROOT / ".mypy_cache" / "typing"
+    with (
+        started("pyright", "--outputjson", "--pythonpath", sys.executable) as pyright,
+        started("mypy", *MYPY, f"--cache-dir={cache}", *names) as mypy,
+    ):
+        told, complaint = mypy.communicate(timeout=240)
+        assert mypy.returncode in {0, 1}, complaint + told
+        by_mypy = [json.loads(line) for line in told.splitlines()]
+        told, complaint = pyright.communicate(timeout=240)
+        assert pyright.returncode in {0, 1}, complaint + told
+        by_pyright = json.loads(told)["generalDiagnostics"]
+    errors = {"mypy": {}, "pyright": {}}
+    for one in by_mypy:
+        if one["severity"] == "error":
+            place = names.get(Path(one["file"]).name, one["file"])
+            errors["mypy"].setdefault(place, []).append((one["line"], one["message"]))
+    for one in by_pyright:
+        place = names.get(Path(one["file"]).name, one["file"])
+        errors["pyright"].setdefault(place, []).append((one["range"]["start"]["line"] + 1, one["message"]))
+    return errors
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.parametrize("place", [*SHOWN, *WRITTEN])
+def test_what_is_shown_to_users_has_the_types_that_it_seems_to_have(found, checker, place):
+    assert found[checker].get(place, []) == []
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_lambdas_bodies_and_cursors_are_inferred(found, checker):
+    assert found[checker].get("tests/typing/inference.py", []) == []
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_mistakes_are_found_where_they_are(found, checker):
+    program = (HERE / "mistakes.py").read_text().splitlines()
+    marks = ("# mistake", f"# mistake to {checker}")
+    made = {number for number, line in enumerate(program, 1) if line.endswith(marks)}
+    assert {number for number, _ in found[checker].get("tests/typing/mistakes.py", [])} == made
+
+
+def test_no_checker_finds_a_mistake_in_the_packages_themselves(found):
+    places = {*SHOWN, *WRITTEN, "tests/typing/inference.py", "tests/typing/mistakes.py"}
+    assert {place for errors in found.values() for place in errors} <= places
