@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import Mutation, upsert
 from tests.browser.chromium import chromium
 from transports import serve

@@ -1,10 +1,8 @@
 """Change logs and their shared publishers: what a change is, how it is kept, and how it is fanned out."""
 
-from publishers.change import Action, Area, Change, Operation
-from publishers.changelog import ChangeLog, Produced
+from publishers.backups import BackupReport, backup, restore
 from publishers.commits.builder import TransactionBuilder, TransactionState
-from publishers.commits.committer import Commit
-from publishers.copies import BackupReport, backup, restore
+from publishers.commits.group_commit import Commit
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import (
@@ -51,12 +49,17 @@ from publishers.errors import (
 )
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
-from publishers.fanout.shared import Standing
+from publishers.fanout.shared_publisher import Standing
 from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
-from publishers.feed import ChangeFeed, ModelFeed
-from publishers.history import History
-from publishers.linking import LogLinks
-from publishers.models import ModelChange
+from publishers.log.changelog import ChangeLog, Produced
+from publishers.log.feed import ChangeFeed, ModelFeed
+from publishers.log.history import History
+from publishers.log.links import LogLinks
+from publishers.log.soundness import LogHealth, Soundness
+from publishers.log.statistics import LogStatistics
+from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.entities import ModelChange
+from publishers.model.position import LogIdentity, Position, PositionToken, Start
 from publishers.mutations.copying import copied
 from publishers.mutations.fields import (
     FieldChange,
@@ -72,10 +75,7 @@ from publishers.mutations.fields import (
 )
 from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
-from publishers.position import LogIdentity, Position, PositionToken, Start
-from publishers.schemas import SchemaVersion
-from publishers.soundness import LogHealth, Soundness
-from publishers.statistics import LogStatistics
+from publishers.schemas.registry import SchemaVersion
 from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
 from publishers.views.projection import Projection

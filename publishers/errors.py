@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from publishers.position import LogIdentity, Position
+    from publishers.model.position import LogIdentity, Position
 
 __all__ = [
     "AdmissionStopped",

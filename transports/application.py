@@ -37,7 +37,7 @@ from transports.websocket.fallback import AsgiLink
 from transports.websocket.link import LINK, Offer, Receiver
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from transports.graphql import GraphQLEndpoint
 
 __all__ = ["SUBPROTOCOL", "Application"]

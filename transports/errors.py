@@ -48,7 +48,7 @@ from publishers.errors import (
     TooCostly,
     WalCorrupted,
 )
-from publishers.position import LogIdentity, Position
+from publishers.model.position import LogIdentity, Position
 
 __all__ = [
     "CloseCode",

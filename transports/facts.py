@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from publishers.errors import PenstockError
-from publishers.soundness import LogHealth, Soundness
+from publishers.log.soundness import LogHealth, Soundness
 from publishers.store.roster import SYSTEM
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.errors import GoingAway, InvalidRequest, describe
@@ -23,7 +23,7 @@ from transports.statistics import statistics
 from transports.stores import StoreLogs
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Fact", "Facts"]
 

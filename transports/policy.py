@@ -15,7 +15,7 @@ from publishers.views.view import Content, Images, View
 from transports.errors import Forbidden, LogNotFound
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Caller", "Policy", "check_schemas", "find_log", "narrow", "welcomes"]
 

@@ -19,7 +19,7 @@ from transports.limits import Limits
 if TYPE_CHECKING:
     import uvicorn
 
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
     from transports.policy import Policy
     from transports.websocket.binding import Authenticator

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
-from publishers.fanout.deliveries import DeliveryStatistics
-from publishers.fanout.shared import Standing
-from publishers.position import Position
-from publishers.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
+from publishers.fanout.counters import DeliveryStatistics
+from publishers.fanout.shared_publisher import Standing
+from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
+from publishers.model.position import Position
 from publishers.store.roster import SYSTEM
 from publishers.wal import HoldStatistics
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["statistics"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from publishers.store.roster import SYSTEM
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
 
 __all__ = ["SYSTEM", "StoreLogs"]

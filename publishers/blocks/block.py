@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from publishers.blocks.shelves import Shelf, Shelves
-from publishers.change import Area, Change, Operation, time_of
-from publishers.decoding import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
+from publishers.blocks.decode import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
+from publishers.blocks.memo import Shelf, Shelves
+from publishers.blocks.row import Row, seen
 from publishers.lossless import flaw_of
-from publishers.position import Position
+from publishers.model.change import Area, Change, Operation, time_of
+from publishers.model.position import Position
 from publishers.views.images import Name, Shown, show, show_key, show_meta
 from publishers.views.paths import Fields, fields_of
-from publishers.views.seen import Row, seen
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.format.frame import FIRST, LAST

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from publishers.blocks.block import Block
-from publishers.change import Area
+from publishers.model.change import Area
 
 __all__ = ["Slice", "Tally"]
 

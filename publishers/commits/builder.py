@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from publishers.commits.committer import Commit
-from publishers.commits.writing import Producer, check_mutations
+from publishers.commits.group_commit import Commit
+from publishers.commits.label import Producer, check_mutations
 from publishers.errors import InvalidTransactionState
 from publishers.mutations.mutation import Image, Mutation, expire, rekey, remove, schema, truncate, upsert
 

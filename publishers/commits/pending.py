@@ -8,8 +8,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from publishers.blocks.block import Block
-from publishers.commits.publication import Published, Waiting
 from publishers.errors import InvalidChange, LogError, PenstockError
+from publishers.fanout.publish_gate import Published, Waiting
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED

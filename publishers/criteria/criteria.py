@@ -11,10 +11,10 @@ from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
 from flow.bridges.iterable import IterablePublisher
-from publishers.change import Area, Operation
 from publishers.criteria.conditions import Image, Transition, Where
 from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
+from publishers.model.change import Area, Operation
 
 __all__ = ["Criteria", "Criterion"]
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from publishers.blocks.block import Block
-from publishers.change import Area, Operation
+from publishers.blocks.decode import KEYLESS
 from publishers.criteria.conditions import ABSENT, Image, Transition, Where, find
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.facts import Facts, facts_of
 from publishers.criteria.globs import glob_matcher
 from publishers.criteria.patterns import Pattern
-from publishers.decoding import KEYLESS
+from publishers.model.change import Area, Operation
 
 __all__ = ["TRANSACTION_KIND", "Check", "Predicate", "Wish", "filter_of"]
 

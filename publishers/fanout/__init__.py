@@ -3,7 +3,7 @@
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap
 from publishers.fanout.service import Service
-from publishers.fanout.shared import SharedPublisher
+from publishers.fanout.shared_publisher import SharedPublisher
 from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
 from publishers.fanout.watermark import Watermark
 

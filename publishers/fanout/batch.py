@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from publishers.blocks.slices import Slice
-from publishers.change import Change
-from publishers.position import Position
+from publishers.model.change import Change
+from publishers.model.position import Position
 from publishers.views.view import View
 
 __all__ = ["Batch"]

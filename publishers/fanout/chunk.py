@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from publishers.blocks.block import BLOCK_BYTES
 from publishers.blocks.slices import Slice
-from publishers.position import Position
+from publishers.model.position import Position
 
 __all__ = ["Ahead", "Chunk", "RingStatistics", "fitting"]
 

@@ -8,7 +8,7 @@ from publishers.blocks.slices import Slice
 from publishers.criteria.matching import Predicate
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
 from publishers.fanout.watermark import Watermark
-from publishers.position import Position
+from publishers.model.position import Position
 
 if TYPE_CHECKING:
     from publishers.wal import Location

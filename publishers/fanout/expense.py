@@ -9,7 +9,7 @@ it; that one is attached again for a trial, after a pause that doubles each time
 from typing import Final
 
 from publishers.errors import TooCostly
-from publishers.fanout.shared import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.options import LogOptions
 
 __all__ = ["Expense"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from publishers.position import Position
+from publishers.model.position import Position
 
 __all__ = ["Gap", "OnGap", "require_told"]
 

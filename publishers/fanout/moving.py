@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from flow.drain import Drain
-from publishers.change import Change
 from publishers.errors import HistoryPruned, PositionAhead
 from publishers.fanout.batch import Batch
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import Gap, OnGap
 from publishers.fanout.service import Service
-from publishers.position import Position, check_position
+from publishers.model.change import Change
+from publishers.model.position import Position, check_position
 
 __all__ = ["Checkpoint", "Lag", "Moving", "State"]
 

@@ -12,10 +12,10 @@ from publishers.criteria.prepared import DIRECT, Prepared, prepare
 from publishers.errors import InvalidOption
 from publishers.fanout.expense import Expense
 from publishers.fanout.ring import RingCursor
-from publishers.fanout.shared import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.watermark import Watermark
+from publishers.model.position import Position
 from publishers.options import LogOptions
-from publishers.position import Position
 
 if TYPE_CHECKING:
     from publishers.fanout.subscription import ChangeSubscription

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
-from publishers.position import Position
+from publishers.model.position import Position
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingCursor", "RingStatistics"]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from publishers.background import in_background
 from publishers.errors import LogForked, WalCorrupted
-from publishers.fanout.admission import Admission
-from publishers.fanout.deliveries import Deliveries
+from publishers.fanout.counters import Deliveries
 from publishers.fanout.detached import Waiting
 from publishers.fanout.dispatch import DispatchPool
+from publishers.fanout.gating import Admission
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.watermark import Watermark
+from publishers.model.position import Position
 from publishers.options import LogOptions
-from publishers.position import Position
 
 if TYPE_CHECKING:
     from flow.clock import Clock

@@ -22,17 +22,17 @@ from typing import Any
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
-from publishers.change import Change
 from publishers.errors import HistoryPruned, LogClosed
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import OnGap
 from publishers.fanout.moving import Checkpoint, Lag, State
-from publishers.fanout.replaying import Replaying
+from publishers.fanout.resync import Replaying
 from publishers.fanout.service import Service
-from publishers.fanout.shared import SharedPublisher, Standing
-from publishers.position import Position
+from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.model.change import Change
+from publishers.model.position import Position
 from publishers.views.view import View
 
 __all__ = ["ChangeSubscription", "Checkpoint", "State"]

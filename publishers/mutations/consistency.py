@@ -10,8 +10,8 @@ from copy import deepcopy
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from publishers.change import Action
 from publishers.errors import InvalidChange
+from publishers.model.change import Action
 
 __all__ = ["Act", "Step", "check_changes"]
 

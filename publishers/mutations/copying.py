@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from publishers.change import Area, Change, Operation
 from publishers.errors import InvalidChange
+from publishers.model.change import Area, Change, Operation
 from publishers.mutations.arguments import encode_names, key_bytes, meta_of
 from publishers.mutations.rows import Mutation
 

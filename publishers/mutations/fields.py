@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.change import Action, Change
 from publishers.errors import InvalidChange
+from publishers.model.change import Action, Change
 from publishers.mutations.arguments import encode_json, encode_value
 from publishers.mutations.consistency import check_changes
 

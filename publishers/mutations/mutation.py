@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from publishers.change import Action
 from publishers.errors import InvalidChange
-from publishers.models import Model
+from publishers.model.change import Action
+from publishers.model.entities import Model
 from publishers.mutations.arguments import (
     check_entity_type,
     encode_json,

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from publishers.change import Area, Operation
-from publishers.decoding import KEYLESS, spliced
+from publishers.blocks.decode import KEYLESS, spliced
 from publishers.errors import InvalidChange
+from publishers.model.change import Area, Operation
 from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
 from publishers.wal.format.columns import Column, Columns, encode_one
 

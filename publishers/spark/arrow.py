@@ -14,7 +14,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from publishers.change import Area, Operation
+from publishers.model.change import Area, Operation
 from publishers.spark.errors import RowRefused
 from publishers.spark.schema import OPERATIONS, Encoding
 from publishers.wal.format.columns import Column, Columns

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
-from publishers.change import Operation
+from publishers.model.change import Operation
 from publishers.spark.errors import SchemaRefused
 
 __all__ = [

@@ -11,10 +11,10 @@ from uuid import UUID, uuid5
 
 from pyspark.sql import DataFrame
 
-from publishers.change import Operation
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
+from publishers.log.readable import ReadableLog
+from publishers.model.change import Operation
 from publishers.options import check_switches
-from publishers.reading import ReadableLog
 from publishers.spark.arguments import check_texts, column_names
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import ConnectRefused, SinkFailed
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from publishers.changelog import ChangeLog
-    from publishers.commits.committer import Commit
+    from publishers.commits.group_commit import Commit
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["ChangeSink", "SinkStatistics"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from publishers.mutations.mutation import Mutation, columns_of, schema
-from publishers.schemas import SchemaVersion
+from publishers.schemas.registry import SchemaVersion
 from publishers.wal.format.columns import Columns
 
 __all__ = ["with_schema"]

@@ -14,8 +14,6 @@ from flow import forks
 from flow.clock import Clock
 from flow.contracts import UNBOUNDED
 from flow.executors import INLINE
-from publishers.change import Area
-from publishers.changelog import ChangeLog
 from publishers.criteria.criteria import Criterion
 from publishers.errors import (
     InvalidOption,
@@ -26,6 +24,8 @@ from publishers.errors import (
     NotALog,
     PenstockError,
 )
+from publishers.log.changelog import ChangeLog
+from publishers.model.change import Area
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
 from publishers.store.directory import SYSTEM_DIRECTORY, Shelf, kind_of
@@ -35,8 +35,8 @@ from publishers.views.view import Content
 from publishers.wal import FileSystem
 
 if TYPE_CHECKING:
-    from publishers.change import Change
-    from publishers.position import Position
+    from publishers.model.change import Change
+    from publishers.model.position import Position
 
 __all__ = ["Logbook", "options_with"]
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from publishers.change import Area, Change, Operation
 from publishers.errors import InvalidChange, InvalidName, LogExists, NoSuchLog, WalCorrupted
+from publishers.model.change import Area, Change, Operation
 from publishers.mutations.mutation import Mutation, remove, upsert
 
 __all__ = [

@@ -10,10 +10,10 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.changelog import ChangeLog
 from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
+from publishers.log.changelog import ChangeLog
+from publishers.log.statistics import LogStatistics
 from publishers.options import KIB, LogOptions, check_directory, check_switches
-from publishers.statistics import LogStatistics
 from publishers.store.directory import SYSTEM_DIRECTORY, Shelf
 from publishers.store.logbook import Logbook, options_with
 from publishers.store.roster import LogEntry, check_labels, created, dropped, replaced

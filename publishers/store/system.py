@@ -7,17 +7,17 @@ from typing import Any, TypeGuard
 
 from flow.bridges.iterable import IterablePublisher
 from flow.clock import SYSTEM_CLOCK
-from publishers.change import Area
-from publishers.changelog import ChangeLog
-from publishers.commits.committer import Commit, Committer
+from publishers.commits.group_commit import Commit, Committer
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.matching import Predicate
 from publishers.errors import LogReadOnly
-from publishers.feed import ChangeFeed
-from publishers.history import History
-from publishers.hosts import HostBoard, HostingSubscription
+from publishers.log.changelog import ChangeLog
+from publishers.log.feed import ChangeFeed
+from publishers.log.history import History
+from publishers.log.process_events import HostBoard, HostingSubscription
+from publishers.log.readable import Wishes
+from publishers.model.change import Area
 from publishers.mutations.mutation import Mutation
-from publishers.reading import Wishes
 from publishers.store.roster import SYSTEM
 from publishers.wal import Wal
 
@@ -33,7 +33,7 @@ class SystemLog(ChangeLog):
     *Criteria.* None mean everything that is stored: of each transaction the TRANSACTION event, then its one change of
     area ENGINE. An empty list means nothing at all.
 
-    *Events of this process* (area HOST, see ``publishers.hosts``) are not stored. They come, from the moment of the
+    *Events of this process* (area HOST, see ``publishers.log.process_events``) are not stored. They come, from the moment of the
     subscription on, to those who name the area: ``Criterion(areas={Area.ENGINE, Area.HOST})``.
 
     Attributes:

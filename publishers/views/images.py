@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from publishers.change import Operation
+from publishers.model.change import Operation
 from publishers.views.paths import Fields, Path, parse_path, write
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, Lens, View

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
+from publishers.model.position import LogIdentity, epoch_text
 from publishers.options import LogOptions
-from publishers.position import LogIdentity, epoch_text
 from publishers.wal.disk.access import check_openable, open_file
 from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.files.directory import check_names

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from tests.harness.missing import skip_without

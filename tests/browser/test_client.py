@@ -5,8 +5,8 @@ import json
 import pytest
 
 from publishers.errors import LogReplaced
+from publishers.model.position import LogIdentity, Position
 from publishers.mutations.mutation import schema, upsert
-from publishers.position import LogIdentity, Position
 from publishers.views.view import Content
 
 LOADED = """(async () => {

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports import serve
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.transports.test_mounted import litestar, mounted, starlette
 

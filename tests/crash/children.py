@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from publishers import ChangeLog, Position, copies, upsert
+from publishers import ChangeLog, Position, backups, upsert
 from publishers.errors import LogBusy, LogForked
 from publishers.wal import Follower, RealFileSystem
 
@@ -142,7 +142,7 @@ def killed_backup(path: str, target: str, arguments: list, steps: int) -> None:
             Dying.left -= 1
             super().rename(source, other)
 
-    copies.RealFileSystem = Dying  # type: ignore[misc]  # what the command uses
+    backups.RealFileSystem = Dying  # type: ignore[misc]  # what the command uses
     say("code", main(["backup", path, target, *arguments]))
 
 

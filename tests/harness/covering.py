@@ -14,16 +14,16 @@ MEASURED = (
     "tests/publishers/commits/",
     "tests/publishers/fanout/",
     *(
-        f"tests/publishers/test_{name}.py"
+        f"tests/publishers/{name}.py"
         for name in (
-            "copies",
-            "deferral",
-            "feed",
-            "history",
-            "operating",
-            "places",
-            "pruned_meanwhile",
-            "replaced",
+            "log/test_feed",
+            "log/test_history",
+            "log/test_operations",
+            "log/test_start",
+            "log/test_withheld",
+            "test_backups",
+            "test_pruned_meanwhile",
+            "test_replaced",
         )
     ),
 )

@@ -226,42 +226,42 @@ _HISTORIES = ("histories",)
 _LINEAGE = [
     Mutant(
         "epochs known by their number alone",
-        "publishers.lineage:_knows",
+        "publishers.log.lineage:_knows",
         "(one.epoch, one.random) == (epoch, random)",
         "one.epoch == epoch",
         _HISTORIES,
     ),
     Mutant(
         "unknown epochs believed",
-        "publishers.lineage:Lineage.judge",
+        "publishers.log.lineage:Lineage.judge",
         "raise PositionAhead(head) if behind else PositionForked(epoch, None)",
         "return position",
         _HISTORIES,
     ),
     Mutant(
         "end of an epoch off by one",
-        "publishers.lineage:Lineage.judge",
+        "publishers.log.lineage:Lineage.judge",
         "Position(later.first_version)",
         "Position(later.first_version + 1)",
         _HISTORIES,
     ),
     Mutant(
         "a token names the epoch behind it",
-        "publishers.lineage:_before",
+        "publishers.log.lineage:_before",
         "position.version - 1",
         "position.version",
         _HISTORIES,
     ),
     Mutant(
         "plain tokens believed of every epoch",
-        "publishers.lineage:_knows",
+        "publishers.log.lineage:_knows",
         "if one.random), newest if bits else newest + 1)",
         "if False), newest + 1)",
         _HISTORIES,
     ),
     Mutant(
         "a follower does not ask again",
-        "publishers.lineage:Lineage.judge",
+        "publishers.log.lineage:Lineage.judge",
         "self._files.epochs_anew()",
         "(self._files.opening, epochs)",
         _HISTORIES,
@@ -433,7 +433,7 @@ _READING = [
 _TELLING = [
     Mutant(
         "wake read before the advance",
-        "publishers.commits.publication:Publication.publish",
+        "publishers.fanout.publish_gate:Publication.publish",
         "    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
         "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
         ("threads", "world"),
@@ -441,7 +441,7 @@ _TELLING = [
     ),
     Mutant(
         "watermark advanced before the rings",
-        "publishers.commits.publication:Publication.publish",
+        "publishers.fanout.publish_gate:Publication.publish",
         "visible = service.watermark.visible",
         "visible = service.watermark.visible\n    service.watermark.advance(newest)",
         ("threads", "world"),
@@ -449,7 +449,7 @@ _TELLING = [
     ),
     Mutant(
         "rings not restarted behind a large transaction",
-        "publishers.commits.publication:Publication.publish",
+        "publishers.fanout.publish_gate:Publication.publish",
         "overtaken += shared.ring.restart(transaction.version, visible)",
         "pass",
         _WORLD,
@@ -471,14 +471,14 @@ _TELLING = [
     ),
     Mutant(
         "withheld ones shown with the others",
-        "publishers.commits.visibility:Withheld.reach",
+        "publishers.commits.withheld:Withheld.reach",
         "return max(version, first - 1)",
         "return newest",
         ("machine",),
     ),
     Mutant(
         "withheld ones that were not kept are skipped",
-        "publishers.commits.visibility:Withheld.take",
+        "publishers.commits.withheld:Withheld.take",
         "taken.append(Published(self._unkept, self._unkept_changes or 0, None))",
         "pass",
         ("machine",),

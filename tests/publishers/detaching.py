@@ -4,8 +4,7 @@ from unittest import mock
 
 import flow
 from publishers import Criterion, Where
-from publishers.commits import publication
-from publishers.fanout import expense
+from publishers.fanout import expense, publish_gate
 from tests.publishers.support import Probe, everything, opened, order
 from tests.publishers.test_invariants import ManualReplayer, chance, slices
 
@@ -33,7 +32,7 @@ WISHES = [
 def run(seed):
     """One life, step by step; everybody has every change once and in order. How often a publisher changed its standing."""
     with (
-        mock.patch.object(publication, "_JUDGED", 1),
+        mock.patch.object(publish_gate, "_JUDGED", 1),
         mock.patch.object(expense, "_PAUSE", 1),
         mock.patch.object(expense, "_LONGEST", 4),
         opened(**HEAVY, ring_events=4, batch_events=5) as log,

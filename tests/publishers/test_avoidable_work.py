@@ -26,7 +26,7 @@ import pytest
 
 import flow
 from publishers.fanout import ring as ring_module
-from publishers.position import Position
+from publishers.model.position import Position
 from tests.publishers.fanout.test_ring import chunk, entered, ring
 from tests.publishers.support import Probe, fill, opened
 

@@ -9,7 +9,7 @@ import pytest
 
 import flow
 from publishers import Area, Criterion, Position
-from publishers.change import Operation
+from publishers.model.change import Operation
 from tests.publishers.support import Probe, everything, fill, opened, order
 
 TESTS = Path(__file__).parent.parent
@@ -43,9 +43,9 @@ LEFT_OUT = {
         "publishers/test_defects.py::test_d5_a_subscriber_that_retention_overtakes_is_told",
     ),
     "an executor of many threads under the core": (
-        "publishers/test_feed.py::test_on_an_executor_signals_are_serial",
+        "publishers/log/test_feed.py::test_on_an_executor_signals_are_serial",
         "publishers/test_defects.py::test_d9_demand_and_visible_changes_never_rest_together",
-        "publishers/test_hosts.py::test_events_follow_their_cause_on_an_executor_of_many_threads",
+        "publishers/log/test_process_events.py::test_events_follow_their_cause_on_an_executor_of_many_threads",
     ),
     "random reads of a ring with trims in between, and several changes in one chunk": (
         "publishers/fanout/test_ring.py::test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls",
@@ -81,16 +81,16 @@ ALWAYS_THERE = {
         "publishers/test_leaving.py::test_without_publishing_subscribing_fails_and_commits_are_not_matched",
     ),
     "history in both directions agrees": (
-        "publishers/test_history.py::test_both_directions_agree_in_pages_of_any_size",
+        "publishers/log/test_history.py::test_both_directions_agree_in_pages_of_any_size",
     ),
     "events of the process only to those who asked, and not replayed": (
-        "publishers/test_hosts.py::test_events_of_this_process_are_told_to_those_who_name_the_area",
+        "publishers/log/test_process_events.py::test_events_of_this_process_are_told_to_those_who_name_the_area",
     ),
     "exactly one schema change of a transaction that tells one": (
         "publishers/test_blind_spots.py::test_a_transaction_tells_a_schema_once_whatever_it_writes_with_it",
     ),
     "terminal signals exactly once under races": (
-        "publishers/test_changelog.py::test_close_against_commits_and_subscribes_ends_each_subscription_once",
+        "publishers/log/test_changelog.py::test_close_against_commits_and_subscribes_ends_each_subscription_once",
         "publishers/test_leaving.py::test_who_subscribes_while_the_log_ends_gets_one_terminal_signal",
     ),
     "heartbeats: index, floor and ceiling": (

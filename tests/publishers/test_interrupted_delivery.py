@@ -18,7 +18,17 @@ import flow
 from flow import executors
 from flow.drain import drain, strand
 from publishers import LogFailed, Position
-from publishers.fanout import batch, chunk, cohort, cursor, moving, registry, ring, shared, subscription
+from publishers.fanout import (
+    batch,
+    chunk,
+    cursor,
+    group,
+    moving,
+    registry,
+    ring,
+    shared_publisher,
+    subscription,
+)
 from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, everything, fill, opened, wait_until
 
 
@@ -29,7 +39,7 @@ class Interrupt(BaseException):
 TRACED = {
     module.__file__
     for module in (
-        *(batch, chunk, cohort, cursor, moving, registry, ring, shared, subscription),
+        *(batch, chunk, group, cursor, moving, registry, ring, shared_publisher, subscription),
         *(drain, strand, executors),
     )
 }

@@ -11,9 +11,10 @@ import pytest
 
 import flow
 from publishers import ChangeLog, LogError, LogFailed, Position
-from publishers.commits import committer, pending, publication, queue, visibility
-from publishers.fanout import registry, ring, service, watermark
-from publishers.wal import wal, withheld
+from publishers.commits import group_commit, pending, queue, withheld
+from publishers.fanout import publish_gate, registry, ring, service, watermark
+from publishers.wal import wal
+from publishers.wal import withheld as withheld_frames
 from publishers.wal.append import appender, evidence, writer
 from publishers.wal.recover import truncate
 from tests.harness.scale import each
@@ -155,8 +156,8 @@ ENTRIES = ("__enter__", "acquire")
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
-        *(committer, pending, publication, queue, registry, ring, service, visibility, watermark),
-        *(appender, truncate, evidence, wal, withheld, writer),
+        *(group_commit, pending, publish_gate, queue, registry, ring, service, withheld, watermark),
+        *(appender, truncate, evidence, wal, withheld_frames, writer),
     )
 }
 
@@ -316,10 +317,10 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         threads[0].start()
         assert held.inside.wait(20)
         queue = log._committer
-        waits = committer.Pending.wait
+        waits = group_commit.Pending.wait
         victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
         monkeypatch.setattr(
-            committer.Pending,
+            group_commit.Pending,
             "wait",
             lambda self: _raise() if threading.current_thread() is victim else waits(self),
         )

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from publishers import ChangeLog, LogGone, LogIdentity, LogReplaced, Position, WalCorrupted, upsert
-from publishers.position import epoch_text
+from publishers.model.position import epoch_text
 from publishers.wal.disk.filesystem import RealFileSystem
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until

@@ -9,7 +9,7 @@ import pytest
 
 from publishers import Area, ChangeLog, Content, Criterion, LogFailed, LogFull, PenstockError, schema, upsert
 from publishers.errors import AlreadyVisible, WalCorrupted
-from publishers.schemas import SCHEMAS_NAME
+from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal.disk.filesystem import write_all
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile
 from tests.publishers.support import QUICK, wait_until

@@ -11,21 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from publishers import (
-    Area,
-    ChangeLog,
-    Content,
-    Criterion,
-    InvalidChange,
-    LogFailed,
-    schema,
-    schemas,
-    telling,
-    upsert,
-)
+from publishers import Area, ChangeLog, Content, Criterion, InvalidChange, LogFailed, schema, upsert
 from publishers.errors import AlreadyVisible
 from publishers.mutations.mutation import columns_of
-from publishers.schemas import SCHEMAS_NAME
+from publishers.schemas import registry, stamping
+from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal import withheld
 from publishers.wal.files.mirrored_file import MirroredFile
 from publishers.wal.recover.truncate import truncate
@@ -264,7 +254,7 @@ def test_an_interrupt_behind_a_commit_gives_its_version_to_no_other(monkeypatch,
     """F9, F10, invariant 13: what was told is known at once."""
     log.commit([schema("order", {"n": 1})])
     with monkeypatch.context() as patch:
-        patch.setattr(log._schemas if where == "adopt" else telling.Telling, where, struck)
+        patch.setattr(log._schemas if where == "adopt" else stamping.Telling, where, struck)
         with pytest.raises(Interrupt):
             log.commit([schema("order", {"n": 2})])
     log.commit([upsert("order", "1", {})])
@@ -439,7 +429,7 @@ def test_changes_of_other_types_are_committed_while_schemas_are_forgotten(log):
 
 
 TRACED = {
-    module.__file__: Path(module.__file__).read_text("utf-8").splitlines() for module in (schemas, telling)
+    module.__file__: Path(module.__file__).read_text("utf-8").splitlines() for module in (registry, stamping)
 }
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import flow
 from flow.drain import Drain
 from publishers import Area, Criteria, Criterion, Position
-from publishers.fanout.cohort import Cohort
 from publishers.fanout.cursor import Cursor
+from publishers.fanout.group import Cohort
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.ring import Ring

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
-from publishers.position import Position, PositionToken
+from publishers.model.position import Position, PositionToken
 from publishers.wal import Follower, Wal
 from publishers.wal.append.active_segment import control_frame
 from publishers.wal.files.head import HeadState

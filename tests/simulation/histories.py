@@ -30,9 +30,9 @@ from publishers.errors import (
     PositionForked,
     WalCorrupted,
 )
-from publishers.lineage import Lineage
+from publishers.log.lineage import Lineage
+from publishers.model.position import Position, PositionToken
 from publishers.options import LogOptions
-from publishers.position import Position, PositionToken
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import repair
 from publishers.wal.files.segment import segment_number

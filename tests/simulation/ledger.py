@@ -17,9 +17,9 @@ from uuid import UUID
 import msgspec
 
 from publishers.errors import LogFull
+from publishers.model.position import Position
 from publishers.options import LogOptions
-from publishers.position import Position
-from publishers.schemas import Schemas, Told
+from publishers.schemas.registry import Schemas, Told
 from publishers.wal import Follower, Reader, Wal, seal_transaction
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, PRODUCERS, Clock, Given, columns_of

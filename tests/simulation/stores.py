@@ -60,7 +60,7 @@ class _NoThread:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    with mock.patch("publishers.housekeeping.BackgroundThread", _NoThread):
+    with mock.patch("publishers.log.housekeeping.BackgroundThread", _NoThread):
         yield
 
 

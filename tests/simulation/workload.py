@@ -18,8 +18,8 @@ from pathlib import Path
 from uuid import UUID
 
 from publishers.errors import LogFailed, LogFull
+from publishers.model.position import Position
 from publishers.options import LogOptions
-from publishers.position import Position
 from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
 from publishers.wal.files.segment import segment_number
 from publishers.wal.read.reader import Frame

@@ -16,9 +16,9 @@ import uvicorn
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
+from publishers.log.start import Places
 from publishers.mutations.mutation import upsert
-from publishers.places import Places
 from transports import Limits, Server, serve
 
 DEADLINE = 60.0

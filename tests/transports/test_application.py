@@ -112,7 +112,7 @@ async def test_other_paths_and_methods_get_their_http_errors(serving):
 
 
 async def test_several_logs_must_be_named(tmp_path, dial):
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from publishers.mutations.mutation import upsert
     from transports import serve
 

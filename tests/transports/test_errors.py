@@ -20,7 +20,7 @@ from publishers.errors import (
     PositionMalformed,
     WalCorrupted,
 )
-from publishers.position import LogIdentity, Position
+from publishers.model.position import LogIdentity, Position
 from transports.errors import CloseCode, GoingAway, LogNotFound, close_reason, describe
 
 

@@ -11,8 +11,9 @@ from typing import IO, Annotated, Any, Final, Literal
 
 import msgspec
 
-from publishers.change import Action
 from publishers.errors import InvalidChange
+from publishers.model.change import Action
+from publishers.model.position import Position
 from publishers.mutations.arguments import key_bytes, meta_of
 from publishers.mutations.fields import path_names
 from publishers.mutations.mutation import (
@@ -26,7 +27,6 @@ from publishers.mutations.mutation import (
     truncate,
     upsert,
 )
-from publishers.position import Position
 from publishers.wal import Columns
 from transports.cli.places import owned
 from transports.errors import InvalidInput

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from publishers.copies import BackupReport, backup, restore
+from publishers.backups import BackupReport, backup, restore
 from publishers.wal.backups import Copied
 from transports.cli.checks import progress_bar
 from transports.cli.places import check_directory

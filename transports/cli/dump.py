@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.change import Area, Operation
 from publishers.errors import InvalidOption, PositionMalformed
-from publishers.position import PositionToken
+from publishers.model.change import Area, Operation
+from publishers.model.position import PositionToken
 from publishers.wal import Column, Columns
 from publishers.wal.checks import Dumped, Gap, Verdict, dump, verify
 from publishers.wal.format.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER

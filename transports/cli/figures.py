@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from publishers.change import time_of
+from publishers.model.change import time_of
 
 __all__ = ["directory_words", "server_words"]
 

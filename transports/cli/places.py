@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption, NotAStore
+from publishers.log.changelog import ChangeLog
 from publishers.store.directory import kind_of
 from publishers.store.roster import SYSTEM
 from publishers.store.store import ChangeStore

@@ -7,8 +7,8 @@ import threading
 from types import FrameType
 from typing import Final
 
-from publishers.changelog import ChangeLog
 from publishers.errors import InvalidOption
+from publishers.log.changelog import ChangeLog
 from publishers.store.store import ChangeStore
 from transports.cli.places import check_directory, is_store
 from transports.cli.viewing import view_of

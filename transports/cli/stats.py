@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from publishers.errors import PenstockError
-from publishers.position import epoch_text
+from publishers.model.position import epoch_text
 from publishers.store.directory import SYSTEM_DIRECTORY
 from publishers.store.roster import SYSTEM
 from publishers.wal import Follower, RealFileSystem

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from publishers.change import Change
 from publishers.errors import InvalidOption
 from publishers.fanout.batch import Batch
-from publishers.position import PositionToken
+from publishers.model.change import Change
+from publishers.model.position import PositionToken
 from publishers.views.view import Content, Images, Integers
 from transports.cli.places import followed, url_of
 from transports.cli.viewing import mask_of, view_of

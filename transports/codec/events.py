@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from publishers.blocks.block import Block
-from publishers.blocks.shelves import Shelf
+from publishers.blocks.memo import Shelf
+from publishers.blocks.row import seen_error, seen_linked
 from publishers.blocks.slices import Slice
-from publishers.change import Area, Change, Operation, time_of
 from publishers.fanout.batch import Batch
-from publishers.position import Position
+from publishers.model.change import Area, Change, Operation, time_of
+from publishers.model.position import Position
 from publishers.views.images import show_field
-from publishers.views.seen import seen_error, seen_linked
 from publishers.views.view import Content, Integers, View
 
 __all__ = ["EventEncoder", "encode_change", "encode_text", "next_head"]

@@ -15,7 +15,7 @@ import msgspec
 from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria, TooCostly
-from publishers.position import Position, Start
+from publishers.model.position import Position, Start
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.starts import VERSION_MAX, start_of

@@ -8,11 +8,11 @@ from typing import Any, Final, Generic
 
 import msgspec
 
-from publishers.change import Action, Area, Change, Operation
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
-from publishers.models import M
-from publishers.position import PositionToken
+from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.entities import M
+from publishers.model.position import PositionToken
 from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
 

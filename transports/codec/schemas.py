@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from publishers.lossless import flaw_of
-from publishers.position import Position, PositionToken
-from publishers.schemas import SchemaVersion
+from publishers.model.position import Position, PositionToken
+from publishers.schemas.registry import SchemaVersion
 from transports.codec.starts import VERSION_MAX
 from transports.errors import InvalidRequest
 

@@ -20,10 +20,10 @@ from uuid import UUID
 
 import msgspec
 
-from publishers.commits.committer import Commit
+from publishers.commits.group_commit import Commit
 from publishers.errors import InvalidOption, PenstockError, PositionMalformed
-from publishers.places import Since
-from publishers.position import Position, PositionToken, Start
+from publishers.log.start import Since
+from publishers.model.position import Position, PositionToken, Start
 from transports.errors import InvalidRequest
 
 __all__ = [

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import Mutation, upsert
 from publishers.options import MIB
 from transports.demo.airports import NEW_YORK

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.errors import ServerFailed
 from transports.server import Server, serve

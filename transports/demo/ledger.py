@@ -7,10 +7,10 @@ before its query has, the next micro-batch has two of them; so versions are coun
 from bisect import bisect_right
 
 from flow.contracts import UNBOUNDED, Subscription
-from publishers.change import Area, Change
-from publishers.changelog import ChangeLog
 from publishers.criteria.criteria import Criterion
-from publishers.position import Position
+from publishers.log.changelog import ChangeLog
+from publishers.model.change import Area, Change
+from publishers.model.position import Position
 
 __all__ = ["Ledger"]
 

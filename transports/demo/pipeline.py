@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Pipeline"]
 

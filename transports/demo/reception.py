@@ -10,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Self
 
-from publishers.change import Change
-from publishers.position import Position
+from publishers.model.change import Change
+from publishers.model.position import Position
 from transports.demo.digest import StreamDigest
 from transports.demo.files import read_json, replace_json
 

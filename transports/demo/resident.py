@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from flow.contracts import Subscription
-from publishers.change import Change
-from publishers.changelog import ChangeLog
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription, State
+from publishers.log.changelog import ChangeLog
+from publishers.model.change import Change
 from publishers.views.view import Content
 from transports.demo.plan import Wanted
 from transports.demo.reception import Reception

@@ -7,8 +7,8 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
-from publishers.changelog import ChangeLog
 from publishers.errors import PositionError
+from publishers.log.changelog import ChangeLog
 from transports.demo.afterwards import NAME as AFTERWARDS
 from transports.demo.afterwards import Afterwards
 from transports.demo.crew import Remote

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from flow.contracts import Subscription
-from publishers.change import Change
 from publishers.errors import PenstockError
+from publishers.model.change import Change
 from publishers.views.view import Content
 from transports.demo.plan import LOG, SUBSCRIBERS, Wanted
 from transports.demo.reception import Reception

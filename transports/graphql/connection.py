@@ -8,7 +8,7 @@ from typing import Final
 
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
-from publishers.feed import ChangeFeed
+from publishers.log.feed import ChangeFeed
 from transports.budget import ServerWeight
 from transports.errors import describe
 from transports.graphql.cost import is_light

@@ -15,7 +15,7 @@ from transports.websocket.binding import Authenticator
 from transports.websocket.link import Offer
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["SUBPROTOCOL", "GraphQLEndpoint"]
 

@@ -9,7 +9,7 @@ from publishers.errors import PenstockError
 from transports.errors import Problem, describe, shortened
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["RequestRefused", "formatted", "graphql_error", "problem_of", "told"]
 

@@ -23,11 +23,11 @@ from graphql import (
 from graphql.execution import Executor
 
 from publishers.blocks.block import Block
-from publishers.blocks.shelves import Shelf
+from publishers.blocks.memo import Shelf
 from publishers.blocks.slices import Slice
-from publishers.change import Change
 from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly
+from publishers.model.change import Change
 from publishers.views.view import View
 from transports.graphql.cost import check_variables
 from transports.graphql.documents import Document, Documents
@@ -39,7 +39,7 @@ from transports.graphql.sources import Source
 from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from transports.limits import Limits
     from transports.policy import Policy
 

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import strawberry
 
-from publishers.change import Area, Operation
 from publishers.criteria.conditions import ABSENT, Comparison, Image, Transition, Where
 from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidCriteria
-from publishers.position import Position
-from publishers.position import Start as Word
+from publishers.model.change import Area, Operation
+from publishers.model.position import Position
+from publishers.model.position import Start as Word
 from transports.codec.starts import start_of
 from transports.errors import InvalidRequest
 from transports.graphql.types import DateTime, Long, Value

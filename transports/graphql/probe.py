@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.change import Action, Area, Operation
+from publishers.model.change import Action, Area, Operation
 from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 

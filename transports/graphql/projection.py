@@ -11,10 +11,10 @@ import msgspec
 from graphql import ExecutionResult
 
 from publishers.blocks.block import Block
-from publishers.change import Action, Area, Operation, time_of
-from publishers.position import Position
+from publishers.blocks.row import seen_error, seen_linked
+from publishers.model.change import Action, Area, Operation, time_of
+from publishers.model.position import Position
 from publishers.views.images import Shown, show_field
-from publishers.views.seen import seen_error, seen_linked
 from publishers.views.view import Content, View
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of

@@ -11,8 +11,8 @@ from strawberry.schema.config import StrawberryConfig
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError, TooCostly
-from publishers.places import Since
-from publishers.position import Position
+from publishers.log.start import Since
+from publishers.model.position import Position
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained
@@ -35,7 +35,7 @@ from transports.graphql.types import (
 from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from transports.limits import Limits
 
 __all__ = ["Context", "make_schema"]

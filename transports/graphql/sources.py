@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from flow.bridges.asyncio import aiter as iterate
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
-from publishers.feed import ChangeFeed
-from publishers.places import Since
+from publishers.log.feed import ChangeFeed
+from publishers.log.start import Since
 from publishers.views.view import Content, View
 from transports.codec.starts import explained, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Source"]
 

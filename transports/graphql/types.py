@@ -8,9 +8,9 @@ import msgspec
 import strawberry
 from strawberry.types.scalar import ScalarDefinition
 
-from publishers.change import Action, Area, Change, Operation
 from publishers.lossless import flaw_of
-from publishers.schemas import SchemaVersion
+from publishers.model.change import Action, Area, Change, Operation
+from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import Images, Integers
 
 __all__ = [

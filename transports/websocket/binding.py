@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from flow.contracts import UNBOUNDED
-from publishers.change import Change
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Change
 from transports.budget import ConnectionWeight, ServerWeight
 from transports.errors import CloseCode
 from transports.limits import Limits

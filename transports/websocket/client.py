@@ -12,10 +12,10 @@ from flow.executors import loop_executor
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, LogForked
 from publishers.fanout.gap import OnGap
-from publishers.feed import ModelFeed
-from publishers.models import M, Models
-from publishers.places import Since
-from publishers.schemas import SchemaVersion
+from publishers.log.feed import ModelFeed
+from publishers.log.start import Since
+from publishers.model.entities import M, Models
+from publishers.schemas.registry import SchemaVersion
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec import replies

@@ -12,10 +12,10 @@ from publishers.errors import HistoryPruned, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap
 from publishers.fanout.subscription import State
-from publishers.feed import ChangeFeed
-from publishers.places import Since
-from publishers.position import Position
-from publishers.schemas import SchemaVersion
+from publishers.log.feed import ChangeFeed
+from publishers.log.start import Since
+from publishers.model.position import Position
+from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.budget import ServerWeight
 from transports.codec.events import EventEncoder
@@ -40,7 +40,7 @@ from transports.websocket.link import Link
 from transports.websocket.outlet import WireOutlet
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Connection"]
 

@@ -12,7 +12,7 @@ from transports.websocket.binding import Outlet
 from transports.websocket.strand import Lane
 
 if TYPE_CHECKING:
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
 
 __all__ = ["Desk", "WireOutlet"]
 

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from publishers.errors import FormatTooNew
-from publishers.position import epoch_text
+from publishers.model.position import epoch_text
 from publishers.wal.checks.indexes import examine_index, read_index
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Finding, Report, Verdict

@@ -22,7 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from publishers.errors import ConsumerBusy, HistoryPruned, InvalidOption, LogBusy, WalCorrupted
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.wal.disk.filesystem import FileSystem, SyncError, sync_names
 from publishers.wal.files.directory import sign, take_lock
 from publishers.wal.files.segment import index_name, segment_name, segment_number

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from publishers.errors import HistoryPruned, InvalidOption, LogForked
-from publishers.position import Position
+from publishers.model.position import Position
 
 __all__ = ["Extent", "Hold", "HoldState", "HoldStatistics", "Holds"]
 

@@ -7,7 +7,7 @@ from typing import Final
 from zlib import crc32
 
 from publishers.errors import HistoryPruned, WalCorrupted
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.wal.files.segment import DATA_START, SparseIndex
 from publishers.wal.format.columns import Columns, decode_payload
 from publishers.wal.format.compression import inflate

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from publishers.errors import WalCorrupted
+from publishers.model.position import epoch_text
 from publishers.options import LogOptions
-from publishers.position import epoch_text
 from publishers.wal.append.active_segment import (
     FIRST_FILL,
     ActiveSegment,

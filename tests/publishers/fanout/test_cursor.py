@@ -6,7 +6,7 @@ from publishers.criteria.matching import Predicate
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
-from publishers.position import Position
+from publishers.model.position import Position
 from tests.publishers.support import fill, opened
 
 

@@ -8,8 +8,8 @@ from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Chunk
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.model.position import Position
 from publishers.mutations.mutation import columns_of, upsert
-from publishers.position import Position
 
 
 def block(version, rows, total=None):

@@ -20,7 +20,7 @@ from publishers import (
     set_field,
     upsert,
 )
-from publishers.change import Action
+from publishers.model.change import Action
 from tests.publishers.support import opened
 
 names = st.sampled_from(["a", "b", "c.d", ""])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers.change import Operation
+from publishers.model.change import Operation
 from publishers.spark.arrow import ContentDigest, column_of, columns_of, kind_of, pieces
 from publishers.spark.errors import RowRefused
 from publishers.spark.schema import Encoding

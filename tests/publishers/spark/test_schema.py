@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
-from publishers.change import Operation
+from publishers.model.change import Operation
 from publishers.spark.errors import SchemaRefused
 from publishers.spark.schema import Encoding, key_column
 

@@ -8,8 +8,8 @@ from zlib import crc32
 import pytest
 
 from publishers.errors import FormatTooNew, LogError, LogFailed, LogFull
-from publishers.lineage import Lineage
-from publishers.position import Position, PositionToken
+from publishers.log.lineage import Lineage
+from publishers.model.position import Position, PositionToken
 from publishers.wal import Follower, Wal
 from publishers.wal.append.active_segment import control_frame
 from publishers.wal.checks import Verdict, dump, repair, verify

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from publishers.errors import PositionForked, WalCorrupted
-from publishers.lineage import Lineage
-from publishers.position import Position
+from publishers.log.lineage import Lineage
+from publishers.model.position import Position
 from publishers.wal import Follower
 from publishers.wal.checks import Verdict, repair, verify
 from publishers.wal.files.head import HEAD_NAME, SLOT_BYTES, read_head

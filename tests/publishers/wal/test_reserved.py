@@ -5,9 +5,9 @@ from zlib import crc32
 
 import pytest
 
-from publishers.changelog import ChangeLog
 from publishers.errors import PositionAhead, WalCorrupted
-from publishers.position import Position
+from publishers.log.changelog import ChangeLog
+from publishers.model.position import Position
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.files.segment import index_name, segment_name

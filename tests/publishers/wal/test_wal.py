@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogForked, LogFull, NotALog
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.wal import Follower, ProducerState, encode_one, seal_change, seal_transaction
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.head import HEAD_NAME, read_head

@@ -14,7 +14,7 @@ import uuid
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from tests.publishers.support import wait_until

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
+from publishers.model.position import Position, PositionToken
 from publishers.mutations.mutation import columns_of, remove, upsert
-from publishers.position import Position, PositionToken
 from publishers.views.view import Content, View
 from transports.codec.events import EventEncoder, encode_change, encode_text, next_head
 from transports.codec.replies import Next, read

@@ -2,7 +2,7 @@ import pytest
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidCriteria
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.views.view import Content, View
 from transports.codec.envelope import Ping
 from transports.codec.messages import Request, Wish, parse

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Commit, InvalidOption, Position, PositionToken
-from publishers.position import Start
+from publishers.model.position import Start
 from transports.codec.starts import start_json, start_of, start_of_text
 from transports.errors import InvalidRequest
 

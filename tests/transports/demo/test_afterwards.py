@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from publishers.errors import LogClosed
-from publishers.position import Position
+from publishers.model.position import Position
 from transports.demo.afterwards import NAME, Afterwards, flight_change, moved_minutes
 from transports.demo.flights import EVENT_SCHEMA
 

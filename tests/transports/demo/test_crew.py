@@ -3,7 +3,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.demo.crew import Remote
 from transports.demo.digest import StreamDigest

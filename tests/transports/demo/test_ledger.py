@@ -3,9 +3,9 @@ import time
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
+from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
-from publishers.position import Position
 from transports.demo.ledger import Ledger
 
 DEADLINE = 30.0

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers.change import Area, Change, Operation
-from publishers.position import Position
+from publishers.model.change import Area, Change, Operation
+from publishers.model.position import Position
 from transports.demo.digest import StreamDigest
 from transports.demo.files import replace_json
 from transports.demo.reception import Place, Reception

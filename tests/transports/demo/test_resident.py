@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from publishers.changelog import ChangeLog
 from publishers.errors import SubscriberStalled
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.demo.digest import StreamDigest
 from transports.demo.plan import IN_PROCESS

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from publishers.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.demo.plan import SLOW, WEBSOCKET
 from transports.demo.reception import Place, Reception

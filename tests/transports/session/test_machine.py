@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from publishers.errors import LogClosed
 from publishers.fanout.batch import Batch
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.views.view import View
 from transports.codec.events import EventEncoder
 from transports.errors import CloseCode, describe

@@ -11,11 +11,11 @@ import pytest
 
 import flow
 from flow.bridges.asyncio import aiter as iterate
-from publishers.changelog import ChangeLog
 from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidOption
+from publishers.log.changelog import ChangeLog
+from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
-from publishers.position import Position
 from publishers.views.view import Content
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
 

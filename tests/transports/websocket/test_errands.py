@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from publishers.places import Places
+from publishers.log.start import Places
 from tests.transports.websocket.test_connection import FakeLink, connect, kinds, say, subscribe
 from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine

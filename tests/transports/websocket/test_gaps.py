@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 import flow
-from publishers.changelog import ChangeLog
 from publishers.fanout.gap import Gap
+from publishers.log.changelog import ChangeLog
+from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
-from publishers.position import Position
 from transports import RemoteError, connect, serve
 from transports.codec.replies import Missing
 from transports.errors import Violation

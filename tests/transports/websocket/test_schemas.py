@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flow.bridges.asyncio import aiter as iterate
 from publishers import Area, ChangeLog, Content, Criterion, View, schema, upsert
-from publishers.schemas import Schemas
+from publishers.schemas.registry import Schemas
 from tests.publishers.support import QUICK
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
 

@@ -8,7 +8,7 @@ import pytest
 
 from flow.bridges.asyncio import aiter as iterate
 from publishers import Content, InvalidOption, Position
-from publishers.position import Start
+from publishers.model.position import Start
 from transports import RemoteError, connect
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -564,7 +564,7 @@ async def test_a_closing_log_completes_who_has_everything(serving, dial, fill, l
 
 
 async def test_on_lag_fail_ends_with_lagged_and_the_cursor(tmp_path, dial):
-    from publishers.changelog import ChangeLog
+    from publishers.log.changelog import ChangeLog
     from transports import serve
 
     with ChangeLog.open(tmp_path / "small", ring_events=8) as log, serve(log) as server:

@@ -6,7 +6,7 @@ import pytest
 
 from publishers import backup, restore
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.wal import Wal
 from publishers.wal.backups import copying, source
 from publishers.wal.backups.source import Ahead, Overtaken, header_of

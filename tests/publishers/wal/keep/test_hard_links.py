@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from publishers.errors import ConsumerBusy, HistoryPruned, InvalidOption, LogBusy, LogFailed
-from publishers.position import Position
+from publishers.model.position import Position
 from publishers.wal import Follower
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.segment import segment_name, segment_number

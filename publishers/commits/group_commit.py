@@ -1,0 +1,355 @@
+"""Group commit: the caller leads.
+
+Whoever finds no leader leads: it takes all that wait, writes them with one write and one sync, passes leadership on, and
+publishes them; so the disk already works for the next group while this one is published. No timer forms groups, and no
+thread commits but the callers' (LevelDB and RocksDB do it so).
+
+The publish gate is taken before leadership is passed on, which keeps publication in version order.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from publishers.commits.pending import Commit, Pending, sift, to_publish
+from publishers.commits.queue import Queue
+from publishers.commits.withheld import Withheld
+from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
+from publishers.fanout.publish_gate import Publication, Published, Waiting, wake
+from publishers.options import LogOptions, check_switches
+from publishers.wal import Appended, Transaction, Wal
+
+__all__ = ["Commit", "Committer"]
+
+
+class Committer:
+    """The one write path of a log.
+
+    Args:
+        wal: The log's files; whoever leads holds their write gate.
+        publication: The publish gate.
+        options: Bounds of groups and queue, and the sync policy.
+    """
+
+    def __init__(self, wal: Wal, publication: Publication, options: LogOptions) -> None:
+        self._wal = wal
+        self._publication = publication
+        self._options = options
+        self._queue = Queue(options, deferring=wal.withholding)
+        self._unsynced: list[Published] = []
+        self._unsynced_bytes = 0
+        self._owing = False  # something that is withheld was not synced
+        self._withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
+
+    def commit(
+        self,
+        transaction: Transaction,
+        *,
+        durable: bool = False,
+        visible: bool = True,
+        woken: deque[Waiting] | None = None,
+        outdated: Callable[[], InvalidChange | None] | None = None,
+    ) -> Commit:
+        """Commits a transaction, alone or in a group with what other threads commit at the same time.
+
+        Args:
+            transaction: What to commit; its spool, if any, is discarded in every case.
+            durable: Whether to sync before returning, whatever the policy.
+            visible: Whether subscribers get it, unless something before it is withheld; False withholds it.
+            woken: Takes those who are to be woken, for a caller that holds something; it wakes them, whatever is raised.
+            outdated: Asked when its turn has come: why it may not be written any more, or None.
+
+        Raises:
+            InvalidChange: What ``outdated`` says; nothing was written.
+            LogClosed: If the log was closed; nothing was written.
+            LogFull: If the disk has no room; nothing was written.
+            LogFailed: If the disk failed.
+            LogForked: In a child of ``fork``; nothing was written.
+        """
+        try:
+            check_switches(durable=durable, visible=visible)
+            pending = Pending(transaction, durable=durable, hidden=not visible)
+            pending.outdated = outdated
+            self._run(pending, woken)
+        finally:
+            transaction.discard()
+        assert pending.commit is not None
+        return pending.commit
+
+    def publish(self, version: int) -> None:
+        """Shows everything up to a version, and the ordinary commits behind it up to the next withheld one.
+
+        Raises:
+            NoSuchVersion: If there is no such version.
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFailed: If the disk failed.
+        """
+        self._alone(partial(self._show, version))
+
+    def forget_after(self, version: int, *, woken: deque[Waiting] | None = None) -> None:
+        """Removes what is withheld above a version; ``woken`` is that of ``commit``.
+
+        Raises:
+            AlreadyVisible: If more than that is visible; nothing has changed.
+            NoSuchVersion: If there is no such version.
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFailed: If the disk failed.
+        """
+        self._alone(partial(self._forget, version), woken)
+
+    def sync(self) -> None:
+        """Syncs what the ``interval`` policy has left, and publishes it.
+
+        Raises:
+            LogFailed: If the disk failed.
+        """
+        if (self._unsynced or self._owing) and self.failed is None:
+            self._run(Pending(None, durable=True))
+
+    def roll(self) -> None:
+        """Closes the live segment if it is above ``segment_age``, although nobody commits.
+
+        Raises:
+            LogClosed: If the log was closed.
+            LogFull: If the disk has no room for a segment; it is tried again.
+            LogFailed: If the disk failed.
+        """
+        if self.failed is None and self._wal.overdue:
+            self._alone(self._roll)
+
+    def _roll(self) -> list[Published]:
+        with self._publication.gate:
+            self._wal.roll()
+        return []
+
+    def close(self) -> None:
+        """Refuses later commits, lets those in progress finish, and syncs what is left."""
+        self._queue.close()
+        if self.failed is None:
+            self._run(Pending(None, durable=True))
+
+    @property
+    def failed(self) -> str | None:
+        """Why nothing is committed any more; None while all is well."""
+        return self._queue.failed
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Commits that wait for their turn, and their bytes."""
+        return len(self._queue), self._queue.nbytes
+
+    def _alone(self, task: Callable[[], list[Published]], woken: deque[Waiting] | None = None) -> None:
+        # As large as a whole group, so that it gets one of its own.
+        self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1), woken)
+
+    def _run(self, pending: Pending, woken: deque[Waiting] | None = None) -> None:
+        if woken is not None:
+            pending.woken = woken
+            self._take_part(pending)
+            return
+        try:
+            self._take_part(pending)
+            wake(pending.woken)
+        finally:
+            wake(pending.woken)  # whatever was raised, and wherever an interrupt came
+
+    def _take_part(self, pending: Pending) -> None:
+        """Everything but to wake subscribers."""
+        if self._wal.inherited is not None:
+            raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
+        try:
+            self._queue.enter(pending)
+            pending.wait()
+            if pending.leads:
+                self._lead(pending)
+                self._wal.notify()  # before anything that subscribers run on this thread
+        except BaseException as error:
+            self._give_up(pending, error)
+            raise
+        if pending.error is not None:
+            raise pending.error
+
+    def _lead(self, pending: Pending) -> None:
+        group = self._queue.gather(pending)
+        try:
+            published = self._write(group)
+        except LogError as error:
+            if isinstance(error, LogFailed):
+                self._fail(self._wal.failed or str(error))
+            self._queue.pass_on(pending)
+            pending.verdict = error
+        else:
+            with self._publication.gate:
+                self._queue.pass_on(pending)
+                if published:
+                    self._wal.publish_tail(published[-1].version)
+                    pending.woken.extend(self._publication.publish(published))
+        pending.decided = True
+        for member in group:
+            member.finish(pending.verdict)
+
+    def _write(self, group: list[Pending]) -> list[Published]:
+        """Writes and syncs a group as the policy wants; answers what may be published now."""
+        if self.failed is not None:
+            raise LogFailed("refused", self.failed)
+        task = group[0].task
+        if task is not None:
+            return task()
+        repeated, fresh = sift(group, self._wal.producer)
+        deferring = self._queue.deferring
+        if deferring:
+            self._defer(fresh)
+        appended = self._append(fresh)
+        for member, done in zip(fresh, appended, strict=True):
+            transaction = member.transaction
+            assert transaction is not None
+            fields = (done.version, False, transaction.count + 1, done.committed_at)
+            member.commit = tuple.__new__(Commit, fields)  # for every commit: without a call of Python code
+            self._unsynced.append(to_publish(transaction, done))
+            self._unsynced_bytes += member.size
+        if deferring:
+            self._hold_back(fresh)
+        for member, ahead, version in repeated:
+            if ahead is not None and ahead.commit is None:
+                member.error = ahead.error  # what it repeats, or came too late for, was not written after all
+                continue
+            original = ahead.commit.version if ahead and ahead.commit and version is None else version
+            member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
+        if self._syncs(group):
+            self._wal.sync()
+        elif self._options.sync == "interval":
+            return []
+        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        self._owing = False
+        return published
+
+    def _release(self) -> list[Published]:
+        """Gives away what was not synced, and is now."""
+        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        self._owing = False
+        return published
+
+    # What is withheld.
+
+    @property
+    def withheld(self) -> range | None:
+        """The versions that are withheld, or None."""
+        first = self._withheld.first
+        return None if first is None else range(first, self._wal.appended + 1)
+
+    @property
+    def withheld_bytes(self) -> int:
+        """Bytes of withheld transactions that are kept in memory."""
+        return self._withheld.nbytes
+
+    def _defer(self, fresh: list[Pending]) -> None:
+        """Lets HEAD tell of the first withheld version before it is written, and no longer than there is one."""
+        if self._withheld.first is None:
+            place = next((place for place, member in enumerate(fresh) if member.hidden), None)
+            self._wal.show(None if place is None else self._wal.appended + place)
+
+    def _hold_back(self, fresh: list[Pending]) -> None:
+        """Takes what may not be shown from the way to the publish gate."""
+        withheld = self._withheld
+        first = len(self._unsynced) - len(fresh)
+        shown = 0
+        for member, transaction in zip(fresh, self._unsynced[first:], strict=True):
+            if member.hidden:
+                withheld.hide(transaction.version)
+            if withheld.first is None:
+                shown += 1
+            else:
+                withheld.keep(transaction, member.size)
+                self._owing = True
+        del self._unsynced[first + shown :]
+        self._settle()
+
+    def _settle(self) -> None:
+        """Looks whether there is still something to withhold, here, in HEAD or in the queue."""
+        self._queue.settle(withheld=self._withheld.first is not None or self._wal.withholding)
+
+    def _show(self, version: int) -> list[Published]:
+        wal, withheld = self._wal, self._withheld
+        if version > wal.appended:
+            raise NoSuchVersion(version, wal.appended)
+        if wal.durable < wal.appended:
+            wal.sync()
+        shown: list[Published] = []
+        if withheld.first is not None and version >= withheld.first:
+            reach = withheld.reach(version, wal.appended)
+            wal.show(None if reach == wal.appended else reach)
+            shown = withheld.take(reach)
+            self._settle()
+        return self._release() + shown
+
+    def _forget(self, version: int) -> list[Published]:
+        wal, withheld = self._wal, self._withheld
+        if wal.durable < wal.appended:
+            wal.sync()
+        newest = wal.appended
+        visible = newest if withheld.first is None else withheld.first - 1
+        if version > newest:
+            raise NoSuchVersion(version, newest)
+        if version < visible:
+            raise AlreadyVisible(version, visible)
+        if version < newest:
+            with self._publication.gate:
+                wal.forget_after(version)
+            withheld.forget_after(version)
+            self._settle()
+        return self._release()
+
+    # Groups.
+
+    def _syncs(self, group: list[Pending]) -> bool:
+        """Whether a group is synced before its members return."""
+        if self._options.sync == "always" or any(member.durable for member in group):
+            return True
+        return self._options.sync == "interval" and self._unsynced_bytes > self._options.queue_bytes
+
+    def _append(self, fresh: list[Pending]) -> list[Appended]:
+        """Writes what is new; those for which the disk has no room are told, and leave ``fresh``."""
+        appended: list[Appended] = []
+        while len(appended) < len(fresh):
+            rest = fresh[len(appended) :]
+            try:
+                appended += self._wal.append([m.transaction for m in rest if m.transaction is not None])
+            except LogFull as error:
+                if not appended:
+                    raise
+                for member in rest:
+                    member.error = error
+                del fresh[len(appended) :]
+        return appended
+
+    def _fail(self, why: str) -> None:
+        if self._queue.failed is None:
+            self._queue.failed = why
+
+    def _give_up(self, pending: Pending, error: BaseException) -> None:
+        """Something interrupted the caller, KeyboardInterrupt perhaps, at any place.
+
+        If its group was being written or published, nobody knows how far that went, so the log fails with an unknown
+        outcome; in any case followers and gates are released, and subscribers are woken after it.
+        """
+        try:
+            self._abandon(pending, error)
+        except BaseException:
+            self._abandon(pending, error)  # interrupted once more; each of its steps may be repeated
+            raise
+        if pending.taken and not pending.leads:
+            # Another thread writes it at this moment, perhaps from its spool, which has to stay until then.
+            pending.wait()
+
+    def _abandon(self, pending: Pending, error: BaseException) -> None:
+        group = pending.group
+        if group and not pending.decided:
+            why = f"{type(error).__name__} while a commit was being written or published"
+            self._fail(why)
+            pending.verdict = LogFailed("unknown", why)
+            pending.woken.extend(self._publication.everybody())
+        for member in group:
+            member.finish(pending.verdict)
+        self._queue.leave(pending, group)

@@ -1,0 +1,86 @@
+"""How many changes were given to subscribers, in all, by area and by entity type."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from publishers.blocks.slices import Slice, Tally
+from publishers.model.change import Area
+
+__all__ = ["Deliveries", "DeliveryStatistics"]
+
+_AREAS: Final = {area.value: area.name for area in Area}
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStatistics:
+    """What was given to subscribers; a change that several got counts for each of them.
+
+    Attributes:
+        changes: All changes, TRANSACTION events included.
+        areas: The same by area.
+        entity_types: The same by entity type, as far as they are counted one by one.
+        other_types: Those of all further entity types.
+    """
+
+    changes: int = 0
+    areas: Mapping[str, int] = field(default_factory=dict)
+    entity_types: Mapping[str, int] = field(default_factory=dict)
+    other_types: int = 0
+
+
+class Deliveries:
+    """Counts what subscribers of one log get. Thread-safe.
+
+    What is counted is what a slice of changes adds, which is found out once for all who get it: a delivery costs the same
+    however many changes it has.
+
+    Args:
+        most: Most entity types that are counted one by one: those that come first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._areas = dict.fromkeys(_AREAS, 0)
+        self._types: dict[str, int] = {}
+        self._others = 0
+
+    def count(self, slices: Iterable[Slice], times: int = 1) -> None:
+        """Counts changes that were given to so many subscribers."""
+        for part in slices:
+            tally = part.tally
+            with self._lock:
+                if len(tally) > self._most + len(_AREAS):
+                    tally = part.tally = self._fewer(tally)
+                for (area, name), count in tally.items():
+                    self._areas[area] += count * times
+                    if name in self._types:
+                        self._types[name] += count * times
+                    elif name is not None:
+                        self._meet(name, count * times)
+
+    def statistics(self) -> DeliveryStatistics:
+        """What was counted up to now."""
+        with self._lock:
+            areas = {_AREAS[area]: count for area, count in self._areas.items()}
+            return DeliveryStatistics(sum(areas.values()), areas, dict(self._types), self._others)
+
+    def _meet(self, name: str, count: int) -> None:
+        if name and len(self._types) < self._most:
+            self._types[name] = count
+        else:
+            self._others += count
+
+    def _fewer(self, tally: Tally) -> Tally:
+        """The same with one entry for all types that are not counted one by one; its type is empty, which no name is."""
+        found: dict[tuple[int, str | None], int] = {}
+        for (area, name), count in tally.items():
+            if name is not None and name not in self._types:
+                if len(self._types) < self._most:
+                    self._types[name] = 0
+                else:
+                    name = ""  # noqa: PLW2901 - what it is counted under
+            found[area, name] = found.get((area, name), 0) + count
+        return found

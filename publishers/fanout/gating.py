@@ -1,0 +1,154 @@
+"""How in-process subscribers hold the writer back.
+
+A gating subscriber allows itself a lag, in changes. A writer that asks for admission waits until every gating
+subscriber is within its own; the others never hold anybody back.
+"""
+
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from flow.clock import Clock
+from publishers.errors import AdmissionStopped, InvalidOption, LogClosed, SubscriberStalled
+from publishers.model.position import Position
+
+if TYPE_CHECKING:
+    from publishers.fanout.subscription import ChangeSubscription
+
+__all__ = ["Admission", "Behind"]
+
+_VERSIONS_MAX: Final = 65_536
+_STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
+
+
+class Behind(NamedTuple):
+    """What lies between a position and the watermark; None is told of what is not known or no longer remembered.
+
+    Attributes:
+        changes: How many changes.
+        nbytes: Stored bytes of their transactions, the one in which the position lies included.
+        committed_at: When the oldest of these was committed, in microseconds since the Unix epoch; None if there is none.
+    """
+
+    changes: int | None
+    nbytes: int | None
+    committed_at: int | None
+
+
+class Admission:
+    """Counts changes between positions, and makes writers wait.
+
+    Args:
+        visible: The newest version when the log was opened; what is older is not counted.
+        clock: Measures stalls.
+        gating: Who gates at this moment.
+    """
+
+    def __init__(
+        self, visible: int, clock: Clock, gating: Callable[[], Iterable["ChangeSubscription"]]
+    ) -> None:
+        self._clock = clock
+        self._gating = gating
+        self._moving = threading.Lock()
+        self._moved = threading.Condition(self._moving)
+        self._moves = 0
+        self._lock = threading.Lock()
+        self._versions = array("q", [visible])
+        self._totals = array("q", [0])  # of changes, up to and with each version
+        self._nbytes = array("q", [0])  # likewise
+        self._times = array("q", [0])
+        self._unknown = visible  # the newest version of which bytes and time are not known
+        self._uncounted = visible  # likewise of which changes are not known
+        self.closed = False
+
+    def published(self, version: int, count: int, nbytes: int = 0, committed_at: int = 0) -> None:
+        """Counts a version that becomes visible; with a count of 0, some of which nobody has counted the changes."""
+        with self._lock:
+            self._versions.append(version)
+            self._totals.append(self._totals[-1] + count)
+            self._nbytes.append(self._nbytes[-1] + nbytes)
+            self._times.append(committed_at)
+            if not count:
+                self._uncounted = version
+            if not committed_at:
+                self._unknown = version
+            if len(self._versions) > 2 * _VERSIONS_MAX:
+                for kept in (self._versions, self._totals, self._nbytes, self._times):
+                    del kept[:_VERSIONS_MAX]
+
+    def nudge(self) -> None:
+        """Lets waiting writers look again."""
+        with self._moving:
+            self._moves += 1
+            self._moved.notify_all()
+
+    def lag(self, position: Position) -> int | None:
+        """Changes from a position to the watermark; None if they were not counted, or are not remembered."""
+        return self.behind(position).changes
+
+    def behind(self, position: Position) -> Behind:
+        """How much lies between a position and the watermark; costs the same however much it is."""
+        with self._lock:
+            at = bisect_left(self._versions, position.version)
+            if at == 0 or len(self._versions) - at >= _VERSIONS_MAX:
+                return Behind(None, None, None)
+            changes: int | None = max(0, self._totals[-1] - self._totals[at - 1] - position.index)
+            if position.version <= self._uncounted:
+                changes = None
+            if at == len(self._versions):
+                return Behind(changes, 0, None)
+            if position.version <= self._unknown:
+                return Behind(changes, None, None)
+            return Behind(changes, self._nbytes[-1] - self._nbytes[at - 1], self._times[at])
+
+    def wait(self, stopped: threading.Event, stall_timeout: float) -> None:
+        """Waits until every gating subscriber is within its ``max_lag``.
+
+        Args:
+            stopped: Ends the wait when it is set.
+            stall_timeout: Seconds for which the slowest subscriber may make no progress.
+
+        Raises:
+            SubscriberStalled: If it made none.
+            AdmissionStopped: If ``stopped`` was set.
+            LogClosed: If the log was closed meanwhile.
+        """
+        if not callable(getattr(stopped, "is_set", None)):
+            raise InvalidOption("stopped", stopped, "a threading.Event")
+        if (
+            isinstance(stall_timeout, bool)
+            or not isinstance(stall_timeout, (int, float))
+            or not stall_timeout >= 0
+        ):
+            raise InvalidOption("stall_timeout", stall_timeout, "a number of seconds from 0")
+        seen: dict[ChangeSubscription, Position] = {}
+        since = self._clock.monotonic()
+        while True:
+            if stopped.is_set():
+                raise AdmissionStopped
+            if self.closed:
+                raise LogClosed
+            moves = self._moves
+            # Asked without the lock, because to look how far a subscriber is may run its code.
+            behind = [one for one in self._gating() if not one.ended and not self._within(one)]
+            if not behind:
+                return
+            now = self._clock.monotonic()
+            for subscription in behind:
+                if seen.get(subscription) != subscription.position:
+                    seen[subscription] = subscription.position
+                    since = now
+            if now - since >= stall_timeout:
+                slowest = min(behind, key=lambda one: one.position)
+                raise SubscriberStalled(
+                    slowest.name, self.lag(slowest.position), slowest.max_lag or 0, stall_timeout
+                )
+            with self._moving:
+                if moves == self._moves:
+                    self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
+
+    def _within(self, subscription: "ChangeSubscription") -> bool:
+        lag = self.lag(subscription.checkpoint().position)
+        return lag is not None and lag <= (subscription.max_lag or 0)

@@ -1,0 +1,89 @@
+"""One publisher for all who want the same."""
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from flow.executors import Executor
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.matching import Predicate
+from publishers.criteria.prepared import Prepared, prepare
+from publishers.fanout.group import Cohort
+from publishers.fanout.ring import Ring
+from publishers.model.position import Position
+from publishers.options import LogOptions
+
+if TYPE_CHECKING:
+    from publishers.fanout.service import Service
+    from publishers.fanout.subscription import ChangeSubscription
+
+__all__ = ["SharedPublisher", "Standing"]
+
+
+class Standing(Enum):
+    """Whether commits are matched with a publisher's criteria."""
+
+    ATTACHED = "ATTACHED"
+    """Its criteria are in the matching index, and its ring has what matches."""
+
+    DETACHED = "DETACHED"
+    """It has too many questions for every commit to wait for, so its ring covers nothing, and all of its subscriptions read
+    from the WAL, behind all others."""
+
+
+class SharedPublisher:
+    """A predicate, its ring, and the subscriptions with equal criteria.
+
+    It lives from its first subscription to its last; the registry makes it anew on demand.
+
+    Attributes:
+        criteria: What its subscribers want.
+        predicate: The same, compiled.
+        prepared: The same, as it goes into the matching index.
+        standing: Whether it is in that; changed under the registry's lock only, and by whoever publishes, but for a new one.
+        weight: How many questions it has for a change that the index cannot look up.
+        ring: The recent matching changes.
+        subscriptions: Who subscribes; changed under the registry's lock only.
+        cohorts: The same by executor, as far as they are served together.
+    """
+
+    __slots__ = (
+        "cohorts",
+        "criteria",
+        "predicate",
+        "prepared",
+        "ring",
+        "standing",
+        "subscriptions",
+        "weight",
+    )
+
+    def __init__(self, prepared: Prepared, start: Position, options: LogOptions) -> None:
+        self.criteria: Criteria = prepared.criteria
+        self.predicate: Predicate = prepared.predicate
+        self.prepared = prepared
+        self.standing = Standing.ATTACHED
+        self.weight = prepared.asks
+        self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
+        self.subscriptions: dict[ChangeSubscription, None] = {}
+        self.cohorts: dict[Executor | None, Cohort] = {}
+
+    def reenter(self, start: Position) -> None:
+        """Is ready to be put into the matching index again; its ring covers what is matched from there on."""
+        if self.prepared.own is None:  # else the tables are still there
+            self.prepared = prepare(self.predicate)
+        self.ring.attach(start)
+
+    def join(self, service: "Service", executor: Executor) -> Cohort:
+        """The cohort of a new subscription, under the registry's lock."""
+        key = Cohort.key(executor)
+        cohort = self.cohorts.get(key)
+        if cohort is None:
+            cohort = self.cohorts[key] = Cohort(service, self.ring, key)
+        cohort.members += 1
+        return cohort
+
+    def leave(self, cohort: Cohort) -> None:
+        """A subscription has left, under the registry's lock."""
+        cohort.members -= 1
+        if not cohort.members:
+            del self.cohorts[cohort.executor]

@@ -1,0 +1,313 @@
+"""What a subscriber subscribes to."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from weakref import WeakSet
+
+from flow.bridges.iterable import IterablePublisher
+from flow.contracts import Subscriber, Subscription
+from flow.drain import Drain, Failed, Outcome
+from flow.executors import Executor
+from flow.misuse import require_subscriber
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.prepared import Prepared
+from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
+from publishers.fanout.gap import OnGap, require_told
+from publishers.fanout.service import Service
+from publishers.fanout.shared_publisher import SharedPublisher
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Change
+from publishers.model.position import Position, Start
+from publishers.options import check_switches
+from publishers.views.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["ChangeFeed", "ModelFeed"]
+
+C = TypeVar("C", bound=Change)
+
+
+class ChangeFeed(IterablePublisher[Change]):
+    """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4), which ``for`` and ``async for`` take too.
+
+    It is cold to make and shared underneath: nothing happens before ``subscribe``, any number may subscribe, each with
+    its own place, and all feeds of a log with equal criteria share one ring. It may be discarded while they do.
+
+    Attributes:
+        criteria: Which changes.
+        since: The first position to deliver, or a name of it that is resolved at subscribe time.
+        until: The last version to deliver, after which the subscriber is completed, or None.
+        view: How subscribers see the changes.
+        on_gap: What happens where history is missing that they still had to read.
+        kind: Makes a subscription.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        criteria: Criteria,
+        *,
+        since: Position | Start,
+        until: int | None,
+        view: View,
+        check: "Callable[[], None]",
+        on_gap: OnGap = "fail",
+        kind: "Callable[..., ChangeSubscription]" = ChangeSubscription,
+    ) -> None:
+        self.criteria = criteria
+        self.since = since
+        self.until = until
+        self.view = view
+        self._service = service
+        self.on_gap = on_gap
+        self._check = check
+        self.kind = kind
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._prepared: Prepared | None = None
+        self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
+
+    def subscribe(
+        self,
+        subscriber: Subscriber[Change],
+        /,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        max_lag: int | None = None,
+        batch_events: int | None = None,
+        batch_bytes: int | None = None,
+        name: str | None = None,
+        whole_batches: bool = False,
+    ) -> None:
+        """Gives the subscriber its subscription, or ``on_subscribe`` and then ``on_error`` if that cannot be.
+
+        Args:
+            subscriber: Gets the signals. With a method ``on_next_batch`` it gets whole batches instead of changes; one
+                with ``on_state`` is told each turn between LIVE and RESYNC.
+            executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on the committing or
+                requesting thread, which couples the writer to it). None: the running event loop if there is one, else
+                the log's small pool.
+            max_lag: Makes it gate: writers that ask for admission wait while it lags more changes than this.
+            batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
+            batch_bytes: Likewise in bytes.
+            name: What errors and statistics call it.
+            whole_batches: Whether a batch ends at the end of a transaction, unless that alone is above the bounds of a
+                batch, or above the demand.
+
+        Raises:
+            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or cannot be told of a gap that it
+                wants to jump.
+            InvalidOption: If a bound is out of its range.
+        """
+        require_subscriber(subscriber)  # here, where nothing has been counted yet
+        require_told(self.on_gap, subscriber)
+        check_switches(whole_batches=whole_batches)
+        _check_name(name)
+        options = self._service.options
+        _check_bounds(
+            ("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1)
+        )
+        where = executor if executor is not None else _running_loop()
+
+        def make(shared: SharedPublisher) -> ChangeSubscription:
+            return self.kind(
+                self._service,
+                shared,
+                subscriber,
+                start=self._start(),
+                until=self.until,
+                view=self.view,
+                executor=self._service.pool if where is None else where,
+                batch_events=batch_events or options.batch_events,
+                batch_bytes=batch_bytes or options.batch_bytes,
+                max_lag=max_lag,
+                name=name or type(subscriber).__name__,
+                whole_batches=whole_batches,
+                on_gap=self.on_gap,
+            )
+
+        try:
+            self._admit()
+            with self._lock:
+                prepared, self._prepared = self._prepared, None
+            subscription = self._service.registry.add(self.criteria, make, prepared)
+        except PenstockError as error:
+            _refuse(subscriber, error, where)
+            return
+        with self._lock:
+            self._subscriptions.add(subscription)
+        # Registered first, compared with the oldest afterwards: retention cannot slip in between.
+        subscription.begin(self._service.oldest, silently=self.since is Start.EARLIEST)
+        subscription.start()
+        # Whoever closed the log or this feed meanwhile may have missed it.
+        if self._service.closed:
+            subscription.wake()
+        if self._closed.is_set():
+            subscription.close()
+
+    def prepare(self) -> None:
+        """Does ahead of the next ``subscribe`` what costs time of the size of the criteria, for whoever subscribes on a loop."""
+        registry = self._service.registry
+        prepared = None if registry.knows(self.criteria) else registry.prepare(self.criteria)
+        with self._lock:
+            self._prepared = prepared
+
+    def _admit(self) -> None:
+        if self._closed.is_set():
+            raise LogClosed
+        self._check()
+        if isinstance(self.since, Position) and self.since > (head := self._service.head):
+            raise PositionAhead(head)
+
+    def _start(self) -> Position:
+        if self.since is Start.LATEST:
+            return self._service.head
+        return self._service.oldest if isinstance(self.since, Start) else self.since
+
+    def close(self) -> None:
+        """Ends those who subscribed here, and nobody else with the same criteria; later ones are refused. Idempotent.
+
+        They are completed if they have everything that is visible, else they end with ``LogClosed``. In a child of ``fork``
+        it does nothing.
+        """
+        if self._service.inherited is not None:
+            return
+        self._closed.set()
+        with self._lock:
+            ending = list(self._subscriptions)
+        for subscription in ending:
+            if not subscription.ended:
+                subscription.close()
+
+
+class Serving(TypedDict, total=False):
+    """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
+
+    executor: Executor | asyncio.AbstractEventLoop | None
+    max_lag: int | None
+    batch_events: int | None
+    batch_bytes: int | None
+    name: str | None
+    whole_batches: bool
+
+
+class ModelFeed(IterablePublisher[C]):
+    """The changes of a feed, with objects of the application's own classes for images: what ``changes(as_=...)`` returns.
+
+    An image that does not fit its class ends the subscription that met it with ``BodyMismatch``, after the changes before it,
+    and no other.
+
+    Attributes:
+        feed: The same changes with images as JSON has them.
+    """
+
+    def __init__(self, feed: Any, change: "Callable[[Change], C]") -> None:
+        self.feed = feed
+        self._change = change
+
+    def subscribe(self, subscriber: Subscriber[C], /, **serving: Unpack[Serving]) -> None:
+        """Subscribes; arguments and errors are those of ``feed``, and so is the subscription."""
+        require_subscriber(subscriber)
+        if isinstance(self.feed, ChangeFeed):
+            serving.setdefault("name", type(subscriber).__name__)
+        batches = callable(getattr(subscriber, "on_next_batch", None))
+        self.feed.subscribe((_Batchwise if batches else _Making)(subscriber, self._change), **serving)
+
+
+class _Making:
+    """Between a feed and a subscriber that wants objects; whatever else the subscriber can be told, it is told itself."""
+
+    def __init__(self, subscriber: Any, make: "Callable[[Change], Change]") -> None:
+        self._subscriber = subscriber
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subscriber, name)
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._subscription: Any = subscription  # of a log or a client, which both say whether they have ended
+        self._subscriber.on_subscribe(subscription)
+
+    def on_next(self, change: Change, /) -> None:
+        try:
+            made = self._make(change)
+        except BodyMismatch as error:
+            self._fail(error)
+        else:
+            self._subscriber.on_next(made)
+
+    def on_error(self, error: Exception, /) -> None:
+        self._subscriber.on_error(error)
+
+    def on_complete(self) -> None:
+        self._subscriber.on_complete()
+
+    def _fail(self, error: BodyMismatch) -> None:
+        self._subscription.cancel()  # no signal follows
+        self._subscriber.on_error(error)
+
+
+class _Batchwise(_Making):
+    def on_next_batch(self, changes: "Sequence[Change]", /) -> None:
+        made = []
+        failure: BodyMismatch | None = None
+        for change in changes:
+            try:
+                made.append(self._make(change))
+            except BodyMismatch as error:
+                failure = error
+                break
+        if made:
+            self._subscriber.on_next_batch(made)
+        if failure is not None and not self._subscription.ended:
+            self._fail(failure)
+
+
+def _refuse(
+    subscriber: Subscriber[Change], error: PenstockError, where: Executor | asyncio.AbstractEventLoop | None
+) -> None:
+    if where is not None:
+        Drain(subscriber, _Refused(error), executor=where).start()
+        return
+    # Not the log's pool, which may be closing just now. Both signals come in the one run that is submitted.
+    aside = ThreadPoolExecutor(1, "penstock-refused")
+    Drain(subscriber, _Refused(error), executor=aside).start()
+    aside.shutdown(wait=False)
+
+
+class _Refused:
+    """The feed of a subscriber that could not be served (Reactive Streams §1.9)."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self._error = error
+
+    def pull(self, _limit: int, /) -> tuple[()]:
+        return ()
+
+    def outcome(self) -> Outcome:
+        return Failed(self._error)
+
+    def release(self) -> None:
+        return
+
+
+def _check_name(name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidOption("name", name, "a text, or None")
+
+
+def _check_bounds(*bounds: tuple[str, int | None, int]) -> None:
+    for parameter, value, least in bounds:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InvalidOption(parameter, value, f"a whole number from {least}")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

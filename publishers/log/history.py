@@ -1,0 +1,190 @@
+"""One-shot reading of what is past: a bounded list, pulled, in either direction.
+
+Forward, changes come as they lie in the log. Reversed, versions come from the newest to the oldest; in each the
+TRANSACTION event is still first, and then the changes follow from the last to the first.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from publishers.blocks.block import Block
+from publishers.criteria.matching import Predicate
+from publishers.errors import HistoryPruned, PositionAhead
+from publishers.fanout.service import Service
+from publishers.model.change import Change
+from publishers.model.position import Position
+from publishers.views.view import View
+
+__all__ = ["Bounds", "History", "read_back", "read_history"]
+
+_LAST: Final = 2**32
+_CHANGE: Final = 1024  # bytes of a change beside its key and images, as an object and in an answer
+
+_Found = Iterator[tuple[Block, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A page of changes.
+
+    Attributes:
+        changes: The changes, in order.
+        since: Where the page begins, resolved.
+        next: Where to go on: the next change that matches. Where there is none it is the position after the watermark, and
+            of a reversed history the one before the oldest.
+        more: Whether ``next`` is a change that matches; found out by going on to it.
+        reverse: Whether the page was read from the newest change to the oldest.
+        nbytes: About how much memory the changes take, as seen.
+    """
+
+    changes: tuple[Change, ...]
+    since: Position
+    next: Position
+    more: bool = False
+    reverse: bool = False
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a page may hold, and who may end its reading.
+
+    Attributes:
+        limit: Most changes.
+        nbytes: Bytes after which it ends, or None.
+        check: Called before each frame that is read; what it raises ends the reading.
+    """
+
+    limit: int
+    nbytes: int | None = None
+    check: Callable[[], None] = lambda: None
+
+
+def read_history(
+    service: Service, predicate: Predicate, since: Position, bounds: Bounds, view: View
+) -> History:
+    """Reads a page of matching changes from ``since`` up to the watermark; blocks on the disk.
+
+    A page never splits a record, that is a change of an entity with the field-level changes that belong to it; one that
+    is larger than a page makes a page of its own.
+
+    Raises:
+        HistoryPruned: If ``since`` is no longer kept.
+        PositionAhead: If it lies beyond the end: a reader who went on there would leave out what is in between.
+        WalCorrupted: If the log is damaged there.
+    """
+    upto = service.watermark.visible
+    if since > (head := Position(upto + 1)):
+        raise PositionAhead(head)
+    found = _forward(service, predicate, since, upto, bounds.check)
+    changes, nbytes, coming = _page(found, bounds, view, reverse=False)
+    return History(tuple(changes), since, coming or head, more=coming is not None, nbytes=nbytes)
+
+
+def read_back(
+    service: Service, predicate: Predicate, since: Position | None, bounds: Bounds, view: View
+) -> History:
+    """Reads a page of matching changes from ``since`` back to the oldest; blocks on the disk.
+
+    Args:
+        service: The log's watermark and frames.
+        predicate: What matches.
+        since: The first change to return; None for the newest. A place beyond the watermark is the newest.
+        bounds: What the page may hold; it never splits a record, as forward.
+        view: How changes are seen.
+
+    Raises:
+        HistoryPruned: If ``since`` is no longer kept.
+        WalCorrupted: If the log is damaged there.
+    """
+    oldest, visible = service.oldest, service.watermark.visible
+    if since is None or since.version > visible:
+        since = Position(visible)
+    if 0 < since.version < oldest.version <= visible:
+        raise HistoryPruned(oldest)
+    changes, nbytes, coming = _page(
+        _back(service, predicate, since, bounds.check), bounds, view, reverse=True
+    )
+    end = Position(max(service.oldest.version - 1, 0))
+    more = coming is not None
+    return History(tuple(changes), since, coming or end, more=more, reverse=True, nbytes=nbytes)
+
+
+def _page(
+    found: _Found, bounds: Bounds, view: View, *, reverse: bool
+) -> tuple[list[Change], int, Position | None]:
+    """The changes of a page, their bytes, and the change with which the next page begins."""
+    changes: list[Change] = []
+    record = 0  # where the last record in the page begins
+    nbytes = before = 0  # of the page, and of what comes before that record
+    for block, index in found:
+        change = block.change(index, view)
+        size = _weight(change)
+        full = len(changes) >= bounds.limit
+        if (
+            bounds.nbytes is not None
+        ):  # it is looked at before a change is added, so that the page holds no more
+            full = full or (bool(changes) and nbytes + size > bounds.nbytes)
+        if not changes or not _together(changes[-1], change, reverse=reverse):
+            if full:
+                return changes, nbytes, change.position
+            record, before = len(changes), nbytes
+        elif full and record:
+            return changes[:record], before, changes[record].position
+        changes.append(change)
+        nbytes += size
+    return changes, nbytes, None
+
+
+def _weight(change: Change) -> int:
+    """About how much memory a change takes as it is seen."""
+    images = len(change.body_bytes or b"") + len(change.before_bytes or b"") + len(change.meta_bytes or b"")
+    return _CHANGE + len(change.key or "") + images
+
+
+def _together(one: Change, other: Change, *, reverse: bool) -> bool:
+    """Whether a change and the one that follows it are of one record: an entity and its fields."""
+    part = one if reverse else other
+    return (
+        part.field is not None
+        and one.version == other.version
+        and (one.entity_type, one.key) == (other.entity_type, other.key)
+    )
+
+
+def _forward(
+    service: Service, predicate: Predicate, since: Position, upto: int, check: Callable[[], None]
+) -> _Found:
+    """Every change that matches, from ``since`` on."""
+    if since.version > upto:
+        return
+    frames = service.frames
+    found = frames.read(frames.locate(*since))
+    while found is not None and found[0].version <= upto:
+        block, after = found
+        check()
+        for index in predicate.select(block):
+            if (block.version, index) >= since:
+                yield block, index
+        found = frames.read(after)
+
+
+def _back(service: Service, predicate: Predicate, since: Position, check: Callable[[], None]) -> _Found:
+    """Every change that matches, in reversed order, from ``since`` on."""
+    frames = service.frames
+    version, index = since
+    last = index or _LAST  # index 0 comes first, and all others after it
+    for frame in frames.backward(version, last) if version else ():
+        check()
+        block = Block.of(frame.header, frame.columns, frame.annotations)
+        if block.ends and (block.version < version or not index):
+            try:
+                found = (block, None) if block.leads else frames.read(frames.locate(block.version, 0))
+            except HistoryPruned:
+                return
+            if found is not None and 0 in predicate.select(found[0]):
+                yield found[0], 0
+        for one in reversed(predicate.select(block)):
+            if one and (block.version < version or one <= last):
+                yield block, one

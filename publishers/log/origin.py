@@ -1,0 +1,44 @@
+"""Where changes were first made: a log that has a name for that writes it into every change that tells no other."""
+
+import msgspec
+
+from publishers.blocks.decode import attached_of, spliced
+from publishers.mutations.rows import Mutation
+from publishers.wal import Column, Columns
+
+__all__ = ["Origin"]
+
+
+class Origin:
+    """Stamps changes with the origin of the log that they are written to; what was copied from elsewhere keeps its own.
+
+    Args:
+        name: The origin.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._member = b'"origin":' + msgspec.json.encode(name)
+
+    def columns(self, columns: Columns) -> Columns:
+        """The same changes, each with an origin."""
+        stamps: dict[
+            bytes | None, bytes | None
+        ] = {}  # a stream that is stamped has the same few in every change
+        metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
+        for meta in metas:
+            if meta not in stamps:
+                stamps[meta] = self._stamp(meta)
+        body, before, changed, _ = columns.optional
+        return Columns(
+            *(columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed),
+            Column.of([stamps[meta] for meta in metas]),
+        )
+
+    def row(self, row: Mutation) -> Mutation:
+        """The same change with an origin."""
+        return msgspec.structs.replace(row, meta=self._stamp(row.meta))
+
+    def _stamp(self, meta: bytes | None) -> bytes | None:
+        attached = attached_of(meta)
+        told = attached.origin is not None or attached.error is not None
+        return meta if told else spliced(meta, self._member)

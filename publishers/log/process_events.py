@@ -1,0 +1,256 @@
+"""Events of this process (area HOST), which ride on a log and are never stored.
+
+They are told from the moment on when they happen, to those only who ask for area HOST. One tells the version that was
+current when it happened, and comes to each subscriber after everything up to that version and before anything later:
+never before its cause, and in order whatever runs the subscriber. It has index 0 and no position of its own.
+
+A subscriber may be slow. The newest ``WAITING`` events wait for it; what was dropped before one is counted in its
+``meta`` as ``missed``, and ``on_lagged(total)``, if the subscriber has it, is told at once and without demand.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from publishers.blocks.block import Block
+from publishers.blocks.decode import Attached, attached_of, decode_one
+from publishers.blocks.slices import Slice
+from publishers.criteria.matching import Predicate
+from publishers.fanout.batch import Batch
+from publishers.fanout.chunk import Ahead
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Area, Change, time_of
+from publishers.model.position import Position
+from publishers.mutations.mutation import columns_of, upsert
+from publishers.views.view import Content, View
+from publishers.wal import Column
+
+__all__ = ["WAITING", "HostBoard", "HostEvent", "HostingSubscription"]
+
+WAITING: Final = 256
+"""Events of this process that wait for one subscriber."""
+
+
+class _HostBlock(Block):
+    """The block of one event of this process: its only row has index 0."""
+
+    __slots__ = ()
+
+    def kind(self, _index: int) -> int:
+        """Area and operation."""
+        return self.columns.kinds[0]
+
+    def entity_type(self, _index: int) -> str | None:
+        """What it is about."""
+        return self.columns.entity_types[0]
+
+    def key(self, _index: int) -> bytes | None:
+        """Which one it is about."""
+        return self.columns.key[0]
+
+    def body(self, _index: int) -> bytes | None:
+        """What happened, in full."""
+        return self._stored(self.columns.body, 0)
+
+    def attached(self, _index: int) -> Attached:
+        """Its ``meta``."""
+        return attached_of(self._stored(self.columns.meta, 0))
+
+    def _stored(self, column: Column | None, _index: int) -> bytes | None:
+        return None if column is None else column[0]
+
+    def _make(self, _index: int, view: View) -> Change:
+        bodies = view.content is Content.BODY
+        return decode_one(
+            self.columns, 0, at=(self.version, 0, 1), time=time_of(self.committed_at), bodies=bodies
+        )
+
+
+class HostEvent:
+    """Something that happened in this process.
+
+    Args:
+        version: The version that was current.
+        at: Microseconds since the Unix epoch.
+        key: Of what it is about.
+        what: Upper-case word of what happened.
+        body: What is to be said of it.
+    """
+
+    __slots__ = ("at", "block", "body", "key", "version", "what")
+
+    def __init__(self, version: int, at: int, key: str, what: str, body: Mapping[str, Any]) -> None:
+        self.version = version
+        self.at = at
+        self.key = key
+        self.what = what
+        self.body = body
+        self.block = self.told(version, 0)
+
+    def told(self, version: int, missed: int) -> Block:
+        """The event as a subscriber sees it who is at that version, and has missed so many before it."""
+        meta = {"event": self.what} | ({"missed": missed} if missed else {})
+        row = replace(upsert("log", self.key, self.body, meta=meta), area=int(Area.HOST))
+        return _HostBlock(
+            columns_of([row]),
+            version=version,
+            first_index=0,
+            leads=False,
+            ends=True,
+            transaction_count=1,
+            transaction_bytes=0,
+            committed_at=self.at,
+        )
+
+
+class HostBoard:
+    """Where events of this process are put up, and who looks at them.
+
+    Args:
+        version: Tells the current version.
+        now: Tells microseconds since the Unix epoch.
+    """
+
+    def __init__(self, version: Callable[[], int], now: Callable[[], int]) -> None:
+        self._version = version
+        self._now = now
+        self._lock = threading.Lock()
+        self._readers: dict[HostingSubscription, None] = {}
+
+    def add(self, reader: "HostingSubscription") -> None:
+        """Tells a subscription what happens from now on."""
+        with self._lock:
+            self._readers[reader] = None
+
+    def remove(self, reader: "HostingSubscription") -> None:
+        """Tells it nothing more; again is harmless."""
+        with self._lock:
+            self._readers.pop(reader, None)
+
+    def tell(self, key: str, what: str, body: Mapping[str, Any]) -> None:
+        """Puts up an event. User code may run here, so hold no lock."""
+        with self._lock:  # all readers get all events in the same order
+            readers = list(self._readers)
+            if not readers:
+                return
+            event = HostEvent(self._version(), self._now(), key, what, body)
+            concerned = [reader for reader in readers if reader.offer(event)]
+        for reader in concerned:
+            reader.heed()
+
+
+class HostingSubscription(ChangeSubscription):
+    """A subscription that gets events of this process between the changes of the log.
+
+    Args:
+        board: Where they are put up.
+        wanted: Which of them it wants.
+    """
+
+    def __init__(self, *args: Any, board: HostBoard, wanted: Predicate, **named: Any) -> None:
+        self._board = board
+        self._wanted = wanted
+        self._guard = threading.Lock()
+        self._waiting: deque[HostEvent] = deque()
+        self._missed = 0  # before the first that waits
+        self._missed_ever = 0
+        self._passed = 0  # the newest version of which something was delivered
+        super().__init__(*args, **named)
+        self._lags = callable(getattr(args[2], "on_lagged", None))
+        board.add(self)
+
+    # On the thread of whoever tells.
+
+    def offer(self, event: HostEvent) -> bool:
+        """Keeps an event if it is wanted; answers whether it was. Calls nobody."""
+        if not self._wanted.select(event.block):
+            return False
+        with self._guard:
+            if len(self._waiting) == WAITING:
+                self._waiting.popleft()
+                self._missed += 1
+                self._missed_ever += 1
+            self._waiting.append(event)
+        return True
+
+    def heed(self) -> None:
+        """There is an event."""
+        if self._missed_ever and self._lags:
+            self._run(partial(self._drain.tell, "lagged", self._deliver_lagged))
+        self._run(self._drain.signal)
+
+    def _deliver_lagged(self, subscriber: Any) -> None:
+        subscriber.on_lagged(self._missed_ever)
+
+    # On the drain.
+
+    def pull(self, limit: int, /) -> Sequence[Change]:
+        """Changes up to the version of the event that waits first, then that event, then what is later."""
+        if self._replaying:
+            return ()
+        self._arrive()
+        if self._paused:
+            self._rest()
+            return ()
+        batch, self._filled = self._filled, None
+        if batch is None:
+            found = super().pull(limit)
+            if not isinstance(found, Batch) or not found:
+                return () if self._replaying else self._hosted(limit, self._cursor.next)
+            batch = found
+        if not self._waiting:
+            return self._pass(*batch.cut(limit))
+        due = max(self._waiting[0].version, self._passed)
+        before = tuple(part for part in batch.slices if part.block.version <= due)
+        if len(before) == len(batch.slices):
+            return self._pass(*batch.cut(limit))
+        later = batch.slices[len(before) :]
+        bound = Position(later[0].block.version, 0)
+        if not before:
+            self._filled = batch
+            return self._hosted(limit, bound) or self._pass(*batch.cut(limit))
+        self._filled = Batch(later, batch.end, batch.view)
+        given, rest = Batch(before, bound, batch.view).cut(limit)
+        if rest is not None:
+            self._filled = Batch((*rest.slices, *later), batch.end, batch.view)
+        return self._pass(given, self._filled)
+
+    def lend(self, ahead: Ahead) -> bool:
+        """Not while an event waits, which may have to come first."""
+        return not self._waiting and super().lend(ahead)
+
+    def give_back(self, ahead: Ahead, batch: Batch) -> None:
+        """Notes what is delivered past its own `pull`, so that an event that comes now tells no version before it."""
+        if self._cursor.taken is ahead:
+            self._passed = batch.slices[-1].block.version
+        super().give_back(ahead, batch)
+
+    def release(self) -> None:
+        """Leaves the board too."""
+        self._board.remove(self)
+        super().release()
+
+    def _pass(self, given: Batch, rest: Batch | None) -> Batch:
+        self._filled = rest
+        self._passed = given.slices[-1].block.version
+        return given
+
+    def _hosted(self, limit: int, bound: Position) -> Sequence[Change]:
+        """The waiting events of versions before ``bound``, up to which everything has been delivered."""
+        told: list[Slice] = []
+        with self._guard:
+            while self._waiting and len(told) < limit:
+                version = max(self._waiting[0].version, self._passed)
+                if version >= bound.version:
+                    break
+                event = self._waiting.popleft()
+                missed, self._missed = self._missed, 0
+                unchanged = version == event.version and not missed
+                told.append(Slice(event.block if unchanged else event.told(version, missed), (0,)))
+        if not told:
+            return ()
+        return self._pass(Batch(tuple(told), bound, self.view), self._filled)

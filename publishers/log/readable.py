@@ -1,0 +1,395 @@
+"""What every opening of a log offers to readers: feeds, history, positions."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+from flow import forks, hooks
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.matching import Predicate
+from publishers.errors import (
+    HistoryPruned,
+    InvalidOption,
+    LogClosed,
+    LogError,
+    LogForked,
+    PositionAhead,
+    PublishingOff,
+)
+from publishers.fanout.gap import OnGap
+from publishers.fanout.service import Service
+from publishers.log.feed import ChangeFeed, ModelFeed
+from publishers.log.history import Bounds, History, read_back, read_history
+from publishers.log.lineage import Lineage
+from publishers.log.operations import OperatedLog, Tell
+from publishers.log.start import Places, Since
+from publishers.model.change import Change
+from publishers.model.entities import M, ModelChange, Models
+from publishers.model.position import Position, PositionToken, Start, check_position
+from publishers.options import check_switches
+from publishers.views.masking import Mask, Rule
+from publishers.views.projection import Projection
+from publishers.views.view import Content, Images, Integers, View
+from publishers.wal import Hold, Retention
+
+__all__ = ["ReadableLog", "Tell", "Wishes"]
+
+Wishes = Criteria | Criterion | Iterable[Criterion] | None
+Fields = Projection | Collection[str] | None
+Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
+
+
+class Reading(TypedDict, total=False):
+    """From where, how far and how changes are read; see ``ReadableLog.changes``."""
+
+    since: Since
+    until: int | None
+    content: Content
+    images: Images
+    fields: Fields
+    mask: Masking
+    integers: Integers
+    view: View | None
+    whole: bool
+    on_gap: OnGap
+
+
+class ReadableLog(OperatedLog):
+    """The reading half of a log, the same for its owner and for those who follow it.
+
+    Attributes:
+        name: What the log is called.
+        path: Its directory.
+        failure: Why a follower has ended, and its subscribers with it: ``LogReplaced``, ``LogGone``, ``WalCorrupted`` or
+            ``FormatTooNew``. None as long as it goes on, and if it was closed.
+    """
+
+    name: str
+    path: Path
+    failure: Exception | None
+
+    def __init__(self, service: Service, lineage: Lineage) -> None:
+        super().__init__(service, Places(service, lineage))
+        self._lineage = lineage
+        self._closing = threading.Lock()
+        self.failure = None
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        self._closing = threading.Lock()
+        self._service.abandon(LogForked(self.path, pid))
+
+    @overload
+    def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
+
+    @overload
+    def changes(
+        self, *wishes: Wishes, as_: type[M], **reading: Unpack[Reading]
+    ) -> ModelFeed[ModelChange[M]]: ...
+
+    @overload
+    def changes(
+        self, *wishes: Wishes, as_: Mapping[str, type[M]], **reading: Unpack[Reading]
+    ) -> ModelFeed[ModelChange[M]]: ...
+
+    def changes(
+        self,
+        *wishes: Wishes,
+        since: Since = None,
+        until: int | None = None,
+        content: Content = Content.HEADER,
+        images: Images = Images.WRITTEN,
+        fields: Fields = None,
+        mask: Masking = None,
+        integers: Integers = Integers.NUMBER,
+        view: View | None = None,
+        whole: bool = False,
+        on_gap: OnGap = "fail",
+        as_: type[Any] | Mapping[str, type[Any]] | None = None,
+    ) -> ChangeFeed | ModelFeed[Any]:
+        """The changes that fulfil any of the wishes, as a publisher.
+
+        Args:
+            wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
+            since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
+                of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
+                ``"latest"``: the next version. The last three are resolved at the time of each subscribe.
+            until: The last version to deliver, after which subscribers are completed; None for ever.
+            content: Whether bodies are wanted.
+            images: Which images are wanted with them.
+            fields: Paths that are shown of an entity, such as ``customer.name``; None for all.
+            mask: Of each path what is shown in place of its value: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
+            integers: Whether whole numbers beyond 2^53 are numbers, or text for readers that keep numbers in doubles.
+            view: All of the last five at once, in place of them.
+            on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
+                ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
+                callable is told likewise.
+            whole: Whether a start inside a transaction sends that transaction again from its beginning.
+            as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
+                of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
+                subscription with ``BodyMismatch``.
+
+        Raises:
+            InvalidCriteria: If a wish is not one.
+            InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path,
+                or ``as_`` no such class.
+            PositionError: If ``since`` is not a position of this log, or cannot be read from.
+            LogForked: In a child of ``fork``; as everything else here but ``close``.
+        """
+        if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
+            raise InvalidOption("until", until, "a version, from 0, or None")
+        if on_gap not in ("fail", "jump") and not callable(on_gap):
+            raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
+        check_switches(whole=whole)
+        self.check_here()
+        start = self._places.find(since, pruned=on_gap != "fail")
+        if whole and isinstance(start, Position):
+            start = Position(start.version)
+        models = None if as_ is None else Models(as_, ModelChange)
+        view = _view(view, content if models is None else Content.BODY, images, fields, mask, integers)
+        if models is not None and view.content is Content.HEADER:
+            raise InvalidOption("view", view, "one with Content.BODY, as as_ is given")
+        feed = self._feed(wishes, start, until, view, on_gap)
+        return feed if models is None else ModelFeed(feed, models.change)
+
+    def _feed(
+        self, wishes: Iterable[Wishes], since: Position | Start, until: int | None, view: View, on_gap: OnGap
+    ) -> ChangeFeed:
+        criteria, check = Criteria.of(*wishes), self._check_published
+        return ChangeFeed(
+            self._service, criteria, since=since, until=until, view=view, check=check, on_gap=on_gap
+        )
+
+    def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
+        """For the store of the log.
+
+        Args:
+            tell: Is told what happens to the log in this process: a word, and what is to be said of it.
+            explain: Makes of an error of a read what the subscriber should know, such as that the log was dropped.
+        """
+        self._tell = tell
+        first = self._service.explain
+        self._service.explain = lambda error: explain(first(error))
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed, or was opened in the process of which this one is a fork."""
+        return self._service.closed
+
+    def history(
+        self,
+        wishes: Wishes = None,
+        since: Since = None,
+        limit: int = 100,
+        *,
+        content: Content = Content.HEADER,
+        images: Images = Images.WRITTEN,
+        fields: Fields = None,
+        mask: Masking = None,
+        integers: Integers = Integers.NUMBER,
+        view: View | None = None,
+        reverse: bool = False,
+        max_bytes: int | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> History:
+        """Past changes as a bounded list; reads the disk on the calling thread.
+
+        Args:
+            wishes: As for ``changes``.
+            since: The first change to return, as for ``changes``; None for the oldest, or with ``reverse`` for the newest.
+            limit: Most changes to return, from 1 to 1,000,000.
+            content: Whether bodies are wanted.
+            images: Which images are wanted with them.
+            fields: As for ``changes``.
+            mask: As for ``changes``.
+            integers: As for ``changes``.
+            view: As for ``changes``.
+            reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
+                the last to the first.
+            max_bytes: Bytes of changes after which the page ends, 1 KiB counted for each beside its key and images; a
+                single larger record goes alone. None for no bound.
+            check: Called before each record of the log that is looked at; what it raises ends the reading.
+
+        Raises:
+            HistoryPruned: If ``since`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log; of a reversed history that is the newest.
+            LogReplaced, LogGone: If this opening follows a log that is not there any more.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
+            raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
+        if max_bytes is not None and (
+            isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
+        ):
+            raise InvalidOption("max_bytes", max_bytes, "a number of bytes, from 1, or None")
+        if check is not None and not callable(check):
+            raise InvalidOption("check", check, "a callable without arguments, or None")
+        bounds = Bounds(limit, max_bytes) if check is None else Bounds(limit, max_bytes, check)
+        check_switches(reverse=reverse)
+        self._check_open()
+        view = _view(view, content, images, fields, mask, integers)
+        predicate = Predicate(Criteria.of(wishes))
+        try:
+            start = self._places.find(since, check=bounds.check)
+            if reverse:
+                place = (
+                    {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]
+                    if isinstance(start, Start)
+                    else start
+                )
+                return read_back(self._service, predicate, place, bounds, view)
+            if isinstance(start, Start):
+                start = self.oldest if since is None or start is Start.EARLIEST else self.head
+            return read_history(self._service, predicate, start, bounds, view)
+        except (LogError, HistoryPruned) as error:
+            raise self._service.explain(error) from error.__cause__
+
+    def hold(
+        self,
+        name: str,
+        position: Position | None = None,
+        *,
+        keep_bytes: int | None = None,
+        keep_age: float | None = None,
+        sync: Callable[[], object] | None = None,
+        on_lost: Callable[[Hold], object] | None = None,
+    ) -> Hold:
+        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
+
+        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
+        restart register it again, at the place that was stored.
+
+        Args:
+            name: Tells it from every other hold of this log.
+            position: The oldest position that is needed; None for the next version.
+            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
+                the option ``slot_keep_bytes``.
+            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
+            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
+                nothing is. It must be quick.
+            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
+                where the reader may go on.
+
+        Raises:
+            HistoryPruned: If ``position`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log.
+            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
+            LogReadOnly: If this opening does not own the log.
+        """
+        options = self._service.options
+        caps = (
+            ("keep_bytes", keep_bytes, int, options.slot_keep_bytes),
+            ("keep_age", keep_age, (int, float), options.slot_keep_age),
+        )
+        for parameter, value, kind, _ in caps:
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
+                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
+        if not isinstance(name, str) or not name:
+            raise InvalidOption("name", name, "a text")
+        retention, head = self._retention(), self.head
+        if position is not None:
+            check_position("position", position)
+            if position > head:
+                raise PositionAhead(head)
+        return retention.holds.add(
+            name,
+            head if position is None else position,
+            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
+            keep_age=options.slot_keep_age if keep_age is None else keep_age,
+            sync=sync,
+            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
+        )
+
+    def _retention(self) -> Retention:
+        """Of the files; asked of the owner only."""
+        raise NotImplementedError
+
+    # Positions.
+
+    @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        return self._service.oldest
+
+    @property
+    def head(self) -> Position:
+        """The position after the newest visible version."""
+        return self._service.head
+
+    def token(self, position: Position) -> PositionToken:
+        """A position with the history it belongs to; its text is what clients keep."""
+        check_position("position", position)
+        self.check_here()
+        return self._lineage.token(position)
+
+    def idempotency_key(self, change: Change) -> str:
+        """A text that this change has in every replay and over every transport, and no other change of any log has."""
+        if not isinstance(change, Change):
+            raise InvalidOption("change", change, "a Change, as subscribers get it")
+        return self._lineage.change_id(change.position)
+
+    def position_of(self, token: str | PositionToken) -> Position:
+        """The position that a client kept.
+
+        Raises:
+            PositionMalformed: If the text is not a position.
+            PositionForeign: If it belongs to another log.
+            PositionForked: If it lies beyond what survived of its epoch.
+            PositionAhead: If it lies beyond the end of the log.
+            HistoryPruned: If it is older than what is kept.
+        """
+        self.check_here()
+        kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
+        with self._service.noting():
+            return self._lineage.judge(kept, self.oldest, self.head)
+
+    def position_at(self, moment: datetime) -> Position:
+        """The first position that was committed at or after a moment; the head if there is none yet.
+
+        Commit times rise strictly with the versions, whatever the clock did, so a few frames are read and not the log.
+
+        Raises:
+            InvalidOption: If ``moment`` does not know its time zone.
+        """
+        self._check_open()
+        return self._places.at(moment)
+
+    def time_of(self, place: Position | int) -> datetime:
+        """When the transaction of a position, or of a version, was committed.
+
+        Raises:
+            PositionAhead: If it is not visible yet.
+            HistoryPruned: If it is no longer kept.
+        """
+        self._check_open()
+        return self._places.time(place)
+
+    def _check_open(self) -> None:
+        if self._service.closed:
+            raise self._service.reason or LogClosed()
+
+    def _check_published(self) -> None:
+        self._check_open()
+        if not self._service.options.publish:
+            raise PublishingOff(self.name)
+
+
+def _view(
+    view: View | None, content: Content, images: Images, fields: Fields, mask: Masking, integers: Integers
+) -> View:
+    """The view that was given as a whole, or in its parts."""
+    if view is None:
+        return View.of(content, images, fields=fields, mask=mask, integers=integers)
+    if not isinstance(view, View):
+        raise InvalidOption("view", view, "what View.of() returned, or None")
+    return view
+
+
+def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
+    try:
+        on_lost(hold)
+    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
+        hooks.report(error, hold)

@@ -1,0 +1,145 @@
+"""Where to begin: whatever names a place in a log, as a position."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from publishers.blocks.block import Block
+from publishers.commits.group_commit import Commit
+from publishers.errors import InvalidOption, PositionAhead
+from publishers.fanout.service import Service
+from publishers.log.lineage import Lineage
+from publishers.model.change import time_of
+from publishers.model.position import Position, PositionToken, Start, check_position
+from publishers.views.view import Content, View
+from publishers.wal.format.frame import FIRST
+
+__all__ = ["Places", "Since"]
+
+Since = Position | PositionToken | Commit | Start | UUID | datetime | int | str | None
+"""A place in a log.
+
+``Position``
+    The first change to deliver.
+text, ``PositionToken``
+    The same, as a client kept it.
+``Start.EARLIEST``, ``"earliest"``
+    The oldest position that is kept when it is asked for.
+``Start.LATEST``, ``"latest"``, None
+    The version after the newest visible one when it is asked for.
+int
+    The beginning of a version.
+``Commit``
+    The beginning of the transaction that was committed.
+``UUID``
+    The beginning of the transaction of this id; it is searched from the newest on.
+``datetime``
+    The first version that was committed then or later; it must know its time zone.
+"""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE: Final = View(Content.BODY)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _go_on() -> None:
+    """Never ends a search."""
+
+
+class Places:
+    """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
+
+    Args:
+        service: The log's watermark and frames.
+        lineage: Judges the positions that clients kept.
+    """
+
+    def __init__(self, service: Service, lineage: Lineage) -> None:
+        self._service = service
+        self._lineage = lineage
+
+    def find(
+        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = _go_on
+    ) -> Position | Start:
+        """The position of a place, or a name that is resolved when somebody subscribes.
+
+        Args:
+            since: The place.
+            pruned: Whether a position that is no longer kept is given back instead of being refused.
+            check: Called before each record that is looked at; what it raises ends the search.
+
+        Raises:
+            InvalidOption: If it is no place.
+            PositionError: If it is a token and not of this log, or not good any more.
+        """
+        if since is None or since == Start.LATEST:
+            return Start.LATEST
+        if since == Start.EARLIEST:
+            return Start.EARLIEST
+        if isinstance(since, Position):
+            check_position("since", since)
+            return since
+        if isinstance(since, Commit):
+            return Position(since.version)
+        if isinstance(since, datetime):
+            return self.at(since)
+        if isinstance(since, UUID):
+            return self.transaction(since, check)
+        if isinstance(since, int) and not isinstance(since, bool):
+            if since < 1:
+                raise InvalidOption(
+                    "since", since, "a version, the first of which is 1, or 'earliest' for all that is kept"
+                )
+            return Position(since)
+        if isinstance(since, (str, PositionToken)):
+            kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
+            with self._service.noting():
+                return self._lineage.judge(kept, self._service.oldest, self._service.head, pruned=pruned)
+        raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
+
+    def at(self, moment: datetime) -> Position:
+        """The first position that was committed at or after a moment; the head if there is none yet.
+
+        Raises:
+            InvalidOption: If ``moment`` is no time, or does not know its time zone.
+        """
+        if not isinstance(moment, datetime):
+            raise InvalidOption("moment", moment, "a time with a time zone, such as datetime.now(UTC)")
+        if moment.tzinfo is None or moment.utcoffset() is None:
+            raise InvalidOption("since", moment, "a time with a time zone, such as datetime.now(UTC)")
+        version = self._service.frames.at((moment - _EPOCH) // _MICROSECOND)
+        return min(Position(version), self._service.head)
+
+    def time(self, place: Position | int) -> datetime:
+        """When a version was committed, or the next one that exists.
+
+        Raises:
+            PositionAhead: If it is not visible yet.
+            HistoryPruned: If it is no longer kept.
+        """
+        version = place.version if isinstance(place, Position) else place
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise InvalidOption("place", place, "a position or a version")
+        head, frames = self._service.head, self._service.frames
+        if version >= head.version:
+            raise PositionAhead(head)
+        found = frames.read(frames.locate(version, 0))
+        assert found is not None  # what is visible and not pruned is there
+        return time_of(found[0].committed_at)
+
+    def transaction(self, transaction_id: UUID, check: Callable[[], None] = _go_on) -> Position:
+        """The beginning of a transaction, searched from the newest version back; ``check`` as for ``find``.
+
+        Raises:
+            InvalidOption: If no transaction that is kept has this id.
+        """
+        wanted = str(transaction_id).encode()
+        for frame in self._service.frames.backward(self._service.head.version - 1, 2**32):
+            check()
+            if frame.header.flags & FIRST and wanted in frame.annotations:
+                block = Block.of(frame.header, frame.columns, frame.annotations)
+                body = block.change(0, _WHOLE).body
+                if isinstance(body, dict) and body.get("id") == str(transaction_id):
+                    return Position(block.version)
+        raise InvalidOption("since", transaction_id, "the id of a transaction that is kept")

@@ -1,0 +1,230 @@
+"""What a log tells of itself."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from publishers.commits.group_commit import Committer
+from publishers.fanout.counters import DeliveryStatistics
+from publishers.fanout.moving import Lag
+from publishers.fanout.publish_gate import Publication
+from publishers.fanout.ring import RingStatistics
+from publishers.fanout.service import Service
+from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.subscription import ChangeSubscription, State
+from publishers.model.position import Position
+from publishers.wal import Follower, HoldStatistics, Wal
+
+__all__ = ["LogStatistics", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One subscription.
+
+    Attributes:
+        name: What it is called.
+        position: Everything before it was delivered, or did not match.
+        state: LIVE or RESYNC, or PAUSED by an operator.
+        lag: Changes of the log that it is behind; None if too many to be remembered.
+        demand: Changes requested and not delivered.
+        max_lag: The lag from which on it holds writers back, or None.
+        behind: The same in versions, changes, bytes and seconds.
+        reads: Frames of the WAL that it was given, from the disk or from memory.
+        delivered: Changes that it was given.
+        queued: Changes that were read for it from the WAL and that it has not been given yet; at most one batch.
+        id: By which ``log.pause``, ``log.resume``, ``log.reset`` and ``log.unsubscribe`` find it.
+    """
+
+    name: str
+    position: Position
+    state: State
+    lag: int | None
+    demand: int
+    max_lag: int | None
+    id: int = 0
+    behind: Lag = Lag(0, 0, 0, 0.0)  # noqa: RUF009 - frozen
+    reads: int = 0
+    delivered: int = 0
+    queued: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStatistics:
+    """One shared publisher.
+
+    Attributes:
+        criteria: Its criteria as they travel.
+        ring: Its ring.
+        subscriptions: Its subscriptions, as many as are listed.
+        subscription_count: How many there are.
+        standing: Whether commits are matched with it; if it is DETACHED, ``ring.start`` is behind every version.
+        weight: How many questions it has for each change.
+    """
+
+    criteria: tuple[dict[str, list[Any]], ...]
+    ring: RingStatistics
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    subscription_count: int
+    standing: Standing = Standing.ATTACHED
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """One opened log.
+
+    Attributes:
+        name: Its name.
+        epoch: Of the writer.
+        oldest: The oldest kept position.
+        head: The position after the watermark.
+        publishers: Its shared publishers, as many as are listed.
+        evaluations: How often a predicate matched a frame, or was asked about one and did not.
+        frames_read: Frames read from the WAL for subscribers, followers and history.
+        bytes_read: Likewise in bytes.
+        replay_bytes: Bytes of frames that are kept for those who lag.
+        dispatch_threads: Threads for subscribers that named no executor, at most ``dispatch_threads_max``.
+        replay_waiting: Subscriptions that wait for the replayer.
+        holds: What keeps history from retention; empty for those who do not own the log.
+        held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
+        visible: Newest version that subscribers may be given.
+        durable: Newest version that a crash cannot take (``sync="os"``: newest written); never below ``visible``.
+        appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
+        withheld: How many versions wait for ``publish`` or ``forget_after``.
+        withheld_bytes: Bytes of them that are kept in memory, at most ``deferred_bytes``.
+        reserve_bytes: Room on the disk that is kept back; while it is below its option, the log takes no changes.
+        queued: Commits that wait for their turn.
+        queue_bytes: Their bytes, at most the option of that name, or one commit.
+        producers: Producers whose last sequence is remembered, at most the option of that name.
+        delivered: What subscribers were given since the log was opened, by area and by entity type.
+        space_low: Whether the housekeeping has found no room on the disk.
+        publisher_count: How many shared publishers there are.
+        subscription_count: How many subscriptions.
+        detached_count: How many publishers are detached.
+        attached_weight: Questions that attached publishers have for each change, at most the option of that name.
+        match_weight: Questions of all publishers, at most the option of that name.
+        lagging: How many of them no ring serves, so that they read from the WAL; paused ones too.
+        clock_ahead: Seconds by which the time of the last commit is ahead of the clock; above 0 only after the clock was ahead, and
+            then each commit is stamped a microsecond after the one before. 0 for those who do not own the log.
+    """
+
+    name: str
+    epoch: int
+    oldest: Position
+    head: Position
+    publishers: tuple[PublisherStatistics, ...]
+    evaluations: int
+    frames_read: int
+    bytes_read: int
+    replay_bytes: int
+    replay_waiting: int
+    holds: tuple[HoldStatistics, ...] = ()
+    held_bytes: int = 0
+    visible: int = 0
+    durable: int = 0
+    appended: int = 0
+    withheld: int = 0
+    withheld_bytes: int = 0
+    reserve_bytes: int = 0
+    space_low: bool = False
+    clock_ahead: float = 0.0
+    queued: int = 0
+    queue_bytes: int = 0
+    producers: int = 0
+    dispatch_threads: int = 0
+    delivered: DeliveryStatistics = DeliveryStatistics()  # noqa: RUF009 - frozen
+    publisher_count: int = 0
+    subscription_count: int = 0
+    detached_count: int = 0
+    attached_weight: int = 0
+    match_weight: int = 0
+    lagging: int = 0
+
+    @property
+    def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
+        """The subscriptions that are listed."""
+        return tuple(one for publisher in self.publishers for one in publisher.subscriptions)
+
+
+def statistics_of(
+    name: str,
+    files: Wal | Follower,
+    service: Service,
+    publication: Publication,
+    committer: Committer | None = None,
+    *,
+    listed: int | None = None,
+) -> LogStatistics:
+    """Gathers the statistics of an opened log; of publishers, and of the subscriptions of each, ``listed`` are told."""
+    publishers = tuple(_publisher(*one) for one in service.registry.listed(listed))
+    publisher_count, subscription_count, live = service.registry.counts()
+    read = files.reader.statistics
+    # Read one after the other, and something may be forgotten in between.
+    visible = service.watermark.visible
+    durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
+    durable = min(durable, appended)
+    withheld = committer.withheld if committer is not None else None
+    queued, queue_bytes = committer.waiting if committer is not None else (0, 0)
+    return LogStatistics(
+        name=name,
+        epoch=files.epoch,
+        oldest=service.oldest,
+        head=service.head,
+        publishers=publishers,
+        evaluations=publication.evaluations,
+        frames_read=read.frames,
+        bytes_read=read.bytes,
+        replay_bytes=service.frames.nbytes,
+        replay_waiting=service.replayer.waiting,
+        holds=files.retention.statistics() if isinstance(files, Wal) else (),
+        held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,
+        visible=min(visible, durable),
+        durable=durable,
+        appended=appended,
+        withheld=len(withheld or ()),
+        withheld_bytes=committer.withheld_bytes if committer is not None else 0,
+        reserve_bytes=files.reserve_bytes if isinstance(files, Wal) else 0,
+        space_low=isinstance(files, Wal) and files.space_low,
+        clock_ahead=files.clock_ahead if isinstance(files, Wal) else 0.0,
+        queued=queued,
+        queue_bytes=queue_bytes,
+        producers=files.producers if isinstance(files, Wal) else 0,
+        dispatch_threads=service.dispatch_threads,
+        delivered=service.deliveries.statistics(),
+        publisher_count=publisher_count,
+        subscription_count=subscription_count,
+        detached_count=service.registry.expense.detached,
+        attached_weight=service.registry.expense.attached,
+        match_weight=service.registry.expense.weight,
+        lagging=max(0, subscription_count - live),
+    )
+
+
+def _publisher(shared: SharedPublisher, count: int, some: list[ChangeSubscription]) -> PublisherStatistics:
+    return PublisherStatistics(
+        tuple(shared.criteria.to_json()),
+        shared.ring.statistics(),
+        tuple(map(_subscription, some)),
+        count,
+        shared.standing,
+        shared.weight,
+    )
+
+
+def _subscription(one: ChangeSubscription) -> SubscriptionStatistics:
+    at = one.checkpoint()
+    state = State.PAUSED if one.paused else at.state
+    lag = one.behind
+    return SubscriptionStatistics(
+        one.name,
+        at.position,
+        state,
+        lag.changes,
+        one.demand,
+        one.max_lag,
+        one.id,
+        lag,
+        one.reads,
+        one.delivered,
+        one.queued,
+    )

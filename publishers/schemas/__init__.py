@@ -1,0 +1,1 @@
+"""Which schemas a log holds, and by which one each change was written."""

@@ -1,0 +1,205 @@
+"""What a commit does about schemas: it stamps its changes, and tells those that are among them."""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from publishers.blocks.decode import attached_of, spliced
+from publishers.errors import InvalidChange
+from publishers.model.change import Area
+from publishers.model.position import Position
+from publishers.schemas.registry import Schemas, Told
+from publishers.wal import Column, Columns, Transaction, decode_payload
+from publishers.wal.format.compression import inflate
+from publishers.wal.format.frame import COMPRESSED
+
+__all__ = ["Telling"]
+
+_PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
+
+
+class Telling:
+    """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
+
+    From the first schema on nobody else tells any, until `end`.
+
+    Args:
+        schemas: Of the log.
+        aside: Keeps changes that are still to be made, so that the code that makes them runs before others are kept
+            waiting, perhaps by itself; None if they are made.
+    """
+
+    def __init__(
+        self, schemas: Schemas, aside: Callable[[Iterable[Columns]], Transaction] | None = None
+    ) -> None:
+        self._schemas = schemas
+        self._aside = aside
+        self._kept: Transaction | None = None
+        self._told: list[Told] = []
+        self._forgotten = schemas.forgotten  # before any version is looked up
+        self._versions: dict[str, list[int]] = {}
+        self._rows = 0
+        self._held = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether schemas are among the changes seen so far."""
+        return self._held
+
+    def through(self, batches: Iterable[Columns]) -> Iterator[Columns]:
+        """The same changes, each of them with the version of its schema, as far as one was told.
+
+        Raises:
+            InvalidChange: If a change names a version that was not told before it, or tells one that does not rise.
+        """
+        rest = iter(batches)
+        for columns in rest:
+            if _tells(columns):
+                for held in self._alone(chain((columns,), rest)):
+                    yield self._stamped(held)
+                    self._rows += held.count
+                return
+            yield self._stamped(columns)
+            self._rows += columns.count
+
+    def outdated(self) -> InvalidChange | None:
+        """Why the commit may not be written: schemas that it was stamped with may be forgotten. None if it may be."""
+        if self._forgotten == self._schemas.forgotten:
+            return None
+        stamps = {name: versions[-1] for name, versions in self._versions.items() if versions}
+        if not stamps:
+            return None
+        right = "told still: schemas were forgotten while the changes were on their way; commit them again"
+        return InvalidChange("schema_version", stamps, right)
+
+    def done(self, version: int) -> None:
+        """The commit has become a version of the log."""
+        if self._told:
+            self._schemas.adopt(
+                msgspec.structs.replace(told, position=Position(version, told.position.index))
+                for told in self._told
+            )
+            self._told = []
+
+    def end(self) -> None:
+        """Lets others tell schemas. May be done twice, as it must be where it can be interrupted."""
+        if self._told:
+            # A repetition, refused, or interrupted at whatever place.
+            self._schemas.doubt()
+            self._told = []
+        if self._held:
+            self._schemas.release(self)
+        if self._kept is not None:
+            self._kept.discard()
+
+    def _alone(self, batches: Iterable[Columns]) -> Iterable[Columns]:
+        """The same changes, when nobody else tells schemas any more."""
+        if self._aside is not None:
+            self._kept = self._aside(batches)
+            batches = _columns(self._kept)
+        self._held = True
+        self._schemas.seize(self)
+        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
+            self._forgotten = self._schemas.forgotten
+        self._versions.clear()
+        return batches
+
+    def _stamped(self, columns: Columns) -> Columns:
+        tells = self._held and _tells(columns)
+        known = [self._known(name) for name in columns.entity_types]
+        if not tells:
+            if not any(known):
+                return columns
+            if columns.meta is None:
+                return _with_meta(columns, _repeated(columns, [_stamp(versions) for versions in known]))
+        metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
+        for row in range(columns.count):
+            type_id = 0 if columns.type_ids is None else columns.type_ids[row]
+            entity_type, versions = columns.entity_types[type_id], known[type_id]
+            if columns.kinds[row] in _PARTS:
+                metas[row] = self._tell(columns, row, metas[row], entity_type, versions)
+            elif versions:
+                metas[row] = _checked(metas[row], entity_type, versions)
+        return _with_meta(columns, Column.of(metas))
+
+    def _known(self, entity_type: str) -> list[int]:
+        """The versions of an entity type, those included that this commit tells."""
+        found = self._versions.get(entity_type)
+        if found is None:
+            found = self._versions[entity_type] = list(self._schemas.versions(entity_type))
+        return found
+
+    def _tell(
+        self, columns: Columns, row: int, meta: bytes | None, entity_type: str, versions: list[int]
+    ) -> bytes:
+        newest = versions[-1] if versions else 0
+        given = attached_of(meta).schema_version
+        version = newest + 1 if given is None else given
+        part = (columns.key[row] or b"").decode("utf-8", "replace")
+        again = any(told.entity_type == entity_type and told.part == part for told in self._told)
+        if version < newest or (version == newest and (again or not self._tells_now(entity_type))):
+            raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
+        if not self._told:
+            self._schemas.mark()
+        if version > newest:
+            versions.append(version)
+        body = columns.body[row] if columns.body is not None else None
+        place = Position(0, self._rows + row + 1)
+        self._told.append(Told(entity_type, part, version, place, msgspec.Raw(body or b"null")))
+        return _spliced(meta, version) if given is None else meta or b""
+
+    def _tells_now(self, entity_type: str) -> bool:
+        return any(told.entity_type == entity_type for told in self._told)
+
+
+def _tells(columns: Columns) -> bool:
+    return not _PARTS.isdisjoint(bytes(columns.kinds))
+
+
+def _columns(kept: Transaction) -> Iterator[Columns]:
+    for sealed, data in kept.read():
+        payload = inflate(data, sealed.raw) if sealed.flags & COMPRESSED else data
+        yield decode_payload(payload, sealed.count)[0]
+
+
+def _checked(meta: bytes | None, entity_type: str, versions: list[int]) -> bytes | None:
+    """The ``meta`` of a change with the version of its schema."""
+    attached = attached_of(meta)
+    if attached.error is not None:
+        return meta
+    given = attached.schema_version
+    if given is None:
+        return _spliced(meta, versions[-1])
+    if given not in versions:
+        raise InvalidChange(
+            "schema_version", given, f"told before: the newest schema of {entity_type!r} is {versions[-1]}"
+        )
+    return meta
+
+
+def _spliced(meta: bytes | None, version: int) -> bytes:
+    return spliced(meta, b'"schema_version":%d' % version)
+
+
+def _stamp(versions: list[int]) -> bytes | None:
+    return _spliced(None, versions[-1]) if versions else None
+
+
+def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
+    """One value for all changes of a type; without a loop if there is just one type."""
+    count = columns.count
+    if columns.type_ids is not None:
+        return Column.of([stamps[type_id] for type_id in columns.type_ids])
+    stamp = stamps[0] or b""
+    size = len(stamp)
+    return Column(None, memoryview(array("i", range(0, size * count + 1, size))), memoryview(stamp * count))
+
+
+def _with_meta(columns: Columns, meta: Column) -> Columns:
+    body, before, changed, _ = columns.optional
+    return Columns(
+        columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed, meta
+    )

@@ -1,0 +1,38 @@
+"""What a block keeps of what was made of it, whatever the number of views."""
+
+from publishers import Content, View, upsert
+from publishers.blocks.block import BLOCK_BYTES, Block
+from publishers.blocks.memo import SHELVES_MAX, Shelf, Shelves
+from publishers.mutations.mutation import columns_of
+
+
+def test_a_shelf_is_made_once_while_it_is_kept():
+    shelves = Shelves()
+    one, _ = shelves.take("a", Shelf)
+    assert shelves.take("a", Shelf) == (one, 0)
+    one.nbytes = 7
+    gone = [shelves.take(number, Shelf)[1] for number in range(SHELVES_MAX)]
+    assert gone == [0] * (SHELVES_MAX - 1) + [7]
+    assert shelves.take("a", Shelf)[0] is not one
+
+
+def test_views_without_end_weigh_no_more_than_so_many():
+    """F59: what is made per view goes with the oldest views, and its weight is counted."""
+    rows = [upsert("order", str(n), {"card": "x" * 100}) for n in range(10)]
+    block = Block(
+        columns_of(rows),
+        version=1,
+        first_index=1,
+        leads=True,
+        ends=True,
+        transaction_count=11,
+        transaction_bytes=1,
+        committed_at=1,
+    )
+    weights = []
+    for number in range(4 * SHELVES_MAX):
+        block.changes(range(11), View.of(Content.BODY, mask={"card": f"view {number}"}))
+        weights.append(block.memo_bytes)
+    assert weights[SHELVES_MAX - 1] == weights[-1] == max(weights)
+    assert weights[-1] > weights[0]
+    assert block.nbytes == BLOCK_BYTES + block.weight + block.memo_bytes

@@ -1,0 +1,73 @@
+"""What one turn reads from the WAL."""
+
+import pytest
+
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.matching import Predicate
+from publishers.errors import LogError
+from publishers.fanout.cursor import Cursor
+from publishers.fanout.replayer import FrameCache
+from publishers.fanout.resync_slice import Bounds, read_kept, read_slice
+from publishers.fanout.ring import Ring
+from publishers.fanout.watermark import Watermark
+from publishers.model.position import Position
+from tests.publishers.support import fill, opened
+
+
+@pytest.fixture
+def log():
+    with opened() as log:
+        fill(log, 3, 2)
+        yield log
+
+
+def reading(log, start):
+    cursor = Cursor(
+        start,
+        ring=Ring(start, max_events=1, max_bytes=1),
+        predicate=Predicate(Criteria.of()),
+        watermark=Watermark(3),
+        until=None,
+        owner=None,
+    )
+    return cursor, FrameCache(log._files.reader, 1 << 20)
+
+
+def bounds(upto=3, events=100, whole=False):
+    return Bounds(upto, events, 1 << 20, 1 << 20, whole)
+
+
+def told(taken):
+    return [(piece.block.version, index) for piece in taken for index in piece.indices]
+
+
+def test_a_log_that_ends_before_what_was_published_is_an_error_and_what_was_read_counts(log):
+    """F37: never taken for a place where nothing matches."""
+    cursor, frames = reading(log, Position(2, 2))
+    taken = []
+    with pytest.raises(LogError, match="although version 5 was published"):
+        read_slice(cursor, frames, bounds(upto=5), taken)
+    assert told(taken) == [(2, 2), (3, 0), (3, 1), (3, 2)]
+    assert cursor.next == Position(4)
+
+
+def test_a_position_behind_the_last_change_of_the_newest_version_reads_nothing(log):
+    """F30: it is a place that a client may have kept."""
+    cursor, frames = reading(log, Position(3, 9))
+    taken = []
+    read_slice(cursor, frames, bounds(), taken)
+    assert (taken, cursor.next) == ([], Position(4))
+
+
+def test_what_is_in_memory_is_taken_without_the_disk_and_nothing_else(log):
+    """F30."""
+    cursor, frames = reading(log, Position(2))
+    assert read_kept(cursor, frames, 3, 100, 1 << 20) == []
+    taken = []
+    read_slice(cursor, frames, bounds(events=1), taken)
+    assert told(taken) == [(2, 0)]
+    reads = frames.reads
+    assert told(read_kept(cursor, frames, 3, 100, 1 << 20)) == [(2, 1), (2, 2)]
+    assert read_kept(cursor, frames, 3, 100, 1 << 20) == []
+    assert (frames.reads, cursor.next) == (reads, Position(3))
+    assert read_kept(cursor, frames, 2, 100, 1 << 20) == []

@@ -1,0 +1,119 @@
+"""The background thread, and what it must not do."""
+
+import threading
+
+import flow
+from publishers import ChangeLog
+from publishers.background import in_background
+from publishers.log.housekeeping import Housekeeping
+from tests.publishers.support import QUICK, Probe, fill, opened, scratch, wait_until
+
+
+def test_a_step_runs_when_it_is_asked_for_and_at_the_interval():
+    done = []
+    house = Housekeeping(lambda: done.append(in_background()), 3600, "house")
+    house.poke()
+    wait_until(lambda: done)
+    house.close()
+    assert all(done)
+    assert not in_background()
+    often = []
+    house = Housekeeping(lambda: often.append(1), 0.001, "house")
+    wait_until(lambda: len(often) >= 3)
+    house.close()
+
+
+def test_a_step_that_raises_is_logged_and_the_next_one_runs(caplog):
+    done = []
+
+    def step():
+        done.append(1)
+        if len(done) == 1:
+            raise ValueError("once")
+
+    house = Housekeeping(step, 0.001, "house")
+    wait_until(lambda: len(done) >= 2)
+    house.close()
+    assert "once" in caplog.text
+
+
+def test_close_waits_for_the_step_in_progress():
+    began, go = threading.Event(), threading.Event()
+    ended = []
+
+    def step():
+        began.set()
+        go.wait(20)
+        ended.append(1)
+
+    house = Housekeeping(step, 0.0001, "house")
+    began.wait(20)
+    closer = threading.Thread(target=house.close)
+    closer.start()
+    go.set()
+    closer.join(20)
+    assert ended
+
+
+class Where(Probe):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.background = []
+
+    def take(self, change):
+        self.background.append(in_background())
+        super().take(change)
+
+
+def test_what_the_interval_sync_triggers_runs_on_the_pool():
+    """F39, design section 6: no subscriber's code runs on a thread that serves everybody."""
+    with opened(sync="interval", sync_interval=0.001) as log:
+        probe = Where(first=10)
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        fill(log, 3)
+        probe.wait_for(6)
+        assert not any(probe.background)
+        assert probe.clean
+
+
+def test_what_the_replayer_triggers_runs_on_the_pool():
+    """Design section 6."""
+    with opened() as log:
+        fill(log, 50)
+        probe = Where(first=1000)
+        log.changes(since=log.oldest).subscribe(probe, executor=flow.INLINE)
+        probe.wait_for(100)
+        assert not any(probe.background)
+        assert probe.clean
+
+
+def test_a_follower_that_is_inline_is_told_on_the_pool():
+    path = scratch()
+    with (
+        ChangeLog.open(path / "log", **QUICK) as owner,
+        ChangeLog.open(path / "log", read_only=True, tail_poll=0.001) as log,
+    ):
+        probe = Where(first=100)
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        fill(owner, 5)
+        probe.wait_for(10)
+        assert not any(probe.background)
+
+
+def test_a_blocking_inline_subscriber_does_not_stop_those_who_lag():
+    with opened(replay_threads=1) as log:
+        fill(log, 20)
+        go = threading.Event()
+
+        class Stuck(Probe):
+            def take(self, change):
+                super().take(change)
+                go.wait(20)
+
+        stuck, other = Stuck(first=5), Probe(first=100)
+        log.changes(since=log.oldest).subscribe(stuck, executor=flow.INLINE)
+        stuck.wait_for(1)
+        log.changes(since=log.oldest).subscribe(other)
+        other.wait_for(40)
+        go.set()
+        stuck.wait_for(5)
