@@ -2,6 +2,6 @@
 
 from publishers.commits.builder import TransactionBuilder, TransactionState
 from publishers.commits.group_commit import Commit, Committer
-from publishers.fanout.publish_gate import Publication
+from publishers.fanout.publish_gate import PublishGate
 
-__all__ = ["Commit", "Committer", "Publication", "TransactionBuilder", "TransactionState"]
+__all__ = ["Commit", "Committer", "PublishGate", "TransactionBuilder", "TransactionState"]

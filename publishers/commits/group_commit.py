@@ -15,7 +15,7 @@ from publishers.commits.pending import Commit, Pending, sift, to_publish
 from publishers.commits.queue import Queue
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
-from publishers.fanout.publish_gate import Publication, Published, Waiting, wake
+from publishers.fanout.publish_gate import Published, PublishGate, Waiting, wake
 from publishers.options import LogOptions, check_switches
 from publishers.wal import Appended, Transaction, Wal
 
@@ -31,7 +31,7 @@ class Committer:
         options: Bounds of groups and queue, and the sync policy.
     """
 
-    def __init__(self, wal: Wal, publication: Publication, options: LogOptions) -> None:
+    def __init__(self, wal: Wal, publication: PublishGate, options: LogOptions) -> None:
         self._wal = wal
         self._publication = publication
         self._options = options

@@ -1,4 +1,4 @@
-"""How changes reach subscribers: shared publishers with their rings, cursors and cohorts, and the replayer of a log."""
+"""How changes reach subscribers: shared publishers with their rings, cursors and groups, and the replayer of a log."""
 
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap

@@ -8,7 +8,7 @@ from typing import Final
 from publishers.blocks.slices import Slice, Tally
 from publishers.model.change import Area
 
-__all__ = ["Deliveries", "DeliveryStatistics"]
+__all__ = ["DeliveryCounters", "DeliveryStatistics"]
 
 _AREAS: Final = {area.value: area.name for area in Area}
 
@@ -30,7 +30,7 @@ class DeliveryStatistics:
     other_types: int = 0
 
 
-class Deliveries:
+class DeliveryCounters:
     """Counts what subscribers of one log get. Thread-safe.
 
     What is counted is what a slice of changes adds, which is found out once for all who get it: a delivery costs the same

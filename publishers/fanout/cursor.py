@@ -39,9 +39,9 @@ class Cursor(RingCursor):
         watermark: Watermark,
         until: int | None,
         owner: Any,
-        cohort: Hashable = None,
+        group: Hashable = None,
     ) -> None:
-        super().__init__(start, owner, cohort)
+        super().__init__(start, owner, group)
         self.until = until
         self.location: Location | None = None
         self.reads = 0

@@ -17,7 +17,7 @@ from publishers.model.position import Position
 if TYPE_CHECKING:
     from publishers.fanout.subscription import ChangeSubscription
 
-__all__ = ["Admission", "Behind"]
+__all__ = ["Behind", "Gating"]
 
 _VERSIONS_MAX: Final = 65_536
 _STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
@@ -37,7 +37,7 @@ class Behind(NamedTuple):
     committed_at: int | None
 
 
-class Admission:
+class Gating:
     """Counts changes between positions, and makes writers wait.
 
     Args:

@@ -21,7 +21,7 @@ from publishers.views.view import View
 if TYPE_CHECKING:
     from publishers.fanout.service import Service
 
-__all__ = ["Cohort"]
+__all__ = ["DeliveryGroup"]
 
 _TURN: Final = 64  # subscribers served before an event loop gets its turn
 
@@ -29,7 +29,7 @@ Waiting = deque[tuple[int, list[RingCursor]]]
 """Cursors, by the place where they stand."""
 
 
-class Cohort:
+class DeliveryGroup:
     """The cursors of one ring whose signals run on one executor.
 
     Args:
@@ -56,7 +56,7 @@ class Cohort:
 
     @staticmethod
     def key(executor: Executor) -> Executor | None:
-        """What the subscriptions of one cohort have in common."""
+        """What the subscriptions of one group have in common."""
         return executor if executor is INLINE or isinstance(executor, LoopExecutor) else None
 
     @property

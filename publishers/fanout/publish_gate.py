@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Chunk
-from publishers.fanout.group import Cohort
+from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.ring import RingCursor
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
 from publishers.fanout.subscription import ChangeSubscription
 
-__all__ = ["Publication", "Published", "wake"]
+__all__ = ["PublishGate", "Published", "wake"]
 
 
 _JUDGED: Final = 4096
@@ -40,7 +40,7 @@ class Published(NamedTuple):
     committed_at: int = 0
 
 
-Waiting = ChangeSubscription | Cohort
+Waiting = ChangeSubscription | DeliveryGroup
 """Who can be woken."""
 
 
@@ -60,7 +60,7 @@ def wake(subscriptions: Iterable[Waiting]) -> None:
             wake(waiting)
 
 
-class Publication:
+class PublishGate:
     """Matches transactions, links their chunks into the rings, and advances the watermark.
 
     Attributes:
@@ -126,10 +126,10 @@ class Publication:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
         found: dict[Waiting, None] = {}
         for shared, place in touched.items():
-            lost = [cohort for cohort in tuple(shared.cohorts.values()) if cohort.lost]
-            for cohort in (*shared.ring.cohorts(place), *lost):
-                cohort.note(place)
-                found[cohort] = None
+            lost = [group for group in tuple(shared.groups.values()) if group.lost]
+            for group in (*shared.ring.groups(place), *lost):
+                group.note(place)
+                found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None
         for subscription in self._service.due():

@@ -122,7 +122,7 @@ class Registry:
                 return False
             del shared.subscriptions[subscription]
             self._by_id.pop(subscription.id, None)
-            shared.leave(subscription.cursor.cohort)
+            shared.leave(subscription.cursor.group)
             if not shared.subscriptions:
                 self.expense.leave(shared)
                 self._stale[shared.criteria] = shared

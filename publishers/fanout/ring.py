@@ -42,16 +42,16 @@ class RingCursor:
         place: The number of the first chunk that it has not taken, while it is LIVE or joining; else None.
         closed: Whether it has ended and may not enter any more.
         owner: Whose it is.
-        cohort: Whom it may be served together with.
+        group: Whom it may be served together with.
         taken: What ``Ring.advance`` took for it, until it is delivered.
     """
 
-    __slots__ = ("closed", "cohort", "live", "next", "owner", "place", "taken")
+    __slots__ = ("closed", "group", "live", "next", "owner", "place", "taken")
 
-    def __init__(self, start: Position, owner: Any = None, cohort: Any = None) -> None:
+    def __init__(self, start: Position, owner: Any = None, group: Any = None) -> None:
         self.next = start
         self.owner = owner
-        self.cohort = cohort
+        self.group = group
         self.live = False
         self.closed = False
         self.place: int | None = None
@@ -232,18 +232,18 @@ class Ring:
         with self.lock:
             return self._base + len(self._chunks)
 
-    def cohorts(self, place: int) -> set[Any]:
-        """The cohorts of the cursors that stand at a place or behind it: whom chunks linked there concern."""
+    def groups(self, place: int) -> set[Any]:
+        """The groups of the cursors that stand at a place or behind it: whom chunks linked there concern."""
         with self.lock:
             ends = range(max(place, self._base), self._base + len(self._chunks))
-            return {cohort for number in ends for cohort in self._standing.get(number, ())}
+            return {group for number in ends for group in self._standing.get(number, ())}
 
-    def standing(self, cohort: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
-        """The cursors of a cohort for whom chunks from ``place`` on are new, by the place where they stand."""
+    def standing(self, group: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
+        """The cursors of a group for whom chunks from ``place`` on are new, by the place where they stand."""
         with self.lock:
             found = []
             for number in range(max(place, self._base), self._base + len(self._chunks)):
-                cursors = self._standing.get(number, {}).get(cohort)
+                cursors = self._standing.get(number, {}).get(group)
                 if cursors:
                     found.append((number, list(cursors)))
             return found
@@ -274,8 +274,8 @@ class Ring:
             first = slices[0].block.version
             return Ahead(place, at + self._base, first, after, tuple(slices), events, nbytes, more)
 
-    def advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int | None:
-        """Moves LIVE cursors of a cohort that stand where ``ahead`` begins behind it; the others stay.
+    def advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int | None:
+        """Moves LIVE cursors of a group that stand where ``ahead`` begins behind it; the others stay.
 
         It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
         goes on in the WAL from its ``next``.
@@ -285,14 +285,14 @@ class Ring:
             after this: a commit that has looked for cursors there before they came has advanced it already.
         """
         with self.lock:
-            self._advance(cohort, cursors, ahead)
+            self._advance(group, cursors, ahead)
             self._trim()
             at = ahead.end - self._base
             return self._chunks[at].version if 0 <= at < len(self._chunks) else None
 
-    def _advance(self, cohort: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+    def _advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
         try:
-            standing = self._standing.get(ahead.place, {}).get(cohort, set())
+            standing = self._standing.get(ahead.place, {}).get(group, set())
             moved = set()
             for cursor in cursors:
                 at = cursor.next
@@ -304,26 +304,26 @@ class Ring:
             standing -= moved
             self._copied_events += ahead.events * len(moved)
             there = self._standing.setdefault(ahead.end, {})
-            there[cohort] = there[cohort] | moved if cohort in there else moved
+            there[group] = there[group] | moved if group in there else moved
         except BaseException:
             for cursor in cursors:
                 self.served -= cursor.live
                 cursor.live, cursor.place = False, None
                 if cursor.taken is ahead:
                     cursor.next = max(cursor.next, ahead.next)
-            for cohorts in self._standing.values():
-                cohorts.get(cohort, set()).difference_update(cursors)
+            for groups in self._standing.values():
+                groups.get(group, set()).difference_update(cursors)
             raise
         finally:
             for place in (ahead.place, ahead.end):
-                self._tidy(place, cohort)
+                self._tidy(place, group)
 
-    def _tidy(self, place: int, cohort: Hashable) -> None:
+    def _tidy(self, place: int, group: Hashable) -> None:
         """Forgets a set of cursors that is empty."""
-        cohorts = self._standing.get(place)
-        if cohorts is not None and not cohorts.get(cohort):
-            cohorts.pop(cohort, None)
-            if not cohorts:
+        groups = self._standing.get(place)
+        if groups is not None and not groups.get(group):
+            groups.pop(group, None)
+            if not groups:
                 del self._standing[place]
 
     def statistics(self) -> RingStatistics:
@@ -334,7 +334,7 @@ class Ring:
                 chunks=len(self._chunks),
                 events=self._events,
                 nbytes=self._nbytes,
-                live=sum(len(cohort) for cohorts in self._standing.values() for cohort in cohorts.values()),
+                live=sum(len(group) for groups in self._standing.values() for group in groups.values()),
                 linked_events=self._linked_events,
                 evicted_events=self._evicted_events,
                 refused_chunks=self._refused_chunks,
@@ -349,7 +349,7 @@ class Ring:
             self._evicted_events += self._chunks[0].events
             self._drop_oldest()
         overtaken += self._overtake(self._base, Position(version, 0), visible)
-        # A ring made while this version is being published starts behind the whole group already.
+        # A ring made while this version is being published starts behind the whole commit group already.
         self.start = max(self.start, Position(version + 1, 0))
         return overtaken
 
@@ -373,14 +373,14 @@ class Ring:
         return self._chunks[0].place if self._chunks else self._next
 
     def _stand(self, cursor: RingCursor, place: int) -> None:
-        there = self._standing.setdefault(place, {}).setdefault(cursor.cohort, set())
+        there = self._standing.setdefault(place, {}).setdefault(cursor.group, set())
         cursor.place = place  # no interrupt comes between this and the next
         there.add(cursor)
 
     def _lift(self, cursor: RingCursor) -> None:
         assert cursor.place is not None
-        self._standing.get(cursor.place, {}).get(cursor.cohort, set()).discard(cursor)
-        self._tidy(cursor.place, cursor.cohort)
+        self._standing.get(cursor.place, {}).get(cursor.group, set()).discard(cursor)
+        self._tidy(cursor.place, cursor.group)
         cursor.place = None
 
     def _trim(self) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from publishers.background import in_background
 from publishers.errors import LogForked, WalCorrupted
-from publishers.fanout.counters import Deliveries
+from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.detached import Waiting
 from publishers.fanout.dispatch import DispatchPool
-from publishers.fanout.gating import Admission
+from publishers.fanout.gating import Gating
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.watermark import Watermark
@@ -55,8 +55,8 @@ class Service:
         self.registry = Registry(visible, options, self.watermark)
         self.frames = FrameCache(reader, options.replay_bytes, self.noting)
         self.replayer = Replayer(options.replay_threads, name, options.detached_share)
-        self.admission = Admission(visible, clock, self._gating)
-        self.deliveries = Deliveries(options.counted_types)
+        self.admission = Gating(visible, clock, self._gating)
+        self.deliveries = DeliveryCounters(options.counted_types)
         self.closed = False
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error

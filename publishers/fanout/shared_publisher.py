@@ -7,7 +7,7 @@ from flow.executors import Executor
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
 from publishers.criteria.prepared import Prepared, prepare
-from publishers.fanout.group import Cohort
+from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.ring import Ring
 from publishers.model.position import Position
 from publishers.options import LogOptions
@@ -43,12 +43,12 @@ class SharedPublisher:
         weight: How many questions it has for a change that the index cannot look up.
         ring: The recent matching changes.
         subscriptions: Who subscribes; changed under the registry's lock only.
-        cohorts: The same by executor, as far as they are served together.
+        groups: The same by executor, as far as they are served together.
     """
 
     __slots__ = (
-        "cohorts",
         "criteria",
+        "groups",
         "predicate",
         "prepared",
         "ring",
@@ -65,7 +65,7 @@ class SharedPublisher:
         self.weight = prepared.asks
         self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
         self.subscriptions: dict[ChangeSubscription, None] = {}
-        self.cohorts: dict[Executor | None, Cohort] = {}
+        self.groups: dict[Executor | None, DeliveryGroup] = {}
 
     def reenter(self, start: Position) -> None:
         """Is ready to be put into the matching index again; its ring covers what is matched from there on."""
@@ -73,17 +73,17 @@ class SharedPublisher:
             self.prepared = prepare(self.predicate)
         self.ring.attach(start)
 
-    def join(self, service: "Service", executor: Executor) -> Cohort:
-        """The cohort of a new subscription, under the registry's lock."""
-        key = Cohort.key(executor)
-        cohort = self.cohorts.get(key)
-        if cohort is None:
-            cohort = self.cohorts[key] = Cohort(service, self.ring, key)
-        cohort.members += 1
-        return cohort
+    def join(self, service: "Service", executor: Executor) -> DeliveryGroup:
+        """The group of a new subscription, under the registry's lock."""
+        key = DeliveryGroup.key(executor)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = DeliveryGroup(service, self.ring, key)
+        group.members += 1
+        return group
 
-    def leave(self, cohort: Cohort) -> None:
+    def leave(self, group: DeliveryGroup) -> None:
         """A subscription has left, under the registry's lock."""
-        cohort.members -= 1
-        if not cohort.members:
-            del self.cohorts[cohort.executor]
+        group.members -= 1
+        if not group.members:
+            del self.groups[group.executor]

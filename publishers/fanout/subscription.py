@@ -91,7 +91,7 @@ class ChangeSubscription(Replaying):
             watermark=service.watermark,
             until=until,
             owner=self,
-            cohort=shared.join(service, self._executor),
+            group=shared.join(service, self._executor),
         )
         self._settled = start
         self._filled = None
@@ -130,7 +130,7 @@ class ChangeSubscription(Replaying):
 
     @property
     def cursor(self) -> Cursor:
-        """Its place in the ring; for the cohort."""
+        """Its place in the ring; for the group."""
         return self._cursor
 
     @property
@@ -225,7 +225,7 @@ class ChangeSubscription(Replaying):
         self._run(self._drain.signal)
 
     def lend(self, ahead: Ahead) -> bool:
-        """Gives the drain's flag to its cohort, if the cohort may deliver what lies ahead; ``give_back`` follows."""
+        """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows."""
         if (
             self._paused
             or ahead.events > self._batch_events
@@ -241,7 +241,7 @@ class ChangeSubscription(Replaying):
         return True
 
     def give_back(self, ahead: Ahead, batch: Batch) -> None:
-        """Delivers what the cohort has taken for this cursor, if it did, and has the flag back."""
+        """Delivers what the group has taken for this cursor, if it did, and has the flag back."""
         cursor = self._cursor
         if cursor.taken is ahead:
             items: Sequence[Change] = ()

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.commits import Commit, Committer, Publication, TransactionBuilder
+from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
 from publishers.errors import InvalidChange, InvalidOption, LogClosed, LogFull, LogReadOnly, PenstockError
 from publishers.fanout.publish_gate import Waiting, wake
@@ -32,7 +32,7 @@ from publishers.mutations.rows import check_columns
 from publishers.options import LogOptions, check_directory, check_switches
 from publishers.schemas.loading import schemas_of
 from publishers.schemas.registry import SchemaVersion
-from publishers.schemas.stamping import Telling
+from publishers.schemas.stamping import Stamping
 from publishers.wal import (
     Columns,
     FileSystem,
@@ -92,7 +92,7 @@ class ChangeLog(DeferringLog):
         service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
         super().__init__(service, Lineage(files), files)
         self.links = LogLinks(path, files, self._check_open)
-        self._publication = Publication(self._service)
+        self._publication = PublishGate(self._service)
         self._origin = None if options.origin is None else Origin(options.origin)
         self._following: Following | None = None
         self._oldest = self._service.oldest
@@ -255,7 +255,7 @@ class ChangeLog(DeferringLog):
             raise InvalidChange("batches", batches, "a list of Columns")
         made = isinstance(batches, (list, tuple))
         aside = None if made else partial(self._sealed, label=label, directory=wal.directory)
-        telling = Telling(self._schemas, aside)
+        telling = Stamping(self._schemas, aside)
         woken: deque[Waiting] = deque()
         try:
             try:

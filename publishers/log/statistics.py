@@ -6,7 +6,7 @@ from typing import Any
 from publishers.commits.group_commit import Committer
 from publishers.fanout.counters import DeliveryStatistics
 from publishers.fanout.moving import Lag
-from publishers.fanout.publish_gate import Publication
+from publishers.fanout.publish_gate import PublishGate
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
@@ -150,7 +150,7 @@ def statistics_of(
     name: str,
     files: Wal | Follower,
     service: Service,
-    publication: Publication,
+    publication: PublishGate,
     committer: Committer | None = None,
     *,
     listed: int | None = None,

@@ -7,7 +7,7 @@ from typing import Final
 
 from publishers.blocks.block import BLOCK_BYTES, Block
 from publishers.errors import FormatTooNew, LogGone, LogReplaced, PenstockError, WalCorrupted
-from publishers.fanout.publish_gate import Publication, Published, wake
+from publishers.fanout.publish_gate import Published, PublishGate, wake
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
 from publishers.wal import Follower, Listener, Location
@@ -39,7 +39,7 @@ class Following:
         self,
         follower: Follower,
         service: Service,
-        publication: Publication,
+        publication: PublishGate,
         listener: Listener,
         lose: Callable[[PenstockError], None],
     ) -> None:

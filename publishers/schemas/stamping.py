@@ -16,12 +16,12 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Telling"]
+__all__ = ["Stamping"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
 
-class Telling:
+class Stamping:
     """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
 
     From the first schema on nobody else tells any, until `end`.

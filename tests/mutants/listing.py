@@ -433,7 +433,7 @@ _READING = [
 _TELLING = [
     Mutant(
         "wake read before the advance",
-        "publishers.fanout.publish_gate:Publication.publish",
+        "publishers.fanout.publish_gate:PublishGate.publish",
         "    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
         "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
         ("threads", "world"),
@@ -441,7 +441,7 @@ _TELLING = [
     ),
     Mutant(
         "watermark advanced before the rings",
-        "publishers.fanout.publish_gate:Publication.publish",
+        "publishers.fanout.publish_gate:PublishGate.publish",
         "visible = service.watermark.visible",
         "visible = service.watermark.visible\n    service.watermark.advance(newest)",
         ("threads", "world"),
@@ -449,7 +449,7 @@ _TELLING = [
     ),
     Mutant(
         "rings not restarted behind a large transaction",
-        "publishers.fanout.publish_gate:Publication.publish",
+        "publishers.fanout.publish_gate:PublishGate.publish",
         "overtaken += shared.ring.restart(transaction.version, visible)",
         "pass",
         _WORLD,

@@ -1,4 +1,4 @@
-"""An interrupt at any line of the delivery: in the cohort, the drain, the cursor, the ring.
+"""An interrupt at any line of the delivery: in the group, the drain, the cursor, the ring.
 
 SIGINT strikes the thread that commits, requests, cancels, seeks, or turns the event loop. The one who was being served
 then may be cancelled; everybody else gets everything, without a further commit; nobody waits for a flag for ever; and

@@ -254,7 +254,7 @@ def test_an_interrupt_behind_a_commit_gives_its_version_to_no_other(monkeypatch,
     """F9, F10, invariant 13: what was told is known at once."""
     log.commit([schema("order", {"n": 1})])
     with monkeypatch.context() as patch:
-        patch.setattr(log._schemas if where == "adopt" else stamping.Telling, where, struck)
+        patch.setattr(log._schemas if where == "adopt" else stamping.Stamping, where, struck)
         with pytest.raises(Interrupt):
             log.commit([schema("order", {"n": 2})])
     log.commit([upsert("order", "1", {})])

@@ -16,7 +16,7 @@ import flow
 from flow.drain import Drain
 from publishers import Area, Criteria, Criterion, Position
 from publishers.fanout.cursor import Cursor
-from publishers.fanout.group import Cohort
+from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.ring import Ring
@@ -28,9 +28,9 @@ from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened,
 POINTS = [
     (
         Ring,
-        ("link", "settle", "restart", "enter", "leave", "poll", "cohorts", "standing", "ahead", "advance"),
+        ("link", "settle", "restart", "enter", "leave", "poll", "groups", "standing", "ahead", "advance"),
     ),
-    (Cohort, ("note", "_serve")),
+    (DeliveryGroup, ("note", "_serve")),
     (Drain, ("lend", "give_back")),
     (Registry, ("snapshot", "remove")),
     (FrameCache, ("read", "locate", "peek")),
@@ -39,7 +39,7 @@ POINTS = [
 ]
 """Where something may come in between."""
 
-UNORDERED: list[type] = [Cursor, Cohort, ChangeSubscription]
+UNORDERED: list[type] = [Cursor, DeliveryGroup, ChangeSubscription]
 """What is kept in sets: hashed alike, they are served in an order that a seed repeats."""
 
 

@@ -11,7 +11,7 @@ from flow.executors import INLINE
 from publishers import Area, ChangeLog, Content, Criterion, LogOptions, Position, schema, truncate
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
-from publishers.fanout.counters import Deliveries
+from publishers.fanout.counters import DeliveryCounters
 from publishers.model.change import Operation
 from publishers.wal import Column, Columns
 from tests.publishers.support import QUICK, BatchProbe, Probe, fill, opened, order, wait_until
@@ -71,7 +71,7 @@ def test_a_tally_counts_each_change_once(data):
 )
 def test_counts_equal_a_model_and_types_are_bounded(deliveries, most):
     """E63, F68: the first types are counted one by one, the others together, and the sum is right."""
-    counted = Deliveries(most)
+    counted = DeliveryCounters(most)
     areas, types = Counter(), Counter()
     for numbers, times in deliveries:
         part = Slice(block([KINDS[0]] * len(numbers), numbers, map(str, range(31))), range(len(numbers) + 1))

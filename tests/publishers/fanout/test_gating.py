@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import LogClosed, Position
 from publishers.errors import AdmissionStopped, SubscriberStalled
-from publishers.fanout.gating import Admission
+from publishers.fanout.gating import Gating
 from tests.publishers.support import Probe, fill, in_threads, opened, order, wait_until
 
 
@@ -31,7 +31,7 @@ class Hands:
 @given(st.lists(st.integers(1, 9), max_size=30), st.integers(0, 40), st.integers(0, 9))
 def test_lag_is_the_number_of_changes_from_a_position_to_the_watermark(counts, version, index):
     """E64."""
-    admission = Admission(3, Hands(), list)
+    admission = Gating(3, Hands(), list)
     for number, count in enumerate(counts, 4):
         admission.published(number, count)
     positions = [Position(v, i) for v, count in enumerate(counts, 4) for i in range(count)]
@@ -47,7 +47,7 @@ def test_lag_is_the_number_of_changes_from_a_position_to_the_watermark(counts, v
 
 def test_what_is_remembered_is_bounded():
     """F68."""
-    admission = Admission(0, Hands(), list)
+    admission = Gating(0, Hands(), list)
     for version in range(1, 70_000):
         admission.published(version, 2)
     assert admission.lag(Position(69_999, 1)) == 1
@@ -190,7 +190,7 @@ def test_a_gating_subscriber_that_commits_inline_does_not_hold_the_lock_of_other
 
 def test_what_nobody_has_counted_is_not_counted_as_nothing():
     """E64: a follower that skips, and what is shown of a log that was opened again; from there on it is known again."""
-    admission = Admission(5, Hands(), list)
+    admission = Gating(5, Hands(), list)
     admission.published(1000, 0)
     assert admission.behind(Position(6)) == (None, None, None)
     assert admission.behind(Position(1000)) == (None, None, None)

@@ -9,7 +9,7 @@ import pytest
 import flow
 from publishers import Area, Content, Criterion, Position
 from publishers.blocks.block import Block
-from publishers.fanout.group import Cohort
+from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.ring import Ring
 from publishers.log.process_events import HostingSubscription
 from publishers.store.store import ChangeStore
@@ -136,7 +136,7 @@ def test_a_writer_that_never_rests_does_not_keep_a_loop(log, monkeypatch):
     """F66: what is committed during a round is for a later turn."""
     loop = SteppedLoop()
     (probe,) = company(log, 1, executor=loop)
-    serve = Cohort._serve
+    serve = DeliveryGroup._serve
     left = list(range(200))
 
     def serving(*args):
@@ -145,7 +145,7 @@ def test_a_writer_that_never_rests_does_not_keep_a_loop(log, monkeypatch):
             left.pop()
             fill(log, 1)
 
-    monkeypatch.setattr(Cohort, "_serve", serving)
+    monkeypatch.setattr(DeliveryGroup, "_serve", serving)
     fill(log, 1)
     assert loop.run_one()
     assert len(left) >= 130
@@ -163,7 +163,7 @@ def costs_of_a_commit(idle, executor, monkeypatch):
         fill(log, 1)
         if isinstance(executor, SteppedLoop):
             executor.run_all()
-        ring = counted(patch, Ring, "poll", "advance", "ahead", "standing", "cohorts", "settle")
+        ring = counted(patch, Ring, "poll", "advance", "ahead", "standing", "groups", "settle")
         drain = counted(patch, flow.Drain, "signal", "lend", "give_back")
         fill(log, 10)
         if isinstance(executor, SteppedLoop):
@@ -285,8 +285,8 @@ def test_one_who_is_cancelled_by_another_one_in_the_same_round_gets_nothing_more
     """F64: rule 3.12, and everything is let go of."""
     standing = Ring.standing
 
-    def foes_first(ring, cohort, place):
-        found = standing(ring, cohort, place)
+    def foes_first(ring, group, place):
+        found = standing(ring, group, place)
         return [(at, sorted(cursors, key=lambda one: one.owner.name != "Foe")) for at, cursors in found]
 
     monkeypatch.setattr(Ring, "standing", foes_first)
@@ -443,7 +443,7 @@ def test_a_loop_that_closes_ends_its_subscribers_and_harms_no_writer(log, when):
     assert all(probe.clean and probe.terminals == 1 for probe in gone)
     assert len(log._service.registry.subscriptions()) == 2
     (shared,) = log._service.registry.publishers()
-    assert len(shared.cohorts) == 1
+    assert len(shared.groups) == 1
     executor = weakref.ref(flow.executors.loop_executor(loop))
     known = [weakref.ref(probe) for probe in gone]
     del gone, loop
@@ -586,21 +586,21 @@ def test_an_interrupt_before_a_round_knows_whom_to_serve_is_followed_by_another_
         fill(log, 1)
         loop.run_all()
         fill(log, 1)
-        cohort = probes[0].subscription.cursor.cohort
-        lock = cohort._lock
+        group = probes[0].subscription.cursor.group
+        lock = group._lock
 
         class Striking:
             def __enter__(self):
-                cohort._lock = lock
+                group._lock = lock
                 raise Interrupt
 
             def __exit__(self, *_):
                 pass
 
-        cohort._lock = Striking()
+        group._lock = Striking()
         with pytest.raises(Interrupt):
             loop.run_all()
-        assert cohort._lock is lock
+        assert group._lock is lock
         loop.run_all()
         for probe in probes:
             assert probe.positions == everything(log), probe.state()
@@ -617,7 +617,7 @@ def test_an_interrupt_when_a_round_was_claimed_and_not_yet_scheduled_loses_it_fo
         probes = company(log, 3, executor=loop)
         fill(log, 1)
         loop.run_all()
-        once(monkeypatch, Cohort, "_claim", _strike)
+        once(monkeypatch, DeliveryGroup, "_claim", _strike)
         with contextlib.suppress(Interrupt):
             fill(log, 1)
         assert log.visible == 2

@@ -297,11 +297,11 @@ class Struck(RingCursor):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_a_cohort_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
+def test_a_group_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
     """F37: each knows by then what it has been given, and goes on in the WAL from there."""
     one = ring()
-    three = [RingCursor(BEGIN, cohort="c"), Struck(BEGIN, cohort="c"), RingCursor(BEGIN, cohort="c")]
-    other = RingCursor(BEGIN, cohort="d")
+    three = [RingCursor(BEGIN, group="c"), Struck(BEGIN, group="c"), RingCursor(BEGIN, group="c")]
+    other = RingCursor(BEGIN, group="d")
     for cursor in (*three, other):
         assert one.enter(cursor)
     one.link(chunk(1, 2), 0)
@@ -332,9 +332,9 @@ def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others
     assert cursor.next == Position(3, 5)
 
 
-def test_of_a_cohort_those_move_who_stand_where_it_begins_and_the_others_stay():
+def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     one = ring()
-    here, behind, within, gone = (RingCursor(BEGIN, cohort="c") for _ in range(4))
+    here, behind, within, gone = (RingCursor(BEGIN, group="c") for _ in range(4))
     for cursor in (here, behind, within, gone):
         assert one.enter(cursor)
     for version in (1, 2):

@@ -67,9 +67,9 @@ def test_who_is_no_subscriber_is_refused_and_counted_nowhere(log, nobody):
     shared = probe.subscription.shared
     with pytest.raises(TypeError, match=r"rule 1\.9"):
         feed.subscribe(nobody, executor=flow.INLINE)
-    assert [cohort.members for cohort in shared.cohorts.values()] == [1]
+    assert [group.members for group in shared.groups.values()] == [1]
     probe.subscription.cancel()
-    assert shared.cohorts == {}
+    assert shared.groups == {}
 
 
 def test_a_feed_serves_any_number_each_with_its_own_place(log):
