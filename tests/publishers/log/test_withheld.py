@@ -379,7 +379,7 @@ def test_threads_that_publish_and_forget_at_once_agree():
 
 def test_the_program_in_the_documentation_prints_what_it_shows(tmp_path, monkeypatch):
     """F28, E20."""
-    text = (Path(__file__).parents[2] / "docs" / "visibility.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "visibility.md").read_text()
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (program,) = [block for language, block in blocks if language == "python"]
     (shown,) = [block for language, block in blocks if not language]
