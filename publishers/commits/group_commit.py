@@ -30,9 +30,13 @@ class Committer:
         wal: The log's files; whoever leads holds their write gate.
         publication: The publish gate.
         options: Bounds of groups and queue, and the sync policy.
+
+    Attributes:
+        groups: Groups written so far; benchmarks tell how large they were.
     """
 
     def __init__(self, wal: Wal, publication: PublishGate, options: LogOptions) -> None:
+        self.groups = 0
         self._wal = wal
         self._publication = publication
         self._options = options
@@ -203,6 +207,7 @@ class Committer:
         if deferring:
             self._defer(fresh)
         appended = self._append(fresh)
+        self.groups += 1
         for member, done in zip(fresh, appended, strict=True):
             transaction = member.transaction
             assert transaction is not None
