@@ -5,7 +5,8 @@ from typing import Final
 
 from flow.contracts import Subscription
 from publishers.fanout.batch import Batch
-from publishers.fanout.subscription import ChangeSubscription, State
+from publishers.fanout.state import State
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.changelog import ChangeLog
 from publishers.model.change import Change
 from publishers.views.view import Content
