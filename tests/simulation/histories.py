@@ -5,7 +5,7 @@ forget, roll and prune; others follow them; the power goes. In some lives all be
 that anybody was ever told is judged in every copy, by its owner and by those who follow it:
 
 * it is accepted exactly where all that stands before its position is the same history, is kept, and is visible (one of
-  format 1 may be refused where its epoch is unknown);
+  format 1 may be refused where its epoch is unknown, and is in doubt where a repair has given up a part of the log);
 * `PositionForked` with an end is right about it: everything before the end is common;
 * `PositionAhead` is said only where what is visible is a beginning of the token's history, or a follower has not heard of
   its epoch;
@@ -74,6 +74,7 @@ class Copy:
         follower: Somebody who reads it, perhaps without an owner.
         shown: The newest version that TAIL has told of in this boot.
         odd: Whether it was put together of files of several copies, so that it need not open.
+        mended: Whether a repair has given up a part of it: openings of format 1 that were in it are told from no others.
     """
 
     path: Path
@@ -82,6 +83,7 @@ class Copy:
     follower: Follower | None = None
     shown: int = 0
     odd: bool = False
+    mended: bool = False
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Saved:
     shown: int
     boot: int
     odd: bool
+    mended: bool
 
 
 class Lives:
@@ -195,6 +198,7 @@ class Lives:
             self.reported += 1
             self.note(f"  {error}")
             one.shown = 0  # which a repair gives up
+            one.mended = True
             if repair(one.path, write=True, filesystem=self.system).refused is not None:
                 self.system.unlink(one.path / "HEAD")
                 with suppress(FileNotFoundError):
@@ -274,7 +278,7 @@ class Lives:
     def backup(self, one: Copy) -> Saved:
         self.note(f"copy {one.path}")
         files = self.system.snapshot(one.path)
-        return Saved(files, list(one.history), one.shown, self.system._boot, one.odd)
+        return Saved(files, list(one.history), one.shown, self.system._boot, one.odd, one.mended)
 
     def spread(self, saved: Saved) -> None:
         """A copy in a directory of its own."""
@@ -311,7 +315,11 @@ class Lives:
         else:
             mixed = {**files, "HEAD": saved.files["HEAD"]}
             if any(segment_number(name) for name in mixed):
-                self.put(one, Saved(mixed, one.history, one.shown, self.system._boot, odd=True), mixed)
+                self.put(
+                    one,
+                    Saved(mixed, one.history, one.shown, self.system._boot, odd=True, mended=one.mended),
+                    mixed,
+                )
                 self.note(f"  HEAD of a backup in {one.path}")
 
     def put(self, one: Copy, saved: Saved, files: Mapping[str, bytes]) -> None:
@@ -320,7 +328,7 @@ class Lives:
         self.system._durable[str(one.path)] = dict(names)
         self.system._pending[str(one.path)] = []
         one.history = list(saved.history)
-        one.odd = saved.odd
+        one.odd, one.mended = saved.odd, saved.mended
         one.shown = saved.shown if TAIL_NAME in files and saved.boot == self.system._boot else 0
 
     # --- places ------------------------------------------------------------------------------------------------------------
@@ -373,14 +381,17 @@ class Lives:
             assert Lineage(log).judge(token, oldest, head) == position
         except (HistoryPruned, PositionForked, PositionAhead) as raised:
             error = raised
+        doubtful = one.mended and not token.random
         if error is None:
-            assert same, f"believed: {what}"
+            assert same or doubtful, f"believed: {what}"
             self.accepted += 1
             return
         self.refused += 1
         # At the head format 1 told the epoch that was open, of which a copy from before that opening has never heard.
-        plain = max((epoch.epoch for epoch in log.epochs if not epoch.random), default=0)
-        unknown = not token.random and token.epoch > plain
+        # Openings of format 1 that wrote nothing are in no table, but lie before the first of format 2.
+        first = next((epoch.epoch for epoch in log.epochs if epoch.random), None)
+        plain = log.epochs[-1].epoch if first is None else first - 1
+        unknown = doubtful or (not token.random and token.epoch > plain)
         assert unknown or not (same and oldest <= position <= head), f"{type(error).__name__}: {what}"
         match error:
             case HistoryPruned():
@@ -389,6 +400,8 @@ class Lives:
                 common = end.version - 1
                 assert common < len(told.before), what
                 assert one.history[common] == told.before[common], f"not common up to {end}: {what}"
+            case PositionForked(end=Position()):
+                pass  # the end of an epoch that is in doubt
             case PositionAhead():
                 ours = seen == list(told.before[: len(seen)])
                 # A follower may not have heard of it yet, unless its owner would know it by now.

@@ -65,9 +65,12 @@ class Segments:
             evidence.append(Location(tail.segment, tail.end))
         elif report.live and head is not None:
             evidence.append(Location(head.segment, head.offset))
+        versions = [head.durable if head else 0, tail.visible if tail else 0]
         if head is not None and head.flags & CUT and not report.live:
-            evidence = [Location(head.segment, head.offset)]
+            evidence, versions = [Location(head.segment, head.offset)], [head.durable]
         self._reached = max(evidence, default=Location(0, 0))
+        # Likewise as a version: other files than those that were shown may be longer and hold less.
+        self._must_reach = 0 if report.live else max(versions)
         self._bounded = report.live or bool(head and head.flags & CUT)
 
     def run(self) -> None:
@@ -301,11 +304,6 @@ class Segments:
         if lost and not bads:
             why = f"the log ends here, but version {max(report.seen, self._must_reach)} was acknowledged"
             self._break("lost-end", number, self._whole, why)
-
-    @property
-    def _must_reach(self) -> int:
-        head = self._head
-        return head.durable if head is not None and not self._report.live else 0
 
     def _one(self, file: File, number: int, piece: Good, tables: Tables) -> None:
         """What the crc does not tell: whether the payload is one, and the bytes behind it."""
