@@ -118,7 +118,7 @@ def _say(error: object, code: int) -> int:
 def _run(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
     # Looking for plug-ins reads what is installed, which no command of our own has to wait for.
-    plugins = {} if first in _COMMANDS else find_plugins()
+    plugins = {} if first in _COMMANDS else find_plugins(without={*_COMMANDS, "completion"})
     if first in plugins:
         # Its arguments are its own business: argparse would claim its options for itself.
         return int(load_plugin(plugins[first])(arguments[1:]) or DONE)
@@ -144,7 +144,7 @@ def _parser(plugins: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, (add, what, example) in _COMMANDS.items():
         add(commands.add_parser(name, help=what, example=example))
-    for name in sorted(plugins.keys() - {*_COMMANDS, "completion"}):
+    for name in sorted(plugins):
         commands.add_parser(name, help=help_of(plugins[name]), add_help=False)
     add_completion(
         commands.add_parser(

@@ -4,7 +4,7 @@ An entry point names a function that takes the arguments behind the command's na
 The first line of its docstring is the command's line in ``penstock --help``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
@@ -29,9 +29,9 @@ class CommandBroken(PenstockError):
         self.target = entry.value
 
 
-def find_plugins() -> dict[str, EntryPoint]:
-    """The entry points by the name of their command; nothing is imported."""
-    return {entry.name: entry for entry in entry_points(group=_GROUP)}
+def find_plugins(*, without: Collection[str] = ()) -> dict[str, EntryPoint]:
+    """The entry points by the name of their command, but for some names; nothing is imported."""
+    return {entry.name: entry for entry in entry_points(group=_GROUP) if entry.name not in without}
 
 
 def load_plugin(entry: EntryPoint) -> Callable[[list[str]], Any]:

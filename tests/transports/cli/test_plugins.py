@@ -77,6 +77,8 @@ def test_a_command_of_our_own_is_never_another_s_and_looks_for_none(bring, capsy
     bring("version", run=lambda _: 7)
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.count("print the version") == 1
+    bring("completion", run=lambda _: 7)
+    assert main(["completion", "bash"]) == 0
     monkeypatch.setattr(plugins, "entry_points", lambda **_: 1 // 0)
     assert main(["version"]) == 0
 
