@@ -50,7 +50,8 @@ from publishers.errors import (
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.shared_publisher import Standing
-from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
+from publishers.fanout.state import Checkpoint, State
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.changelog import ChangeLog, Produced
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import History
@@ -58,7 +59,6 @@ from publishers.log.links import LogLinks
 from publishers.log.soundness import LogHealth, Soundness
 from publishers.log.statistics import LogStatistics
 from publishers.model.change import Action, Area, Change, Operation
-from publishers.model.entities import ModelChange
 from publishers.model.position import LogIdentity, Position, PositionToken, Start
 from publishers.mutations.copying import copied
 from publishers.mutations.fields import (
@@ -77,6 +77,7 @@ from publishers.mutations.mutation import Mutation, expire, rekey, remove, schem
 from publishers.options import LogOptions
 from publishers.schemas.registry import SchemaVersion
 from publishers.store.store import ChangeStore, StoreStatistics
+from publishers.views.entities import ModelChange
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View

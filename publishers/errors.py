@@ -47,9 +47,10 @@ Errors carry data; the text is made from it and says what was wrong, what value 
 ``retryable`` says whether the same call may succeed later without anything being changed by the caller.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from flow.errors import Forked
+from publishers.model.errors import InvalidOption, PenstockError, PositionError, PositionMalformed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,33 +104,6 @@ __all__ = [
 ]
 
 
-def _shown(value: object) -> str:
-    """At most 200 characters of a value that may be anything, also one that cannot be shown."""
-    try:
-        return f"{value!r:.200}"
-    except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or somebody's own __repr__
-        return f"a {type(value).__name__} that cannot be shown"
-
-
-class PenstockError(Exception):
-    """The root of everything that a change log raises on purpose. Each one comes whole out of a pool of processes."""
-
-    retryable: bool = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Not made by a call when it is unpickled: its ``args`` are no more than the text.
-        return Exception.__new__, (type(self), *self.args), self.__dict__
-
-
-class InvalidOption(PenstockError, ValueError):
-    """An option is of the wrong type or out of its bounds."""
-
-    def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
-        self.parameter = parameter
-        self.value = value
-
-
 class InvalidName(PenstockError, ValueError):
     """A log cannot be called that."""
 
@@ -142,7 +116,7 @@ class InvalidCriteria(PenstockError, ValueError):
     """A criterion names an unknown field, or holds a value that the field does not take."""
 
     def __init__(self, path: str, value: object, right: str) -> None:
-        super().__init__(f"{path} is {_shown(value)}, but must be {right}")
+        super().__init__(f"{path} is {shown(value)}, but must be {right}")
         self.path = path
         self.value = value
         self.right = right
@@ -190,7 +164,7 @@ class InvalidChange(PenstockError, ValueError):
     """A change cannot be stored as it is given."""
 
     def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {_shown(value)}, but must be {right}")
+        super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
 
@@ -518,22 +492,6 @@ class AdmissionStopped(PenstockError):
 
     def __init__(self) -> None:
         super().__init__("stopped while waiting for a gating subscriber; nothing was committed")
-
-
-class PositionError(PenstockError):
-    """A position cannot be read from."""
-
-
-class PositionMalformed(PositionError, ValueError):
-    """A text is not a position."""
-
-    def __init__(self, text: object) -> None:
-        # What has no colon was meant as a word.
-        words = "" if isinstance(text, str) and ":" in text else "be 'earliest' or 'latest', or "
-        super().__init__(
-            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index"
-        )
-        self.text = text
 
 
 class PositionForeign(PositionError):

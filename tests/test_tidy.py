@@ -69,7 +69,7 @@ def test_a_package_says_what_it_exports(package):
 
 
 def test_the_write_ahead_log_reaches_the_disk_through_its_filesystem_only():
-    for path in (ROOT / "publishers" / "wal").glob("*.py"):
+    for path in (ROOT / "publishers" / "wal").rglob("*.py"):
         if name(path) in OUTSIDE_THE_FILESYSTEM:
             continue
         for node in ast.walk(ast.parse(path.read_text())):

@@ -11,17 +11,16 @@ import msgspec
 
 from publishers.blocks.decode import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
 from publishers.blocks.memo import Shelf, Shelves
-from publishers.blocks.row import Row, seen
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
-from publishers.views.images import Name, Shown, show, show_key, show_meta
+from publishers.views.images import Name, Shown, show, show_field, show_key, show_meta
 from publishers.views.paths import Fields, fields_of
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
 from publishers.wal.format.frame import FIRST, LAST
 
-__all__ = ["BLOCK_BYTES", "Block"]
+__all__ = ["BLOCK_BYTES", "Block", "seen_error", "seen_linked"]
 
 BLOCK_BYTES: Final = 2_500
 """What the objects of a block weigh beside the stored bytes, roughly; measured on CPython 3.11."""
@@ -29,6 +28,7 @@ BLOCK_BYTES: Final = 2_500
 _TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 _RUN: Final = 8  # from so many on, changes are made column by column
 _FIELD_BYTES: Final = 160  # what a field of a parsed image weighs beside its text, roughly
+_UNREADABLE: Final = "something of the change as it is stored cannot be read"
 _CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
 
 
@@ -268,7 +268,7 @@ class Block:
             return Shown(*images, self.changed(index))
         if not index:
             return Shown(self.body(0) if whole else None)
-        return show(Row(self, index), view).told(view)
+        return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
         """The key as a view shows it. Bytes that are not UTF-8 appear as lone surrogates."""
@@ -343,7 +343,7 @@ class Block:
                 body_bytes=self.body(0) if bodies else None,
                 meta_bytes=bytes(self._annotated().meta) or None,
             )
-        return change if view.plain else seen(self, change, view)
+        return change if view.plain else _seen(self, change, view)
 
     def _span(self, indices: range) -> int:
         low = max(indices.start, self.first_index) - self.first_index
@@ -360,3 +360,71 @@ class Block:
         return head + decode_run(
             self.columns, low, high, at=at, time=time, bodies=view.content is Content.BODY
         )
+
+
+class _Row:
+    """A change as it lies in a block; nothing is read before it is asked for."""
+
+    __slots__ = ("_block", "_index")
+
+    def __init__(self, block: Block, index: int) -> None:
+        self._block = block
+        self._index = index
+
+    @property
+    def operation(self) -> Operation:
+        """What happened."""
+        return self._block.operation(self._index)
+
+    @property
+    def entity(self) -> bool:
+        """Whether it is a change of an entity."""
+        return self._block.kind(self._index) >> 4 == Area.DATA
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is a field-level change, whose images hold nothing but what changed."""
+        return getattr(self._block.attached(self._index), "field", None) is not None
+
+    @property
+    def changed(self) -> bytes | None:
+        """JSON list of the names of changed fields."""
+        return self._block.changed(self._index)
+
+    def image(self, name: Name, /) -> bytes | None:
+        """JSON after or before the change."""
+        return self._block.body(self._index) if name == "body" else self._block.before(self._index)
+
+    def parsed(self, name: Name, /) -> Fields | None:
+        """An image taken apart, once for all views."""
+        return self._block.parsed(self._index, name)
+
+
+def _seen(block: Block, change: Change, view: View) -> Change:
+    """A change of a block, which was made without images, as a view shows it."""
+    index = change.index
+    shown = block.shown(index, view)
+    return msgspec.structs.replace(
+        change,
+        key=block.shown_key(index, view),
+        linked=None if change.linked is None else show_key(change.linked, view),
+        field=None if change.field is None else show_field(change.field, view),
+        body_bytes=shown.body,
+        before_bytes=shown.before,
+        changed=None if shown.changed is None else tuple(msgspec.json.decode(shown.changed)),
+        meta_bytes=block.shown_meta(index, view) or None,
+        error_text=seen_error(block, index, view),
+        lacking=shown.lacking,
+    )
+
+
+def seen_linked(attached: Attached, view: View) -> str | None:
+    """The key of the other half of a key change, as a view shows it."""
+    linked = attached.linked
+    return None if linked is None else show_key(linked.decode("utf-8", "surrogateescape"), view)
+
+
+def seen_error(block: Block, index: int, view: View) -> str | None:
+    """What of a change cannot be rendered, as far as it was asked for; but not why, which may quote what is masked."""
+    error = block.noted(index)
+    return error if error is None or not view.lenses else _UNREADABLE

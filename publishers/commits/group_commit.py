@@ -15,7 +15,8 @@ from publishers.commits.pending import Commit, Pending, sift, to_publish
 from publishers.commits.queue import Queue
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
-from publishers.fanout.publish_gate import Published, PublishGate, Waiting, wake
+from publishers.fanout.ports import Wakeable
+from publishers.fanout.publish_gate import Published, PublishGate, wake
 from publishers.options import LogOptions, check_switches
 from publishers.wal import Appended, Transaction, Wal
 
@@ -29,9 +30,13 @@ class Committer:
         wal: The log's files; whoever leads holds their write gate.
         publication: The publish gate.
         options: Bounds of groups and queue, and the sync policy.
+
+    Attributes:
+        groups: Groups written so far; benchmarks tell how large they were.
     """
 
     def __init__(self, wal: Wal, publication: PublishGate, options: LogOptions) -> None:
+        self.groups = 0
         self._wal = wal
         self._publication = publication
         self._options = options
@@ -47,7 +52,7 @@ class Committer:
         *,
         durable: bool = False,
         visible: bool = True,
-        woken: deque[Waiting] | None = None,
+        woken: deque[Wakeable] | None = None,
         outdated: Callable[[], InvalidChange | None] | None = None,
     ) -> Commit:
         """Commits a transaction, alone or in a group with what other threads commit at the same time.
@@ -87,7 +92,7 @@ class Committer:
         """
         self._alone(partial(self._show, version))
 
-    def forget_after(self, version: int, *, woken: deque[Waiting] | None = None) -> None:
+    def forget_after(self, version: int, *, woken: deque[Wakeable] | None = None) -> None:
         """Removes what is withheld above a version; ``woken`` is that of ``commit``.
 
         Raises:
@@ -140,11 +145,11 @@ class Committer:
         """Commits that wait for their turn, and their bytes."""
         return len(self._queue), self._queue.nbytes
 
-    def _alone(self, task: Callable[[], list[Published]], woken: deque[Waiting] | None = None) -> None:
+    def _alone(self, task: Callable[[], list[Published]], woken: deque[Wakeable] | None = None) -> None:
         # As large as a whole group, so that it gets one of its own.
         self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1), woken)
 
-    def _run(self, pending: Pending, woken: deque[Waiting] | None = None) -> None:
+    def _run(self, pending: Pending, woken: deque[Wakeable] | None = None) -> None:
         if woken is not None:
             pending.woken = woken
             self._take_part(pending)
@@ -202,6 +207,7 @@ class Committer:
         if deferring:
             self._defer(fresh)
         appended = self._append(fresh)
+        self.groups += 1
         for member, done in zip(fresh, appended, strict=True):
             transaction = member.transaction
             assert transaction is not None

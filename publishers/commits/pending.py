@@ -9,7 +9,8 @@ from uuid import UUID
 
 from publishers.blocks.block import Block
 from publishers.errors import InvalidChange, LogError, PenstockError
-from publishers.fanout.publish_gate import Published, Waiting
+from publishers.fanout.ports import Wakeable
+from publishers.fanout.publish_gate import Published
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
@@ -101,7 +102,7 @@ class Pending:
         self.group: list[Pending] = []
         self.decided = False
         self.verdict: LogError | None = None
-        self.woken: deque[Waiting] = deque()
+        self.woken: deque[Wakeable] = deque()
 
     def wait(self) -> None:
         """Sleeps until its thread is to lead or may return. If that is interrupted, it can be done again."""

@@ -4,7 +4,8 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
-from publishers.fanout.subscription import ChangeSubscription, Checkpoint, State
+from publishers.fanout.state import Checkpoint, State
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.watermark import Watermark
 
 __all__ = [

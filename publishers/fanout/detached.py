@@ -1,13 +1,11 @@
 """Subscriptions of detached publishers that have read everything, and wait for the watermark to advance."""
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.replayer import Replayer
 from publishers.fanout.watermark import Watermark
-
-if TYPE_CHECKING:
-    from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["Waiting"]
 
@@ -27,17 +25,17 @@ class Waiting:
         self._watermark = watermark
         self._lock = threading.Lock()
         # Each with the version up to which it has read.
-        self._parked: dict[ChangeSubscription, int] = {}
-        self._due: dict[ChangeSubscription, int] = {}
+        self._parked: dict[Subscribed, int] = {}
+        self._due: dict[Subscribed, int] = {}
         self._advanced = False  # since those who are due were taken from those who are parked
         self._queued = False
 
-    def add(self, subscription: "ChangeSubscription", upto: int) -> None:
+    def add(self, subscription: Subscribed, upto: int) -> None:
         """Keeps one that has read up to a version."""
         with self._lock:
             self._parked[subscription] = upto
 
-    def discard(self, subscription: "ChangeSubscription") -> None:
+    def discard(self, subscription: Subscribed) -> None:
         """Drops one that has ended."""
         with self._lock:
             self._parked.pop(subscription, None)

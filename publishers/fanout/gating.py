@@ -8,14 +8,12 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from flow.clock import Clock
 from publishers.errors import AdmissionStopped, InvalidOption, LogClosed, SubscriberStalled
+from publishers.fanout.ports import Subscribed
 from publishers.model.position import Position
-
-if TYPE_CHECKING:
-    from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["Behind", "Gating"]
 
@@ -46,9 +44,7 @@ class Gating:
         gating: Who gates at this moment.
     """
 
-    def __init__(
-        self, visible: int, clock: Clock, gating: Callable[[], Iterable["ChangeSubscription"]]
-    ) -> None:
+    def __init__(self, visible: int, clock: Clock, gating: Callable[[], Iterable[Subscribed]]) -> None:
         self._clock = clock
         self._gating = gating
         self._moving = threading.Lock()
@@ -123,7 +119,7 @@ class Gating:
             or not stall_timeout >= 0
         ):
             raise InvalidOption("stall_timeout", stall_timeout, "a number of seconds from 0")
-        seen: dict[ChangeSubscription, Position] = {}
+        seen: dict[Subscribed, Position] = {}
         since = self._clock.monotonic()
         while True:
             if stopped.is_set():
@@ -149,6 +145,6 @@ class Gating:
                 if moves == self._moves:
                     self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
 
-    def _within(self, subscription: "ChangeSubscription") -> bool:
+    def _within(self, subscription: Subscribed) -> bool:
         lag = self.lag(subscription.checkpoint().position)
         return lag is not None and lag <= (subscription.max_lag or 0)

@@ -10,16 +10,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from flow.executors import INLINE, Executor, LoopExecutor
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
+from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.ring import Ring, RingCursor
+from publishers.fanout.watermark import Watermark
+from publishers.options import LogOptions
 from publishers.views.view import View
-
-if TYPE_CHECKING:
-    from publishers.fanout.service import Service
 
 __all__ = ["DeliveryGroup"]
 
@@ -33,22 +33,49 @@ class DeliveryGroup:
     """The cursors of one ring whose signals run on one executor.
 
     Args:
-        service: Watermark and bounds.
         ring: Where the cursors stand.
         executor: ``flow.INLINE``, or that of an event loop; None for all others, which are woken one by one.
+        watermark: What may be delivered.
+        options: ``batch_events`` and ``batch_bytes``.
+        counters: Count what is delivered.
+        run_aside: Runs what may reach a subscriber's code.
 
     Attributes:
         executor: The same.
         members: How many there are; changed under the registry's lock only.
     """
 
-    __slots__ = ("_lock", "_loop", "_place", "_ring", "_scheduled", "_service", "executor", "members")
+    __slots__ = (
+        "_counters",
+        "_lock",
+        "_loop",
+        "_options",
+        "_place",
+        "_ring",
+        "_run_aside",
+        "_scheduled",
+        "_watermark",
+        "executor",
+        "members",
+    )
 
-    def __init__(self, service: "Service", ring: Ring, executor: Executor | None) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        executor: Executor | None,
+        *,
+        watermark: Watermark,
+        options: LogOptions,
+        counters: DeliveryCounters,
+        run_aside: Callable[[Callable[[], None]], None],
+    ) -> None:
         self.executor = executor
         self.members = 0
-        self._service = service
         self._ring = ring
+        self._watermark = watermark
+        self._options = options
+        self._counters = counters
+        self._run_aside = run_aside
         self._loop = executor if isinstance(executor, LoopExecutor) else None
         self._lock = threading.Lock()
         self._place: int | None = None
@@ -81,7 +108,7 @@ class DeliveryGroup:
                 self._schedule(self._loop, self._round)
                 raise
         elif self.executor is INLINE:
-            self._service.run_aside(self._round)
+            self._run_aside(self._round)
         else:
             self._round()  # reaches nobody's code: it wakes one by one
 
@@ -134,10 +161,9 @@ class DeliveryGroup:
             raise
 
     def _serve(self, place: int, cursors: Sequence[RingCursor]) -> None:
-        service = self._service
         ahead = None
         if self.executor is not None and not self.lost:
-            options, upto = service.options, service.watermark.visible
+            options, upto = self._options, self._watermark.visible
             ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
         if ahead is None:
             _wake_each(cursors)
@@ -160,10 +186,10 @@ class DeliveryGroup:
             for one in interrupted:
                 one.wake()
             raise
-        service.deliveries.count(ahead.slices, took)
+        self._counters.count(ahead.slices, took)
         _wake_each(left)
         # Who published that while they were on their way did not find them there.
-        if follows is not None and follows <= service.watermark.visible:
+        if follows is not None and follows <= self._watermark.visible:
             self.note(ahead.end)
 
 

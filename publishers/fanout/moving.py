@@ -7,8 +7,6 @@ done by whom it belongs to, except `Moving.seek`, `Moving.pause` and `Moving.res
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -21,52 +19,7 @@ from publishers.fanout.service import Service
 from publishers.model.change import Change
 from publishers.model.position import Position, check_position
 
-__all__ = ["Checkpoint", "Lag", "Moving", "State"]
-
-
-class State(Enum):
-    """From where a subscription reads, or that it does not."""
-
-    LIVE = "LIVE"
-    """From the ring."""
-
-    RESYNC = "RESYNC"
-    """From the WAL, because the ring has moved on without it."""
-
-    PAUSED = "PAUSED"
-    """An operator has paused it. Statistics say so; its subscriber and its checkpoints know of the other two only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """How far a subscription is.
-
-    Attributes:
-        position: Everything before it was delivered, or did not match: the place to resume.
-        head: The position after the watermark.
-        state: LIVE or RESYNC.
-    """
-
-    position: Position
-    head: Position
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far a subscription is behind the watermark. What is not known, or no longer remembered, is None.
-
-    Attributes:
-        versions: Versions that it has not finished.
-        changes: Changes of the log in them.
-        nbytes: Their stored bytes.
-        seconds: How long ago the oldest of them was committed; for one that reads on from far behind, the last one read.
-    """
-
-    versions: int
-    changes: int | None
-    nbytes: int | None
-    seconds: float | None
+__all__ = ["Moving"]
 
 
 class Moving(ABC):

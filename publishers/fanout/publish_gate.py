@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Chunk
-from publishers.fanout.group import DeliveryGroup
+from publishers.fanout.ports import Wakeable
 from publishers.fanout.ring import RingCursor
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
-from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["PublishGate", "Published", "wake"]
 
@@ -40,11 +39,7 @@ class Published(NamedTuple):
     committed_at: int = 0
 
 
-Waiting = ChangeSubscription | DeliveryGroup
-"""Who can be woken."""
-
-
-def wake(subscriptions: Iterable[Waiting]) -> None:
+def wake(subscriptions: Iterable[Wakeable]) -> None:
     """Lets subscriptions look for something to deliver. User code may run here, so hold no gate.
 
     A deque is emptied, so that whoever was interrupted here can go on.
@@ -74,7 +69,7 @@ class PublishGate:
         self._service = service
         self._halfway = False  # a publishing has failed before the advance, and some rings have its chunks
 
-    def publish(self, transactions: Sequence[Published]) -> list[Waiting]:
+    def publish(self, transactions: Sequence[Published]) -> list[Wakeable]:
         """Makes transactions visible. The caller holds the gate, and wakes whom this returns after leaving it.
 
         If it fails, what it was to show is in some rings and in others not: the next one restarts them all behind what
@@ -116,15 +111,15 @@ class PublishGate:
             overtaken += shared.ring.settle(newest)
         return self._concerned(touched, overtaken)
 
-    def everybody(self) -> list[Waiting]:
+    def everybody(self) -> list[Wakeable]:
         """Whom to wake when nobody knows how far a publishing has gone."""
         return list(self._service.registry.subscriptions())
 
     def _concerned(
         self, touched: Mapping[SharedPublisher, int], overtaken: Sequence[RingCursor]
-    ) -> list[Waiting]:
+    ) -> list[Wakeable]:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
-        found: dict[Waiting, None] = {}
+        found: dict[Wakeable, None] = {}
         for shared, place in touched.items():
             lost = [group for group in tuple(shared.groups.values()) if group.lost]
             for group in (*shared.ring.groups(place), *lost):

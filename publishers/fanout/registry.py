@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeVar
 
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import MatchingIndex
@@ -11,18 +11,18 @@ from publishers.criteria.matching import Predicate
 from publishers.criteria.prepared import DIRECT, Prepared, prepare
 from publishers.errors import InvalidOption
 from publishers.fanout.expense import Expense
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.ring import RingCursor
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
-if TYPE_CHECKING:
-    from publishers.fanout.subscription import ChangeSubscription
-
 __all__ = ["Registry"]
 
 _OWED: Final = 4096
+
+S = TypeVar("S", bound=Subscribed)
 
 
 class Registry:
@@ -47,7 +47,7 @@ class Registry:
         self._lock = threading.Lock()
         self._options = options
         self._publishers: dict[Criteria, SharedPublisher] = {}
-        self._by_id: dict[int, ChangeSubscription] = {}
+        self._by_id: dict[int, Subscribed] = {}
         self._index: MatchingIndex[SharedPublisher] = MatchingIndex()
         # Of which the index does not know yet whether they are wanted. What has gone stays here until then, so that the
         # memory of its tables is not freed under the lock.
@@ -60,9 +60,9 @@ class Registry:
     def add(
         self,
         criteria: Criteria,
-        make: Callable[[SharedPublisher], "ChangeSubscription"],
+        make: Callable[[SharedPublisher], S],
         prepared: Prepared | None = None,
-    ) -> "ChangeSubscription":
+    ) -> S:
         """Adds a subscription, made for the publisher of its criteria.
 
         Args:
@@ -97,9 +97,7 @@ class Registry:
         # While much waits to be entered by the next commit, what comes beside it is entered by one reference each.
         return prepare(Predicate(criteria), direct=DIRECT if self._owed < _OWED else 0)
 
-    def _added(
-        self, shared: SharedPublisher, make: Callable[[SharedPublisher], "ChangeSubscription"]
-    ) -> "ChangeSubscription":
+    def _added(self, shared: SharedPublisher, make: Callable[[SharedPublisher], S]) -> S:
         is_new = shared.criteria not in self._publishers
         subscription = make(shared)
         shared.subscriptions[subscription] = None
@@ -114,10 +112,9 @@ class Registry:
             self._refresh_if_idle()
         return subscription
 
-    def remove(self, subscription: "ChangeSubscription") -> bool:
-        """Removes a subscription, and its publisher if it was the last; answers whether it was there."""
+    def remove(self, shared: SharedPublisher, subscription: Subscribed) -> bool:
+        """Removes a subscription of a publisher, and that too if it was the last; answers whether it was there."""
         with self._lock:
-            shared = subscription.shared
             if subscription not in shared.subscriptions:
                 return False
             del shared.subscriptions[subscription]
@@ -130,7 +127,7 @@ class Registry:
                 self._refresh_if_idle()
             return True
 
-    def find(self, subscription_id: int) -> "ChangeSubscription | None":
+    def find(self, subscription_id: int) -> Subscribed | None:
         """The subscription of an id; costs the same however many publishers there are.
 
         Raises:
@@ -185,7 +182,7 @@ class Registry:
         with self._lock:
             return list(self._publishers.values())
 
-    def listed(self, most: int | None) -> list[tuple[SharedPublisher, int, list["ChangeSubscription"]]]:
+    def listed(self, most: int | None) -> list[tuple[SharedPublisher, int, list[Subscribed]]]:
         """Publishers, of each how many subscriptions it has, and some of those.
 
         Args:
@@ -205,7 +202,7 @@ class Registry:
             publishers, subscriptions = list(self._publishers.values()), len(self._by_id)
         return len(publishers), subscriptions, sum(shared.ring.served for shared in publishers)
 
-    def subscriptions(self) -> list["ChangeSubscription"]:
+    def subscriptions(self) -> list[Subscribed]:
         """All subscriptions at this moment."""
         with self._lock:
             return [

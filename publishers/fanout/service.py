@@ -6,21 +6,24 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from flow.executors import Executor
 from publishers.background import in_background
 from publishers.errors import LogForked, WalCorrupted
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.detached import Waiting
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.gating import Gating
+from publishers.fanout.group import DeliveryGroup
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
+from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
 if TYPE_CHECKING:
     from flow.clock import Clock
-    from publishers.fanout.subscription import ChangeSubscription
     from publishers.wal import Reader
 
 __all__ = ["Service"]
@@ -66,9 +69,9 @@ class Service:
         self._name = name
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
-        self._parked: set[ChangeSubscription] = set()
+        self._parked: set[Subscribed] = set()
         self._detached = Waiting(self.watermark)
-        self._bounded: set[ChangeSubscription] = set()
+        self._bounded: set[Subscribed] = set()
 
     def abandon(self, inherited: LogForked) -> None:
         """Is as closed, in a child of ``fork``, but ends nobody: subscriptions, threads and locks are the parent's."""
@@ -105,6 +108,17 @@ class Service:
         pool = self._pool
         return 0 if pool is None else pool.threads
 
+    def group(self, ring: Ring, executor: Executor | None) -> DeliveryGroup:
+        """Makes a group of subscriptions that are served together."""
+        return DeliveryGroup(
+            ring,
+            executor,
+            watermark=self.watermark,
+            options=self.options,
+            counters=self.deliveries,
+            run_aside=self.run_aside,
+        )
+
     def run_aside(self, run: Callable[[], None]) -> None:
         """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""
         if in_background():
@@ -127,7 +141,7 @@ class Service:
                     _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
             raise
 
-    def park(self, subscription: "ChangeSubscription", upto: int) -> None:
+    def park(self, subscription: Subscribed, upto: int) -> None:
         """Keeps one who has read up to the watermark, while the ring is already beyond it, or covers nothing."""
         with self._lock:
             if subscription.detached:
@@ -135,12 +149,12 @@ class Service:
             else:
                 self._parked.add(subscription)
 
-    def bound(self, subscription: "ChangeSubscription") -> None:
+    def bound(self, subscription: Subscribed) -> None:
         """Keeps one whose end may come with an advance in which nothing matches."""
         with self._lock:
             self._bounded.add(subscription)
 
-    def forget(self, subscription: "ChangeSubscription") -> None:
+    def forget(self, subscription: Subscribed) -> None:
         """Drops one who has ended."""
         with self._lock:
             self._parked.discard(subscription)
@@ -149,7 +163,7 @@ class Service:
         if self.closed:
             self.registry.if_empty(self._dismiss)
 
-    def due(self) -> Iterable["ChangeSubscription"]:
+    def due(self) -> Iterable[Subscribed]:
         """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end.
 
         Those of detached publishers are woken by the replayer, in its time for them.
@@ -163,7 +177,7 @@ class Service:
             ended = [one for one in self._bounded if one.until is not None and one.until <= visible]
         return [*parked, *ended]
 
-    def close(self, wake: Callable[[Iterable["ChangeSubscription"]], None]) -> None:
+    def close(self, wake: Callable[[Iterable[Subscribed]], None]) -> None:
         """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.
 
         If there is a ``reason``, every one ends with that, whatever it has.
@@ -186,5 +200,5 @@ class Service:
         if pool is not None:
             pool.shutdown(wait=False)
 
-    def _gating(self) -> list["ChangeSubscription"]:
+    def _gating(self) -> list[Subscribed]:
         return [one for one in self.registry.subscriptions() if one.max_lag is not None and not one.paused]

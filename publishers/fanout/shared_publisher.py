@@ -1,20 +1,17 @@
 """One publisher for all who want the same."""
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from flow.executors import Executor
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.matching import Predicate
 from publishers.criteria.prepared import Prepared, prepare
 from publishers.fanout.group import DeliveryGroup
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.ring import Ring
 from publishers.model.position import Position
 from publishers.options import LogOptions
-
-if TYPE_CHECKING:
-    from publishers.fanout.service import Service
-    from publishers.fanout.subscription import ChangeSubscription
 
 __all__ = ["SharedPublisher", "Standing"]
 
@@ -64,7 +61,7 @@ class SharedPublisher:
         self.standing = Standing.ATTACHED
         self.weight = prepared.asks
         self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
-        self.subscriptions: dict[ChangeSubscription, None] = {}
+        self.subscriptions: dict[Subscribed, None] = {}
         self.groups: dict[Executor | None, DeliveryGroup] = {}
 
     def reenter(self, start: Position) -> None:
@@ -73,12 +70,14 @@ class SharedPublisher:
             self.prepared = prepare(self.predicate)
         self.ring.attach(start)
 
-    def join(self, service: "Service", executor: Executor) -> DeliveryGroup:
-        """The group of a new subscription, under the registry's lock."""
+    def join(
+        self, executor: Executor, make: Callable[[Ring, Executor | None], DeliveryGroup]
+    ) -> DeliveryGroup:
+        """The group of a new subscription, made if it is the first; under the registry's lock."""
         key = DeliveryGroup.key(executor)
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = DeliveryGroup(service, self.ring, key)
+            group = self.groups[key] = make(self.ring, key)
         group.members += 1
         return group
 

@@ -27,15 +27,15 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import OnGap
-from publishers.fanout.moving import Checkpoint, Lag, State
 from publishers.fanout.resync import Replaying
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.state import Checkpoint, Lag, State
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import View
 
-__all__ = ["ChangeSubscription", "Checkpoint", "State"]
+__all__ = ["ChangeSubscription"]
 
 
 _ids = count(1)
@@ -91,7 +91,7 @@ class ChangeSubscription(Replaying):
             watermark=service.watermark,
             until=until,
             owner=self,
-            group=shared.join(service, self._executor),
+            group=shared.join(self._executor, service.group),
         )
         self._settled = start
         self._filled = None
@@ -340,7 +340,7 @@ class ChangeSubscription(Replaying):
         """Leaves ring, registry and every list."""
         self._cursor.leave(for_good=True)
         self._cursor.taken = None
-        self._service.registry.remove(self)
+        self._service.registry.remove(self.shared, self)
         self._forget()
         self._filled = None
         if self.max_lag is not None:

@@ -17,7 +17,8 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
 from publishers.errors import InvalidChange, InvalidOption, LogClosed, LogFull, LogReadOnly, PenstockError
-from publishers.fanout.publish_gate import Waiting, wake
+from publishers.fanout.ports import Wakeable
+from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
@@ -256,7 +257,7 @@ class ChangeLog(DeferringLog):
         made = isinstance(batches, (list, tuple))
         aside = None if made else partial(self._sealed, label=label, directory=wal.directory)
         telling = Stamping(self._schemas, aside)
-        woken: deque[Waiting] = deque()
+        woken: deque[Wakeable] = deque()
         try:
             try:
                 stamped = telling.through(map(check_columns, batches))

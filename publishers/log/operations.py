@@ -5,8 +5,8 @@ from operator import methodcaller
 from typing import Any
 
 from publishers.errors import HistoryPruned
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.service import Service
-from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.start import Places, Since
 from publishers.model.position import Position, Start
 
@@ -46,7 +46,7 @@ class OperatedLog:
         Returns:
             Whether there is such a subscription; again is harmless.
         """
-        return self._operate(subscription_id, "PAUSED", ChangeSubscription.pause)
+        return self._operate(subscription_id, "PAUSED", methodcaller("pause"))
 
     def resume(self, subscription_id: int) -> bool:
         """Lets a paused subscription go on where it was.
@@ -54,7 +54,7 @@ class OperatedLog:
         Returns:
             Whether there is such a subscription; one that was not paused goes on as it did.
         """
-        return self._operate(subscription_id, "RESUMED", ChangeSubscription.resume)
+        return self._operate(subscription_id, "RESUMED", methodcaller("resume"))
 
     def reset(self, subscription_id: int, since: Since) -> bool:
         """Lets a subscription go on elsewhere: what follows is what a fresh one there would get.
@@ -91,7 +91,7 @@ class OperatedLog:
         Returns:
             Whether there was one.
         """
-        return self._operate(subscription_id, "UNSUBSCRIBED", ChangeSubscription.cancel)
+        return self._operate(subscription_id, "UNSUBSCRIBED", methodcaller("cancel"))
 
     def _resolved(self, start: Position | Start) -> Position:
         if isinstance(start, Position):
@@ -99,7 +99,7 @@ class OperatedLog:
         return self._service.oldest if start is Start.EARLIEST else self._service.head
 
     def _operate(
-        self, subscription_id: int, what: str, do: Callable[[ChangeSubscription], bool | None], **more: str
+        self, subscription_id: int, what: str, do: Callable[[Subscribed], bool | None], **more: str
     ) -> bool:
         """Does something with a subscription, if there is one, and tells unless it changed nothing."""
         self.check_here()

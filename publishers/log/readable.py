@@ -27,9 +27,9 @@ from publishers.log.lineage import Lineage
 from publishers.log.operations import OperatedLog, Tell
 from publishers.log.start import Places, Since
 from publishers.model.change import Change
-from publishers.model.entities import M, ModelChange, Models
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches
+from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View

@@ -5,12 +5,12 @@ from typing import Any
 
 from publishers.commits.group_commit import Committer
 from publishers.fanout.counters import DeliveryStatistics
-from publishers.fanout.moving import Lag
+from publishers.fanout.ports import Subscribed
 from publishers.fanout.publish_gate import PublishGate
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.subscription import ChangeSubscription, State
+from publishers.fanout.state import Lag, State
 from publishers.model.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
 
@@ -200,7 +200,7 @@ def statistics_of(
     )
 
 
-def _publisher(shared: SharedPublisher, count: int, some: list[ChangeSubscription]) -> PublisherStatistics:
+def _publisher(shared: SharedPublisher, count: int, some: list[Subscribed]) -> PublisherStatistics:
     return PublisherStatistics(
         tuple(shared.criteria.to_json()),
         shared.ring.statistics(),
@@ -211,7 +211,7 @@ def _publisher(shared: SharedPublisher, count: int, some: list[ChangeSubscriptio
     )
 
 
-def _subscription(one: ChangeSubscription) -> SubscriptionStatistics:
+def _subscription(one: Subscribed) -> SubscriptionStatistics:
     at = one.checkpoint()
     state = State.PAUSED if one.paused else at.state
     lag = one.behind

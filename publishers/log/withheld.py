@@ -5,7 +5,8 @@ from collections import deque
 
 from publishers.commits.group_commit import Committer
 from publishers.errors import InvalidOption, LogFailed, LogFull
-from publishers.fanout.publish_gate import Waiting, wake
+from publishers.fanout.ports import Wakeable
+from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
 from publishers.log.lineage import Lineage
 from publishers.log.readable import ReadableLog
@@ -61,14 +62,14 @@ class DeferringLog(ReadableLog):
             LogFailed: If the disk failed; if it was begun, opening the log again finishes it.
         """
         committer, kept = self._writer()[0], _checked(version)
-        woken: deque[Waiting] = deque()
+        woken: deque[Wakeable] = deque()
         try:
             self._forget(committer, kept, woken)
             wake(woken)  # only now: what they run may tell schemas, or forget
         finally:
             wake(woken)
 
-    def _forget(self, committer: Committer, version: int, woken: deque[Waiting]) -> None:
+    def _forget(self, committer: Committer, version: int, woken: deque[Wakeable]) -> None:
         try:
             self._schemas.forgetting(version, lambda: committer.forget_after(version, woken=woken))
         except OSError as error:  # of the schemas: the log itself has not been touched

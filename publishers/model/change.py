@@ -9,8 +9,8 @@ from zlib import crc32
 
 import msgspec
 
-from publishers.errors import InvalidOption
 from publishers.lossless import flaw_of
+from publishers.model.errors import InvalidOption
 from publishers.model.position import Position
 
 __all__ = ["Action", "Area", "Change", "Operation", "flaw_in", "time_of"]

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from publishers.errors import InvalidOption, PositionMalformed
+from publishers.model.errors import InvalidOption, PositionMalformed
 
 __all__ = ["LogIdentity", "Position", "PositionToken", "Start", "check_position", "epoch_text"]
 

@@ -10,7 +10,7 @@ from flow.bridges.iterable import IterablePublisher
 from publishers import lossless
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable
-from publishers.model.entities import Model, plain
+from publishers.views.entities import Model, plain
 
 __all__ = [
     "KEY_RIGHT",

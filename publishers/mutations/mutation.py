@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 
 from publishers.errors import InvalidChange
 from publishers.model.change import Action
-from publishers.model.entities import Model
 from publishers.mutations.arguments import (
     check_entity_type,
     encode_json,
@@ -18,6 +17,7 @@ from publishers.mutations.arguments import (
 )
 from publishers.mutations.fields import FieldChange, changed_fields, check_follows, field_changes
 from publishers.mutations.rows import DATA, Mutation, columns_of, flattened, payload_of
+from publishers.views.entities import Model
 
 __all__ = [
     "DATA",

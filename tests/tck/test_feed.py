@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +15,12 @@ from transports import Limits, connect, serve
 
 PLENTY = 1_200
 """Versions of the log, with one change of data each; its feed without ``until`` does not end."""
+
+
+@dataclass
+class Order:
+    n: str
+
 
 ORDERS = Criterion(entity_types={"order"})
 NOTHING = Criterion(entity_types={"nothing"})
@@ -55,6 +62,15 @@ class Feed(Placed, PublisherVerification):
 
 class TestFeedInline(Feed):
     timeout = 0.005
+
+
+class TestFeedOfObjects(TestFeedInline):
+    def make_publisher(self, n):
+        until = None if n == ENDLESS else n
+        return On(self.log.changes(ORDERS, since=Position(1), until=until, as_=Order), INLINE)
+
+    def make_failed_publisher(self):
+        return On(self.log.changes(since=Position(PLENTY + 100), as_=Order), INLINE)
 
 
 class TestFeedOnThePoolOfTheLog(Feed):

@@ -3,7 +3,7 @@
 import pytest
 
 from publishers import ChangeLog, upsert
-from publishers.fanout.subscription import State
+from publishers.fanout.state import State
 from tests.transports.graphql.conftest import graphql  # noqa: F401 - a fixture of the neighbours
 from transports import Limits, serve
 

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers.blocks.block import Block
+from publishers.blocks.block import Block, seen_error, seen_linked
 from publishers.blocks.memo import Shelf
-from publishers.blocks.row import seen_error, seen_linked
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
 from publishers.model.change import Area, Change, Operation, time_of

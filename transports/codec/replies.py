@@ -11,8 +11,8 @@ import msgspec
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation
-from publishers.model.entities import M
 from publishers.model.position import PositionToken
+from publishers.views.entities import M
 from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
 

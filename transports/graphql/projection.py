@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 from graphql import ExecutionResult
 
-from publishers.blocks.block import Block
-from publishers.blocks.row import seen_error, seen_linked
+from publishers.blocks.block import Block, seen_error, seen_linked
 from publishers.model.change import Action, Area, Operation, time_of
 from publishers.model.position import Position
 from publishers.views.images import Shown, show_field

@@ -14,8 +14,8 @@ from publishers.errors import InvalidOption, LogForked
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
-from publishers.model.entities import M, Models
 from publishers.schemas.registry import SchemaVersion
+from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec import replies

@@ -11,7 +11,7 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap, OnGap
-from publishers.fanout.subscription import State
+from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position

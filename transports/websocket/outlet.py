@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
-from publishers.fanout.subscription import State
+from publishers.fanout.state import State
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish
 from transports.session import Subscription

@@ -5,21 +5,31 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
-from publishers.errors import PenstockError
+from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from transports.codec.replies import Item, Missing, Next, RemoteChange, RemoteGap, Subscribed
 from transports.errors import CloseCode, ConnectionLost, Violation
 
-if TYPE_CHECKING:
-    from transports.websocket.client import RemoteLog
-
 __all__ = ["RemoteFeed", "RemoteSubscription"]
+
+
+class _Connection(Protocol):
+    """What subscriptions need of the `RemoteLog` whose connection they share."""
+
+    url: str
+    inherited: LogForked | None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    def enlist(self, subscription: "RemoteSubscription") -> None: ...
+    def demand(self, subscription: "RemoteSubscription") -> None: ...
+    def forget(self, subscription: "RemoteSubscription") -> None: ...
 
 
 class RemoteFeed(IterablePublisher[RemoteChange]):
@@ -32,7 +42,7 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
     buffered here.
     """
 
-    def __init__(self, log: "RemoteLog", payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
+    def __init__(self, log: _Connection, payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
         self._log = log
         self._payload = payload
         self._window = window
@@ -95,7 +105,7 @@ class RemoteSubscription:
         attempts: How often it was subscribed again since it last went on.
     """
 
-    def __init__(self, log: "RemoteLog", payload: dict[str, Any], window: int, on_gap: OnGap) -> None:
+    def __init__(self, log: _Connection, payload: dict[str, Any], window: int, on_gap: OnGap) -> None:
         self.id = ""
         self.state: str | None = None
         self.head: str | None = None

@@ -7,7 +7,8 @@ from flow.contracts import Subscription
 from penstock_flights.plan import Wanted
 from penstock_flights.reception import Reception
 from publishers.fanout.batch import Batch
-from publishers.fanout.subscription import ChangeSubscription, State
+from publishers.fanout.state import State
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.changelog import ChangeLog
 from publishers.model.change import Change
 from publishers.views.view import Content

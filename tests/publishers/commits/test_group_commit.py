@@ -51,10 +51,12 @@ def test_those_who_wait_are_committed_in_one_group(monkeypatch):
         for thread in threads[1:]:
             thread.start()
         wait_until(lambda: log._committer.waiting[0] == 9)
+        groups = log._committer.groups
         held.go.set()
         for thread in threads:
             thread.join(20)
         assert held.sizes == [1, 9]
+        assert log._committer.groups == groups + 2
         assert log.head == Position(11, 0)
         assert log._committer.waiting == (0, 0)
 

@@ -98,10 +98,10 @@ def test_to_unregister_answers_whether_there_was_one(log):
     probe = Probe()
     log.changes().subscribe(probe, executor=flow.INLINE)
     registry = log._service.registry
-    assert registry.remove(probe.subscription) is True
-    assert registry.remove(probe.subscription) is False
+    assert registry.remove(probe.subscription.shared, probe.subscription) is True
+    assert registry.remove(probe.subscription.shared, probe.subscription) is False
     probe.subscription.cancel()
-    assert registry.remove(probe.subscription) is False
+    assert registry.remove(probe.subscription.shared, probe.subscription) is False
 
 
 def test_a_subscription_that_cannot_be_made_leaves_no_publisher(log):

@@ -1,0 +1,48 @@
+"""What data raise that are not what they must be, and the root of all errors; `publishers.errors` has the whole tree."""
+
+from typing import Any
+
+__all__ = ["InvalidOption", "PenstockError", "PositionError", "PositionMalformed", "shown"]
+
+
+def shown(value: object) -> str:
+    """At most 200 characters of a value that may be anything, also one that cannot be shown."""
+    try:
+        return f"{value!r:.200}"
+    except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or somebody's own __repr__
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+class PenstockError(Exception):
+    """The root of everything that a change log raises on purpose. Each one comes whole out of a pool of processes."""
+
+    retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not made by a call when it is unpickled: its ``args`` are no more than the text.
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
+
+class InvalidOption(PenstockError, ValueError):
+    """An option is of the wrong type or out of its bounds."""
+
+    def __init__(self, parameter: str, value: object, right: str) -> None:
+        super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
+        self.parameter = parameter
+        self.value = value
+
+
+class PositionError(PenstockError):
+    """A position cannot be read from."""
+
+
+class PositionMalformed(PositionError, ValueError):
+    """A text is not a position."""
+
+    def __init__(self, text: object) -> None:
+        # What has no colon was meant as a word.
+        words = "" if isinstance(text, str) and ":" in text else "be 'earliest' or 'latest', or "
+        super().__init__(
+            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index"
+        )
+        self.text = text
