@@ -11,12 +11,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from penstock_flights.afterwards import flight_change
+from penstock_flights.flights import flight_events
+from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import Mutation, upsert
 from tests.browser.chromium import chromium
 from transports import serve
-from transports.demo.afterwards import flight_change
-from transports.demo.flights import flight_events
 
 PICTURE = Path(__file__).with_name("board.png")
 UNTIL = "2013-01-02T18:33"  # in UTC: half past one in New York, and one flight is just cancelled
@@ -36,14 +37,14 @@ def main(picture: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as place,
         ChangeLog.open(Path(place, "today"), ring_events=32, sync="os") as log,
-        serve(log) as server,
+        serve(log, pages=board_pages()) as server,
         chromium() as browser,
         browser.tab() as tab,
     ):
         for changes in passing[:-SLOWLY]:
             log.commit(changes)
         tab.look(1440, 970)
-        tab.open(server.board_url)
+        tab.open(server.home_url)
         tab.until("board.changes?.state === 'LIVE' && board.handled > 200")
         for changes in passing[-SLOWLY:]:
             log.commit(changes)

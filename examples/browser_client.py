@@ -28,7 +28,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def page(directory: Path) -> Iterator[str]:
     """Serves the page, with the client module beside it."""
     shutil.copytree(PAGE, directory)
-    shutil.copy(str(resources.files("transports.board") / "penstock.js"), directory)
+    shutil.copy(str(resources.files("transports.browser") / "penstock.js"), directory)
     handler = functools.partial(Quiet, directory=str(directory))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import flow
 import publishers
 import transports
+from penstock_flights.digest import StreamDigest
 from publishers import (
     Area,
     Change,
@@ -31,7 +32,6 @@ from publishers import (
     upsert,
 )
 from transports.codec.replies import RemoteChange
-from transports.demo.digest import StreamDigest
 
 TIMES = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]
 LOGS = [UUID(int=1), UUID(int=2)]

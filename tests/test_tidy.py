@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("flow", "publishers", "transports")
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+FLIGHTS = ROOT / "examples" / "flights"
+FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
+SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
 OUTSIDE_THE_FILESYSTEM = {"publishers/wal/disk/filesystem.py", "publishers/wal/disk/notify.py"}
 
 
@@ -53,7 +55,9 @@ def test_what_a_module_exports_exists():
     for path in SOURCES:
         if path.name == "__main__.py":
             continue
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        module = ".".join(
+            path.relative_to(FLIGHTS if FLIGHTS in path.parents else ROOT).with_suffix("").parts
+        ).removesuffix(".__init__")
         loaded = importlib.import_module(module)
         for exported in getattr(loaded, "__all__", ()):
             assert hasattr(loaded, exported), f"{module}.{exported}"

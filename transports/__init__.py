@@ -13,6 +13,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from transports.application import Application
+    from transports.browser import Page
     from transports.codec.replies import RemoteChange, RemoteGap, RemoteModelChange
     from transports.errors import (
         CloseCode,
@@ -42,6 +43,7 @@ __all__ = [
     "FollowedName",
     "Forbidden",
     "Limits",
+    "Page",
     "Policy",
     "RemoteChange",
     "RemoteError",
@@ -57,6 +59,7 @@ __all__ = [
 
 _MODULES = {
     "application": ["Application"],
+    "browser": ["Page"],
     "codec.replies": ["RemoteChange", "RemoteGap", "RemoteModelChange"],
     "errors": ["CloseCode", "ConnectionLost", "ExtraMissing", "Forbidden", "RemoteError", "ServerFailed"],
     "followed": ["FollowedName"],

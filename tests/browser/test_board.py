@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from penstock_flights.front import Front
+from penstock_flights.pages import board_pages
 from transports import serve
-from transports.demo.front import Front
 
 ALL_THERE_IS = 7  # the last step of the slider for the pace
 RECORD = "globalThis.seen = []; board.onevent = (event) => seen.push(event.key); true"
@@ -327,7 +328,7 @@ def front(tmp_path):
 
 def test_what_the_demo_does_is_said_until_the_first_flights_come(front, airport, tab):
     front.say("Spark is starting.")
-    tab.open(front.server.board_url)
+    tab.open(front.server.home_url)
     notices(tab, "Spark is starting.")
     assert tab.text("#state") == "WAITING"
     tab.until("document.querySelector('#news').textContent === 'WAITING: Spark is starting.'")
@@ -349,8 +350,8 @@ def test_a_board_without_flights_says_that_it_waits(airport, tab):
 
 
 def test_a_refused_board_says_why(airport, tab):
-    with serve(airport().log, authenticate=lambda _: False) as server:
-        tab.open(server.board_url)
+    with serve(airport().log, authenticate=lambda _: False, pages=board_pages()) as server:
+        tab.open(server.home_url)
         tab.until("document.querySelector('#state').textContent === 'REFUSED'")
         assert "the token is missing or wrong" in tab.text("#notice")
     tab.run("0")

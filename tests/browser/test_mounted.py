@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.transports.test_mounted import litestar, mounted, starlette
@@ -9,7 +10,10 @@ from tests.transports.test_mounted import litestar, mounted, starlette
 
 @pytest.fixture(params=[starlette, litestar])
 def place(request, tmp_path):
-    with ChangeLog.open(tmp_path / "flights") as log, mounted(log, request.param, "/on/live") as url:
+    with (
+        ChangeLog.open(tmp_path / "flights") as log,
+        mounted(log, request.param, "/on/live", board_pages()) as url,
+    ):
         yield log, url
 
 

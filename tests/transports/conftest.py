@@ -140,9 +140,20 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(
-        port: int = 0, origins: tuple[str, ...] = (), authenticate: Any = None, **limits: Any
+        port: int = 0,
+        origins: tuple[str, ...] = (),
+        authenticate: Any = None,
+        pages: Any = None,
+        **limits: Any,
     ) -> Server:
-        server = serve(log, port=port, limits=Limits(**limits), origins=origins, authenticate=authenticate)
+        server = serve(
+            log,
+            port=port,
+            limits=Limits(**limits),
+            origins=origins,
+            authenticate=authenticate,
+            pages=pages,
+        )
         servers.append(server)
         return server
 

@@ -17,7 +17,7 @@ TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}
 
 async def fetch(server, path="/schemas", token=None, **query):
     def work():
-        url = f"{server.board_url.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
+        url = f"{server.home_url.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
@@ -112,7 +112,7 @@ async def test_the_system_log_of_a_store_is_in_the_statistics(tmp_path, capsys):
             assert (status, list(told["logs"])) == (200, ["orders", "$system"])
             assert told["logs"]["$system"]["watermark"] == store.system.head.version - 1 == 1
             assert "$system" not in (await fetch(server, "/health"))[1]["logs"]
-            assert await asyncio.to_thread(main, ["stats", server.board_url, "--json"]) == 0
+            assert await asyncio.to_thread(main, ["stats", server.home_url, "--json"]) == 0
             assert list(json.loads(capsys.readouterr().out)["logs"]) == ["orders", "$system"]
     assert main(["stats", str(tmp_path / "shop"), "--json"]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["logs"]) == ["$system", "orders"]

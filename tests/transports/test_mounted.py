@@ -66,8 +66,8 @@ BELOW = [(host, PREFIXES[(at + more) % 4]) for at, host in enumerate(HOSTS) for 
 
 
 @contextmanager
-def mounted(log, host, prefix, **options):
-    with uvicorn_runs(host(Application(log), prefix), **options) as (_, port):
+def mounted(log, host, prefix, pages=None, **options):
+    with uvicorn_runs(host(Application(log, pages=pages), prefix), **options) as (_, port):
         yield f"http://127.0.0.1:{port}{prefix}"
 
 
@@ -128,13 +128,15 @@ async def test_what_is_asked_by_http_is_answered_below_a_prefix(log, fill, host,
 @pytest.mark.parametrize(("host", "prefix"), BELOW)
 async def test_pages_find_their_files_below_a_prefix(log, host, prefix):
     with mounted(log, host, prefix) as url:
-        for page, count in ((f"{url}/", 3), (f"{url}/graphql", 2)):
+        for page, count in ((f"{url}/", 7), (f"{url}/graphql", 2)):
             status, headers, body = await ask(page, accept="text/html")
             assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
             named = re.findall(r'(?:href|src)="([^"#:]+)"', body.decode())
             assert len(named) == count
             for each in named:
-                assert (await ask(urljoin(page, each), accept_encoding="gzip"))[0] == 200, each
+                assert (await ask(urljoin(page, each), accept="text/html", accept_encoding="gzip"))[
+                    0
+                ] == 200, each
         assert (await ask(f"{url}/board/penstock.js"))[0] == 200
 
 

@@ -5,11 +5,11 @@ interrupted; 141 whoever read the output has left.
 """
 
 import argparse
-import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint
 from typing import Final
 
 from flow.errors import FlowError
@@ -29,12 +29,13 @@ from transports.cli.completion import add_completion
 from transports.cli.dump import add_dump
 from transports.cli.interrupts import INTERRUPTED, interruptible
 from transports.cli.log import add_log
+from transports.cli.plugins import find_plugins, help_of, load_plugin
 from transports.cli.repair import add_repair
 from transports.cli.schema import add_schema
 from transports.cli.stats import add_stats
 from transports.cli.viewing import add_lens, add_view
 from transports.cli.wishes import add_criteria
-from transports.errors import ExtraMissing, InvalidInput
+from transports.errors import InvalidInput
 from transports.version import version
 
 __all__ = ["main"]
@@ -115,10 +116,13 @@ def _say(error: object, code: int) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # The demo's arguments are its own business: argparse would claim its options for itself.
-    if arguments[:1] == ["demo"]:
-        return _demo(arguments[1:])
-    parser = _parser()
+    first = arguments[0] if arguments else ""
+    # Looking for plug-ins reads what is installed, which no command of our own has to wait for.
+    plugins = {} if first in _COMMANDS else find_plugins(without={*_COMMANDS, "completion"})
+    if first in plugins:
+        # Its arguments are its own business: argparse would claim its options for itself.
+        return int(load_plugin(plugins[first])(arguments[1:]) or DONE)
+    parser = _parser(plugins)
     try:
         chosen = parser.parse_args(arguments)
     except SystemExit as leaving:
@@ -130,7 +134,7 @@ def _run(arguments: list[str]) -> int:
     return command(chosen)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(plugins: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = ArgumentParser(
         prog="penstock",
         description="Change data capture with backpressure.",
@@ -140,7 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, (add, what, example) in _COMMANDS.items():
         add(commands.add_parser(name, help=what, example=example))
-    commands.add_parser("demo", help="show a live pipeline: Spark writes, subscribers follow", add_help=False)
+    for name in sorted(plugins):
+        commands.add_parser(name, help=help_of(plugins[name]), add_help=False)
     add_completion(
         commands.add_parser(
             "completion",
@@ -270,14 +275,6 @@ def _append(chosen: argparse.Namespace) -> int:
     from transports.cli.append import append  # noqa: PLC0415 - see above
 
     return append(chosen)
-
-
-def _demo(arguments: list[str]) -> int:
-    try:
-        run = importlib.import_module("transports.demo").main
-    except ImportError as error:
-        raise ExtraMissing("the demo", error.name or str(error), "demo") from None
-    return int(run(arguments) or DONE)
 
 
 def _add_version(parser: argparse.ArgumentParser) -> None:

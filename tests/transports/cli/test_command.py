@@ -338,17 +338,6 @@ def test_a_missing_extra_is_told_in_one_line(log, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", str(log.path)]) == 1
     assert "pip install 'penstock-cdc[server]'" in one_line(capsys)
-    monkeypatch.setitem(sys.modules, "transports.demo", None)
-    assert main(["demo", "--rows", "5"]) == 1
-    assert "pip install 'penstock-cdc[demo]'" in one_line(capsys)
-
-
-def test_the_demo_gets_its_own_arguments(monkeypatch):
-    seen = []
-    demo = types.SimpleNamespace(main=lambda arguments: seen.append(arguments) or 7)
-    monkeypatch.setitem(sys.modules, "transports.demo", demo)
-    assert main(["demo", "--rows", "5", "--help"]) == 7
-    assert seen == [["--rows", "5", "--help"]]
 
 
 def test_what_nobody_expected_is_one_line_too(monkeypatch, capsys, log):

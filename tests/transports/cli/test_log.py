@@ -175,7 +175,7 @@ def test_what_dir_is_and_what_it_is_not_is_said(shop, tmp_path, lines, capsys, a
 
 def test_tail_takes_the_address_that_a_browser_shows(shop, capsysbinary):
     with ChangeStore.open(shop, read_only=True) as store, serve(store) as server:
-        for address in (server.board_url, server.board_url.replace("http:", "ws:"), server.url):
+        for address in (server.home_url, server.home_url.replace("http:", "ws:"), server.url):
             code = main(["tail", address, "--log", "orders", "--since", "earliest", "--limit", "2"])
             assert code == 0
             events = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]

@@ -14,7 +14,7 @@ def sources(log, serving):
     """A directory and an address with the same log."""
     log.commit([schema("order", {"x": 1}), schema("item", {"y": 1})])
     log.commit([schema("order", {"x": 2})])
-    return [str(log.path), serving().board_url]
+    return [str(log.path), serving().home_url]
 
 
 def test_a_schema_is_printed_by_version_and_the_newest_without(sources, log, capsys):
@@ -62,7 +62,7 @@ def test_a_log_that_is_none_is_named(tmp_path, capsys):
         store.create("orders").commit([schema("order", {})])
         store.create("users")
         with serve(store) as server:
-            for source in (str(tmp_path / "shop"), server.board_url):
+            for source in (str(tmp_path / "shop"), server.home_url):
                 assert main(["schema", source, "--log", "orders"]) == 0
                 assert capsys.readouterr().out == "order 1\n"
                 assert main(["schema", source, "--log", "users"]) == 0

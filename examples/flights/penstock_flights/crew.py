@@ -1,0 +1,111 @@
+"""The demo's side of the WebSocket clients that run in processes of their own."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from penstock_flights.plan import Wanted
+from penstock_flights.reception import Place
+
+__all__ = ["Remote"]
+
+_LEAVING: Final = 30.0  # seconds; on a machine that is busy with other things it takes some
+
+
+class Remote:
+    """One client: started, listened to, told what to do.
+
+    Attributes:
+        wanted: What it subscribes to.
+        place: How far it is, as it last reported.
+        state: LIVE or RESYNC, as its server last told it; None before that.
+        demand: What it requested and has not received.
+        error: Why it ended before it was told to; None while all is well.
+    """
+
+    def __init__(self, wanted: Wanted, place: Path, *, step: int) -> None:
+        self.wanted = wanted
+        self.place = Place.load(place)
+        self.state: str | None = None
+        self.demand = 0
+        self.error: str | None = None
+        self._path = place
+        self._step = step
+        self._finished = False
+        self._process: subprocess.Popen[str] | None = None
+        self._listener = threading.Thread(target=self._listen, name=f"demo-{wanted.name}", daemon=True)
+
+    def start(self, url: str) -> None:
+        """Starts the client; a process group of its own keeps the terminal's Ctrl-C away from it."""
+        command = [
+            sys.executable,
+            "-m",
+            "penstock_flights.watcher",
+            url,
+            self.wanted.name,
+            str(self._path),
+            str(self._step),
+        ]
+        self._process = subprocess.Popen(  # noqa: S603 - this very interpreter and a module of this package
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        self._listener.start()
+
+    def tell(self, word: str) -> None:
+        """Says ``hurry`` or ``finish``; whoever has ended does not hear it."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.write(word + "\n")
+                self._process.stdin.flush()
+
+    def leave(self) -> None:
+        """Waits for the client to end as it was told to, and ends it if it does not."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            process.wait(_LEAVING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._listener.join(_LEAVING)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended as it was told to, with its place written down."""
+        return self._finished
+
+    def _listen(self) -> None:
+        process = self._process
+        if process is None or process.stdout is None or process.stderr is None:
+            return
+        for line in process.stdout:
+            self._heard(line)
+        complaint = process.stderr.read().strip().splitlines()
+        if not self._finished and self.error is None:
+            self.error = complaint[-1] if complaint else f"it ended with exit code {process.wait()}"
+
+    def _heard(self, line: str) -> None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            return
+        if "error" in told:
+            self.error = str(told["error"])
+            return
+        self._finished = bool(told.pop("finished", False))
+        self.state, self.demand = told.pop("state"), told.pop("demand")
+        self.place = Place.from_json(told) or self.place

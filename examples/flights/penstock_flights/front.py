@@ -1,0 +1,70 @@
+"""What is there before any flight: the server with the board, and a log in which the demo says what it does."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+
+from penstock_flights.pages import board_pages
+from publishers.log.changelog import ChangeLog
+from publishers.mutations.mutation import upsert
+from transports.errors import ServerFailed
+from transports.server import Server, serve
+
+__all__ = ["STAGE", "Front"]
+
+STAGE: Final = "$demo"
+"""The name of the log in which the demo says what it does; the board shows its newest entry until flights come."""
+
+_ENTITY: Final = "stage"
+
+_PORT: Final = 8090
+
+
+class Front:
+    """Serves the board while Spark starts; the logs with flights join as they are opened.
+
+    Attributes:
+        logs: What is served, by name.
+        server: The server. It is to be stopped before a log that has joined is closed.
+
+    Args:
+        directory: Where the demo's own log is to be; one that is there from an earlier run is deleted.
+        port: Of the server; None for the usual one, or any if that is taken.
+
+    Raises:
+        OSError: If the port cannot be used.
+        PenstockError: If the log cannot be opened.
+    """
+
+    def __init__(self, directory: Path, port: int | None) -> None:
+        if directory.exists():
+            shutil.rmtree(directory)
+        self._log = ChangeLog.open(directory, sync="os")
+        self._said: str | None = None
+        self.logs = {STAGE: self._log}
+        try:
+            self.server = self._listen(port)
+        except BaseException:
+            self._log.close()
+            raise
+
+    def say(self, text: str) -> None:
+        """Says what the demo does now, unless it was the last thing that was said."""
+        if text != self._said:
+            self._said = text
+            self._log.commit([upsert(_ENTITY, "now", json.dumps({"text": text}).encode())])
+
+    def close(self) -> None:
+        """Stops the server, and closes the demo's own log. Idempotent."""
+        self.server.stop()
+        self._log.close()
+
+    def _listen(self, port: int | None) -> Server:
+        pages = board_pages()
+        try:
+            return serve(self.logs, port=_PORT if port is None else port, pages=pages)
+        except ServerFailed as error:
+            if port is not None:
+                raise OSError(f"{error}; choose another --port") from None
+            return serve(self.logs, pages=pages)

@@ -1,0 +1,90 @@
+"""The subscriber inside the driver: it wants everything, and holds Spark back when it falls behind."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from flow.contracts import Subscription
+from penstock_flights.plan import Wanted
+from penstock_flights.reception import Reception
+from publishers.fanout.batch import Batch
+from publishers.fanout.state import State
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.log.changelog import ChangeLog
+from publishers.model.change import Change
+from publishers.views.view import Content
+
+__all__ = ["Resident"]
+
+_WINDOW: Final = 8192
+
+
+class Resident:
+    """Subscribes in process, through ``flow``; a ``BatchSubscriber``.
+
+    Attributes:
+        reception: What it has received.
+        error: What ended its subscription before the end of the demo; None while all is well.
+    """
+
+    def __init__(self, log: ChangeLog, wanted: Wanted, reception: Reception, *, max_lag: int) -> None:
+        self.reception = reception
+        self.error: Exception | None = None
+        self._log = log
+        self._wanted = wanted
+        self._max_lag = max_lag
+        self._subscription: ChangeSubscription | None = None
+
+    def start(self) -> None:
+        """Subscribes where it was, or at the beginning of the log."""
+        feed = self._log.changes(
+            self._wanted.criterion,
+            since=self.reception.place.cursor or self._log.oldest,
+            content=Content.BODY,
+        )
+        feed.subscribe(self, max_lag=self._max_lag, name=self._wanted.name)
+
+    def stop(self) -> None:
+        """Ends the subscription and writes the place down; a batch that is being taken may still move it."""
+        if self._subscription is not None:
+            self._subscription.cancel()
+
+    @property
+    def demand(self) -> int:
+        """Changes that it requested and that have not come."""
+        return 0 if self._subscription is None else self._subscription.demand
+
+    # Signals, on the pool of the log.
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Asks for the first changes."""
+        if isinstance(subscription, ChangeSubscription):
+            self._subscription = subscription
+            self.reception.observe(subscription.state.value)
+        subscription.request(_WINDOW)
+
+    def on_next(self, change: Change, /) -> None:
+        """Never called: this subscriber takes batches."""
+        raise TypeError(f"a resident takes batches, not {change!r}")
+
+    def on_next_batch(self, changes: Sequence[Change], /) -> None:
+        """Takes a batch, and asks for as many again."""
+        if not isinstance(changes, Batch) or self._subscription is None:
+            raise TypeError(f"a resident takes what a log delivers, not {type(changes).__name__}")
+        try:
+            self.reception.take(changes, str(self._log.token(changes.end)))
+        except OSError as error:  # its place cannot be written down
+            self.error = error
+            self._subscription.cancel()
+        else:
+            self._subscription.request(len(changes))
+
+    def on_state(self, state: State, /) -> None:
+        """Notes a turn between LIVE and RESYNC."""
+        self.reception.observe(state.value)
+
+    def on_error(self, error: Exception, /) -> None:
+        """Notes why it ended."""
+        self.error = error
+
+    def on_complete(self) -> None:
+        """The log was closed after everything had been delivered."""

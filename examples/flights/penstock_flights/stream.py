@@ -1,0 +1,61 @@
+"""What Spark reads of the prepared events: a stream of micro-batches, and the digest to compare with."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.window import Window
+
+from penstock_flights.digest import StreamDigest
+from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
+from publishers.spark.schema import Encoding
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["EVENTS_DDL", "FLIGHT", "read_events", "source_digest"]
+
+FLIGHT: Final = "flight"
+EVENTS_DDL: Final = """
+    seq BIGINT, time TIMESTAMP, status STRING, carrier STRING, number INT, date DATE, origin STRING, dest STRING,
+    tailnum STRING, distance INT, scheduled_departure TIMESTAMP, scheduled_arrival TIMESTAMP, departure TIMESTAMP,
+    departure_delay INT, arrival TIMESTAMP, arrival_delay INT
+"""
+_FILES: Final = "*.parquet"
+
+
+def read_events(spark: "SparkSession", directory: Path, files_per_trigger: int) -> "DataFrame":
+    """Streams prepared events, ``files_per_trigger`` files in a micro-batch, in the order of time.
+
+    Commit them with ``ChangeSink(log, entity_type=FLIGHT, key=KEY_COLUMNS, order_by=ORDER_COLUMN)``: rows of one batch come
+    from several files at once.
+    """
+    stream = spark.readStream.schema(EVENTS_DDL).option("maxFilesPerTrigger", files_per_trigger)
+    return stream.option("pathGlobFilter", _FILES).parquet(str(directory))
+
+
+def source_digest(
+    spark: "SparkSession", directory: Path, *, glob: str | None = None, where: str | None = None
+) -> StreamDigest:
+    """Lets Spark compute what a subscriber of all these events must end up with.
+
+    Args:
+        spark: Any session.
+        directory: Prepared events.
+        glob: Only files of such names, such as ``events-0000?.parquet``.
+        where: An SQL condition on the events; places are then counted among those that fulfil it, as a subscriber counts
+            that wants no others. With files left out at the front only ``count`` and ``content`` can agree.
+    """
+    rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
+    if where is not None:
+        place_among = F.row_number().over(Window.orderBy(ORDER_COLUMN)).cast("bigint")
+        rows = rows.where(where).withColumn(ORDER_COLUMN, place_among)
+    encoded = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).select(rows)
+    line = encoded.select("order_0", F.concat("key", F.lit(b"\n"), "body").alias("line"))
+    place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
+    ordered, content = F.crc32(F.concat(place, "line")), F.crc32("line")
+    sums = line.select(
+        F.count("*"), F.sum(ordered.cast("decimal(20,0)")), F.sum(content.cast("decimal(20,0)"))
+    )
+    count, in_order, anyhow = sums.collect()[0]
+    return StreamDigest(count, int(in_order or 0), int(anyhow or 0))

@@ -1,0 +1,109 @@
+"""Whether each subscriber got exactly the changes that its criteria select, in order, once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_flights.digest import StreamDigest
+from penstock_flights.plan import Wanted
+from penstock_flights.reception import Place
+
+__all__ = ["Finding", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one subscriber.
+
+    Attributes:
+        wanted: The subscriber.
+        place: Where it ended up.
+        expected: What Spark computed from the source.
+        must_lag: Whether it had to be overtaken by the ring, and to catch up, at least once.
+    """
+
+    wanted: Wanted
+    place: Place
+    expected: StreamDigest
+    must_lag: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the number of changes is right."""
+        return self.place.count == self.expected.count
+
+    @property
+    def ordered(self) -> bool:
+        """Whether each change came at its place; the positions must rise, and Spark must number them alike."""
+        return not self.place.misplaced and self.place.ordered == self.expected.ordered
+
+    @property
+    def once(self) -> bool:
+        """Whether none was missing and none came twice."""
+        return self.complete and not self.place.misplaced and self.place.content == self.expected.content
+
+    @property
+    def equal(self) -> bool:
+        """Whether the digests are equal."""
+        return self.place.digest == self.expected
+
+    @property
+    def lagged(self) -> bool:
+        """Whether it has been in RESYNC and came back, if it had to."""
+        return not self.must_lag or (self.place.resyncs > 0 and self.place.returns > 0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything is as it must be."""
+        return not self.differences
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What is not as it must be, a sentence each."""
+        who, place, expected = self.wanted.title, self.place, self.expected
+        found = []
+        if not self.complete:
+            found.append(
+                f"{who}: {place.count:,} changes came, but Spark counts {expected.count:,} in the source"
+            )
+        if place.misplaced:
+            found.append(f"{who}: {place.misplaced:,} changes came twice or too late")
+        if self.complete and not self.equal:
+            found.append(
+                f"{who}: the digest is {place.digest}, but Spark computes {expected} from the source"
+            )
+        if not self.lagged:
+            what = "was never overtaken by the ring" if not place.resyncs else "never became LIVE again"
+            found.append(f"{who}: it {what}")
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as it is stored."""
+        return {
+            "wants": self.wanted.wants,
+            "received": self.place.count,
+            "digest": str(self.place.digest),
+            "expected": str(self.expected),
+            "resyncs": self.place.resyncs,
+            "differences": list(self.differences),
+        }
+
+
+def judge(
+    subscribers: tuple[Wanted, ...],
+    places: dict[str, Place],
+    expected: dict[str, StreamDigest],
+    *,
+    overtakes: bool,
+) -> tuple[Finding, ...]:
+    """Compares what everybody got with what Spark computed.
+
+    Args:
+        subscribers: Everybody.
+        places: Where each ended up, by name.
+        expected: What Spark computed for each.
+        overtakes: Whether the run was long enough for slow subscribers to be overtaken.
+    """
+    return tuple(
+        Finding(one, places[one.name], expected[one.name], must_lag=one.slow and overtakes)
+        for one in subscribers
+    )

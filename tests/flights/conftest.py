@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def events():
+    """All events of the demo; making them takes two seconds."""
+    from penstock_flights.flights import flight_events
+
+    return flight_events()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    pytest.importorskip("pyspark")
+    from publishers.spark import spark_session
+
+    return spark_session("penstock-tests", **{"spark.driver.memory": "1g"})
