@@ -25,6 +25,7 @@ from publishers.wal.format.compression import inflate
 from publishers.wal.format.control import Epoch, Kind, Tables, decode_control
 from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
 from publishers.wal.read.catalog import Location
+from publishers.wal.recover.truncate import is_outdated
 
 __all__ = ["Segments"]
 
@@ -49,6 +50,7 @@ class Segments:
         self._directory = directory
         self._report = report
         self._head = head
+        self._tail = tail
         self._names = names
         self._numbers = numbers
         self._progress = progress
@@ -97,10 +99,17 @@ class Segments:
     def _histories(self) -> None:
         """HEAD belongs to the segments: the number of their last epoch has the same random bits in both."""
         head, epoch = self._head, self._epoch
-        if head is None or epoch is None or epoch.epoch != head.epoch or epoch.random == head.random:
+        if head is None:
             return
-        ours, theirs = epoch_text(*epoch[::2]), epoch_text(head.epoch, head.random)
-        why = f"it is of epoch {theirs}, and the segments of {ours}: these are two histories of the log"
+        tail = self._tail
+        if epoch is not None and epoch.epoch == head.epoch and epoch.random != head.random:
+            other = (epoch.epoch, epoch.random)
+        elif tail is not None and head.flags & CUT and not self._report.live and is_outdated(head, tail):
+            other = (tail.epoch, tail.random)
+        else:
+            return
+        ours, theirs = epoch_text(*other), epoch_text(head.epoch, head.random)
+        why = f"it is of epoch {theirs}, and the rest of {ours}: these are two histories of the log"
         self._report.findings.append(Finding("history", Verdict.CORRUPT, 0, 0, HEAD_NAME, why))
 
     def _missing(self, first: int, last: int) -> None:

@@ -5,6 +5,9 @@ newest first, the segment of the cut is truncated, file and directory are synced
 anywhere in between leads back to the first of these steps, because recovery finishes a cut before it looks at anything.
 The segment of the cut is opened before any other goes: where it is missing, nothing is removed.
 
+A HEAD of an older copy may tell of a cut that was finished long ago, and what lies behind its place was committed since.
+TAIL says so, as no cut is older than the epoch of a writer that has shown something: then nothing is cut.
+
 The place is where the first forgotten transaction *begins*, behind the control frames that are before it, so that it is
 never before a place that anybody has been told of.
 """
@@ -14,14 +17,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from publishers.errors import WalCorrupted
+from publishers.model.position import epoch_text
 from publishers.wal.disk.filesystem import FileSystem, sync_file, sync_names
-from publishers.wal.files.head import Head
+from publishers.wal.files.head import Head, HeadState
 from publishers.wal.files.segment import index_name, segment_name
-from publishers.wal.files.tail_page import Tail
+from publishers.wal.files.tail_page import Tail, TailState
 from publishers.wal.read.catalog import Catalog, Limit, Location
 from publishers.wal.read.reader import Reader
 
-__all__ = ["finish_truncation", "place_of", "truncate"]
+__all__ = ["finish_truncation", "is_outdated", "place_of", "truncate"]
 
 
 def place_of(catalog: Catalog, limit: Limit, version: int) -> Location:
@@ -65,6 +69,14 @@ def truncate(
     sync_names(filesystem, directory)
 
 
+def is_outdated(state: HeadState, shown: TailState) -> bool:
+    """Whether HEAD is of an older copy: TAIL, written since this machine was started, tells of an epoch that HEAD cannot know.
+
+    Only TAIL says so: a backup that was not finished has segments of later epochs behind its HEAD, which go.
+    """
+    return shown.epoch > state.epoch or (shown.epoch == state.epoch and shown.random != state.random)
+
+
 def finish_truncation(
     filesystem: FileSystem, directory: Path, head: Head, numbers: list[int], tail: Tail
 ) -> list[int]:
@@ -74,10 +86,15 @@ def finish_truncation(
     not tell of the cut any more.
 
     Raises:
-        WalCorrupted: If the segment of the cut is missing.
+        WalCorrupted: If the segment of the cut is missing, or HEAD is that of an older copy.
         OSError: What the file system raises.
     """
     state = head.state
+    shown = tail.read()
+    if shown is not None and is_outdated(state, shown):
+        ours, theirs = epoch_text(state.epoch, state.random), epoch_text(shown.epoch, shown.random)
+        why = f"HEAD tells of a cut in epoch {ours}, but TAIL of epoch {theirs}: HEAD is older than the rest"
+        raise WalCorrupted(state.segment, state.offset, why)
     try:
         truncate(filesystem, directory, state.segment, state.offset, numbers)
     except FileNotFoundError:

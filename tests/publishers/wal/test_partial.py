@@ -219,6 +219,44 @@ def test_head_of_another_history_is_corrupt_although_every_number_fits():
     assert {**system.snapshot(LOG), "LOCK": b""} == {**files, "LOCK": b""}
 
 
+def test_a_cut_that_an_older_head_tells_of_takes_nothing_that_was_committed_since():
+    """F144, F29: that one was finished, and the log went on; TAIL tells of a later epoch."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+    commit(log, b"kept")
+    log.show(1)
+    commit(log, b"forgotten")
+    system.faults = {system.operations + 3: "crash"}  # HEAD tells of the cut by then
+    with pytest.raises(PowerCut):
+        log.forget_after(1)
+    system.faults = {}
+    system.kill()
+    older = bytes(system.content(LOG / HEAD_NAME))
+    log = opened(system)
+    commit(log, b"committed since")
+    log.publish_tail(log.visible)
+    whole = contents(log)
+    log.abandon()
+    system.replace(LOG / HEAD_NAME, older)
+    files = system.snapshot(LOG)
+    with pytest.raises(WalCorrupted, match=r"HEAD tells of a cut in epoch .*: HEAD is older than the rest"):
+        opened(system)
+    report = verify(LOG, filesystem=system)
+    assert ("history", "HEAD", Verdict.CORRUPT) in [
+        (one.kind, one.name, one.verdict) for one in report.findings
+    ]
+    assert "two histories" in repair(LOG, write=True, filesystem=system).refused
+    kept = system.snapshot(LOG)
+    assert {name: kept[name] for name in files if name.startswith("wal-")} == {
+        name: data for name, data in files.items() if name.startswith("wal-")
+    }
+    system.unlink(LOG / HEAD_NAME)
+    repair(LOG, write=True, filesystem=system)
+    log = opened(system)
+    assert contents(log) == whole == [(1, [b"kept"]), (2, [b"committed since"])]
+    log.close()
+
+
 def test_removing_head_settles_which_history_is_meant():
     """F144: as the repair says."""
     system, copy = two_histories()
