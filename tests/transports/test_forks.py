@@ -10,9 +10,9 @@ import pytest
 
 from publishers import LogForked
 from tests.forking import child, in_child, threads
-from tests.transports.websocket.test_client import Probe
+from tests.transports.client.test_remote_log import Probe
 from transports import connect, serve
-from transports.descriptors import bound_to
+from transports.tcp.descriptors import bound_to
 
 
 def sockets():

@@ -14,6 +14,7 @@ from publishers.errors import HistoryPruned, PenstockError, TooCostly
 from publishers.log.start import Since
 from publishers.model.position import Position
 from publishers.views.view import Content, Images, Integers, View
+from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained
 from transports.errors import InvalidRequest
@@ -32,7 +33,6 @@ from transports.graphql.types import (
     SchemaState,
     SchemaVersions,
 )
-from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog

@@ -1,0 +1,280 @@
+"""A connection to a server that is made, kept and made again: the client's side, whatever runs on it."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from transports.client.backoff import Backoff
+from transports.codec.messages import encode
+from transports.codec.replies import Ack, Checkpoint, Ping, Reply, read
+from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
+from transports.tcp.descriptors import let_go
+from transports.tcp.sockets import send_at_once
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["Dialler", "Party"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_SUBPROTOCOL: Final = "penstock.v1+json"
+_KEEPALIVE: Final = 12.0
+
+
+class Party(Protocol):
+    """Who talks to the server; told everything on the event loop."""
+
+    def connected(self) -> None:
+        """The server has acknowledged, for the first time or again: nothing runs on this connection yet."""
+        ...
+
+    def heard(self, reply: Reply) -> None:
+        """The server says something.
+
+        Raises:
+            Violation: If it must not; then the connection is closed.
+        """
+        ...
+
+    def waiting(self, lost: ConnectionLost, delay: float) -> None:
+        """There is no connection, and after ``delay`` seconds another attempt to make it."""
+        ...
+
+    def given_up(self, lost: ConnectionLost) -> None:
+        """There is no connection, and there will be none."""
+        ...
+
+
+class Dialler:
+    """Keeps one connection, on the event loop on which it was opened.
+
+    Attributes:
+        ready: Whether the server has acknowledged this connection.
+
+    Args:
+        party: Who talks.
+        url: Of the endpoint.
+        token: Told to the server in ``connection_init``.
+        reconnect: How patiently a lost connection is made again; None for not at all.
+        open_timeout: Seconds until an attempt to connect has failed.
+        headers: Additional headers of the upgrade.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        url: str,
+        *,
+        token: str | None,
+        reconnect: Backoff | None,
+        open_timeout: float,
+        headers: Mapping[str, str],
+    ) -> None:
+        self.ready = False
+        self._party = party
+        self._url = url
+        self._token = token
+        self._reconnect = reconnect
+        self._open_timeout = open_timeout
+        self._headers = dict(headers)
+        self._heartbeats = 0  # checkpoints of this connection, which the server numbers
+        self._outgoing: deque[str] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._socket: ClientConnection | None = None
+        self._opened: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Connects; returns when the server has acknowledged.
+
+        Raises:
+            ConnectionLost: If that fails; the first attempt is never repeated.
+            ExtraMissing: If websockets is not installed.
+        """
+        try:
+            import websockets.asyncio.client  # noqa: F401, PLC0415 - an optional dependency
+        except ImportError as error:
+            raise ExtraMissing("a client", error.name or "websockets", "server") from None
+        loop = asyncio.get_running_loop()
+        self._opened = loop.create_future()
+        self._task = loop.create_task(self._run())
+        try:
+            await asyncio.shield(self._opened)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Closes the connection for good. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._give_up(ConnectionLost(self._url, "it was closed here", retryable=False))
+
+    def let_go(self) -> None:
+        """Closes this process's copy of the socket; for a child of ``fork``, where nothing else is done any more."""
+        transport = None if self._socket is None else self._socket.transport
+        found = None if transport is None else transport.get_extra_info("socket")
+        if found is not None and found.fileno() >= 0:
+            let_go([found.fileno()])
+
+    def delay(self, attempt: int) -> float | None:
+        """Seconds until something that was interrupted is tried again, for the time that ``attempt`` tells; None if it is not."""
+        return self._reconnect.delay(attempt) if self._reconnect else None
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Sends a message, behind those that wait already."""
+        self._say(encode(message).decode())
+
+    def _say(self, text: str) -> None:
+        self._outgoing.append(text)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            try:
+                lost, served = await self._serve()
+            except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
+                _LOG.exception("the connection to %s failed", self._url)
+                lost, served = ConnectionLost(self._url, repr(error), retryable=False), False
+            attempt = 0 if served else attempt
+            first = self._opened is not None and not self._opened.done()
+            delay = (
+                self._reconnect.delay(attempt) if self._reconnect and lost.retryable and not first else None
+            )
+            if delay is None:
+                self._give_up(lost)
+                return
+            attempt += 1
+            self._party.waiting(lost, delay)
+            await asyncio.sleep(delay)
+
+    async def _serve(self) -> tuple[ConnectionLost, bool]:
+        """Connects and serves until the connection is lost; answers why, and whether it had been acknowledged."""
+        from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
+        from websockets.exceptions import (  # noqa: PLC0415 - likewise
+            ConnectionClosed,
+            InvalidHandshake,
+            InvalidStatus,
+            InvalidURI,
+        )
+
+        acknowledged = False
+        try:
+            loopback = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
+        except ValueError as error:
+            return ConnectionLost(self._url, str(error), retryable=False), acknowledged
+        try:
+            async with dial(
+                self._url,
+                subprotocols=[_SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
+                additional_headers=self._headers,
+                compression=None,
+                proxy=None if loopback else True,
+                open_timeout=self._open_timeout,
+                ping_interval=_KEEPALIVE,
+                ping_timeout=_KEEPALIVE,
+                close_timeout=1.0,
+                max_size=None,
+            ) as socket:
+                self._socket = socket
+                send_at_once(socket.transport)  # a proxy's client may have made the socket
+                await self._greet(socket)
+                acknowledged = True
+                await self._exchange(socket)
+        except ConnectionClosed as error:
+            return self._closed(
+                error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
+            ), acknowledged
+        except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
+            return ConnectionLost(self._url, str(error), retryable=False), acknowledged
+        except InvalidHandshake as error:
+            why, retryable = f"the server refused the upgrade: {error}", True
+            if isinstance(error, InvalidStatus):
+                why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
+                retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
+            return ConnectionLost(self._url, why, retryable=retryable), acknowledged
+        except Violation as error:
+            return ConnectionLost(
+                self._url, str(error), close_code=error.close_code, retryable=False
+            ), acknowledged
+        except TimeoutError:
+            return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s"), acknowledged
+        except (OSError, EOFError, ValueError) as error:
+            refused = isinstance(error, ConnectionRefusedError)
+            why = "it was refused" if refused else str(error) or type(error).__name__
+            return ConnectionLost(self._url, why), acknowledged
+        finally:
+            self.ready = False
+            self._socket = None
+            self._outgoing.clear()
+        return self._closed(1000, "closed by the server"), acknowledged
+
+    def _closed(self, code: int | None, reason: str) -> ConnectionLost:
+        told = f" ({reason})" if reason else ""
+        why = "no close frame came" if code is None else f"closed with {code}{told}"
+        known = code in CloseCode.__members__.values()
+        retryable = CloseCode(code).retryable if known and code is not None else True
+        return ConnectionLost(self._url, why, close_code=code, retryable=retryable)
+
+    async def _greet(self, socket: "ClientConnection") -> None:
+        payload = {"client": "penstock-python/1.0"}
+        if self._token is not None:
+            payload["token"] = self._token
+        await socket.send(encode({"type": "connection_init", "payload": payload}).decode())
+        async with asyncio.timeout(self._open_timeout):
+            reply = read(await socket.recv())
+        if not isinstance(reply, Ack):
+            raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
+        self._heartbeats = 0
+        self.ready = True
+        self._party.connected()
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(None)
+
+    async def _exchange(self, socket: "ClientConnection") -> None:
+        writer = asyncio.create_task(self._write(socket))
+        try:
+            while True:
+                self._handle(read(await socket.recv(decode=False)))
+        except Violation as error:
+            await socket.close(error.close_code, error.reason)
+            raise
+        finally:
+            writer.cancel()
+            await asyncio.wait([writer])
+
+    async def _write(self, socket: "ClientConnection") -> None:
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - an optional dependency
+
+        with contextlib.suppress(ConnectionClosed):  # the reader meets it too, and says so
+            while True:
+                while self._outgoing:
+                    await socket.send(self._outgoing.popleft())
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _handle(self, reply: Reply) -> None:
+        if isinstance(reply, Ping):
+            self._say(reply.answer())
+            return
+        if isinstance(reply, Checkpoint):
+            self._heartbeats += 1
+            if reply.n != self._heartbeats:
+                raise ConnectionError(
+                    f"checkpoint {reply.n} came, but {self._heartbeats} was to come: something was lost"
+                )
+        self._party.heard(reply)
+
+    def _give_up(self, lost: ConnectionLost) -> None:
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_exception(lost)
+            self._opened.exception()
+        self._party.given_up(lost)
