@@ -139,10 +139,7 @@ def _parser(plugins: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
 
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "serve": (
-        "serve a log, or a store of logs, over WebSockets",
-        "penstock serve var/orders --port 8090",
-    ),
+    "serve": ("serve a log, or a store of logs, over WebSockets", "penstock serve var/orders --port 8090"),
     "tail": (
         "print changes as JSON lines, from a server or a directory",
         "penstock tail ws://127.0.0.1:8090/ws --entity-type order --where 'total > 10' --since earliest",
@@ -155,18 +152,9 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "list, create, drop and rename the logs of a store",
         "penstock log create var/shop orders --label owner=ann",
     ),
-    "verify": (
-        "look at every byte of a log, and name what is damaged",
-        "penstock verify var/orders",
-    ),
-    "dump": (
-        "print the frames of a log as JSON lines",
-        "penstock dump var/orders --from 41 --headers",
-    ),
-    "repair": (
-        "plan, and carry out, what a damaged log needs",
-        "penstock repair var/orders --write",
-    ),
+    "verify": ("look at every byte of a log, and name what is damaged", "penstock verify var/orders"),
+    "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
+    "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),
     "backup": (
         "copy a log or a store, also while it is being written",
         "penstock backup var/orders backups/orders",
@@ -175,10 +163,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "put a log or a store back from its backup",
         "penstock restore backups/orders var/orders --replace",
     ),
-    "stats": (
-        "print what a log, or a server, tells of itself",
-        "penstock stats http://127.0.0.1:8090/",
-    ),
+    "stats": ("print what a log, or a server, tells of itself", "penstock stats http://127.0.0.1:8090/"),
     "schema": (
         "print the schemas that a log, or a server's, was told",
         "penstock schema var/orders order --version 3",

@@ -1,65 +1,40 @@
-"""A connection to a server that is made, kept and made again: the client's side, whatever runs on it."""
+"""A connection to a server that is made, kept and made again: the shell of a client's machine."""
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from transports.client.backoff import Backoff
-from transports.codec.messages import encode
-from transports.codec.replies import Ack, Checkpoint, Ping, Reply, read
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
+from transports.protocol.client import ClientSession
+from transports.protocol.connection import Effect
 from transports.tcp.descriptors import let_go
 from transports.tcp.sockets import send_at_once
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Dialler", "Party"]
+__all__ = ["Reconnection"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _SUBPROTOCOL: Final = "penstock.v1+json"
 _KEEPALIVE: Final = 12.0
 
 
-class Party(Protocol):
-    """Who talks to the server; told everything on the event loop."""
-
-    def connected(self) -> None:
-        """The server has acknowledged, for the first time or again: nothing runs on this connection yet."""
-        ...
-
-    def heard(self, reply: Reply) -> None:
-        """The server says something.
-
-        Raises:
-            Violation: If it must not; then the connection is closed.
-        """
-        ...
-
-    def waiting(self, lost: ConnectionLost, delay: float) -> None:
-        """There is no connection, and after ``delay`` seconds another attempt to make it."""
-        ...
-
-    def given_up(self, lost: ConnectionLost) -> None:
-        """There is no connection, and there will be none."""
-        ...
-
-
-class Dialler:
+class Reconnection:
     """Keeps one connection, on the event loop on which it was opened.
 
-    Attributes:
-        ready: Whether the server has acknowledged this connection.
-
     Args:
-        party: Who talks.
+        session: The machine.
         url: Of the endpoint.
-        token: Told to the server in ``connection_init``.
+        perform: Does what the machine wants.
+        waiting: Called with why there is no connection, and the seconds until another attempt to make it.
+        given_up: Called with why there is no connection, when there will be none.
         reconnect: How patiently a lost connection is made again; None for not at all.
         open_timeout: Seconds until an attempt to connect has failed.
         headers: Additional headers of the upgrade.
@@ -67,23 +42,25 @@ class Dialler:
 
     def __init__(
         self,
-        party: Party,
+        session: ClientSession,
         url: str,
         *,
-        token: str | None,
+        perform: Callable[[Iterable[Effect]], None],
+        waiting: Callable[[ConnectionLost, float], None],
+        given_up: Callable[[ConnectionLost], None],
         reconnect: Backoff | None,
         open_timeout: float,
         headers: Mapping[str, str],
     ) -> None:
-        self.ready = False
-        self._party = party
+        self._session = session
         self._url = url
-        self._token = token
+        self._perform = perform
+        self._waiting = waiting
+        self._given_up = given_up
         self._reconnect = reconnect
         self._open_timeout = open_timeout
         self._headers = dict(headers)
-        self._heartbeats = 0  # checkpoints of this connection, which the server numbers
-        self._outgoing: deque[str] = deque()
+        self._outgoing: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._socket: ClientConnection | None = None
@@ -124,16 +101,9 @@ class Dialler:
         if found is not None and found.fileno() >= 0:
             let_go([found.fileno()])
 
-    def delay(self, attempt: int) -> float | None:
-        """Seconds until something that was interrupted is tried again, for the time that ``attempt`` tells; None if it is not."""
-        return self._reconnect.delay(attempt) if self._reconnect else None
-
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: bytes) -> None:
         """Sends a message, behind those that wait already."""
-        self._say(encode(message).decode())
-
-    def _say(self, text: str) -> None:
-        self._outgoing.append(text)
+        self._outgoing.append(message)
         self._wake.set()
 
     async def _run(self) -> None:
@@ -153,7 +123,7 @@ class Dialler:
                 self._give_up(lost)
                 return
             attempt += 1
-            self._party.waiting(lost, delay)
+            self._waiting(lost, delay)
             await asyncio.sleep(delay)
 
     async def _serve(self) -> tuple[ConnectionLost, bool]:
@@ -212,7 +182,7 @@ class Dialler:
             why = "it was refused" if refused else str(error) or type(error).__name__
             return ConnectionLost(self._url, why), acknowledged
         finally:
-            self.ready = False
+            self._session.lost()
             self._socket = None
             self._outgoing.clear()
         return self._closed(1000, "closed by the server"), acknowledged
@@ -225,17 +195,12 @@ class Dialler:
         return ConnectionLost(self._url, why, close_code=code, retryable=retryable)
 
     async def _greet(self, socket: "ClientConnection") -> None:
-        payload = {"client": "penstock-python/1.0"}
-        if self._token is not None:
-            payload["token"] = self._token
-        await socket.send(encode({"type": "connection_init", "payload": payload}).decode())
+        self._perform(self._session.begin())
+        while self._outgoing:
+            await socket.send(self._outgoing.popleft().decode())
         async with asyncio.timeout(self._open_timeout):
-            reply = read(await socket.recv())
-        if not isinstance(reply, Ack):
-            raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
-        self._heartbeats = 0
-        self.ready = True
-        self._party.connected()
+            text = await socket.recv()
+        self._perform(self._session.receive(text))
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
@@ -243,7 +208,7 @@ class Dialler:
         writer = asyncio.create_task(self._write(socket))
         try:
             while True:
-                self._handle(read(await socket.recv(decode=False)))
+                self._perform(self._session.receive(await socket.recv(decode=False)))
         except Violation as error:
             await socket.close(error.close_code, error.reason)
             raise
@@ -257,24 +222,12 @@ class Dialler:
         with contextlib.suppress(ConnectionClosed):  # the reader meets it too, and says so
             while True:
                 while self._outgoing:
-                    await socket.send(self._outgoing.popleft())
+                    await socket.send(self._outgoing.popleft().decode())
                 self._wake.clear()
                 await self._wake.wait()
-
-    def _handle(self, reply: Reply) -> None:
-        if isinstance(reply, Ping):
-            self._say(reply.answer())
-            return
-        if isinstance(reply, Checkpoint):
-            self._heartbeats += 1
-            if reply.n != self._heartbeats:
-                raise ConnectionError(
-                    f"checkpoint {reply.n} came, but {self._heartbeats} was to come: something was lost"
-                )
-        self._party.heard(reply)
 
     def _give_up(self, lost: ConnectionLost) -> None:
         if self._opened is not None and not self._opened.done():
             self._opened.set_exception(lost)
             self._opened.exception()
-        self._party.given_up(lost)
+        self._given_up(lost)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -13,8 +13,9 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
-from transports.codec.replies import Item, Missing, Next, RemoteChange, RemoteGap, Subscribed
-from transports.errors import CloseCode, ConnectionLost, Violation
+from transports.codec.replies import Item, RemoteChange, RemoteGap, Subscribed
+from transports.errors import ConnectionLost
+from transports.protocol.client import ClientSubscription
 
 __all__ = ["RemoteFeed", "RemoteSubscription"]
 
@@ -27,6 +28,7 @@ class _Connection(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+    def entry(self, payload: Mapping[str, Any]) -> ClientSubscription: ...
     def enlist(self, subscription: "RemoteSubscription") -> None: ...
     def demand(self, subscription: "RemoteSubscription") -> None: ...
     def forget(self, subscription: "RemoteSubscription") -> None: ...
@@ -75,7 +77,9 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         except PenstockError as error:
             Drain(subscriber, _Refused(error), executor=executor).start()
             return
-        subscription = RemoteSubscription(self._log, dict(self._payload), self._window, self._on_gap)
+        subscription = RemoteSubscription(
+            self._log, self._log.entry(self._payload), self._window, self._on_gap
+        )
         subscription.begin(subscriber, executor or loop)
 
 
@@ -98,29 +102,25 @@ class RemoteSubscription:
     """What links one subscriber to a remote log.
 
     Attributes:
-        id: What it is called on the wire.
+        entry: What the machine knows it by.
         state: ``"LIVE"`` or ``"RESYNC"``, as the server last told; None before that.
         head: Cursor of the end of the log, as the server last told.
         live: The newest version that subscribers may be given, as a checkpoint last told; None before that.
-        attempts: How often it was subscribed again since it last went on.
     """
 
-    def __init__(self, log: _Connection, payload: dict[str, Any], window: int, on_gap: OnGap) -> None:
-        self.id = ""
+    def __init__(self, log: _Connection, entry: ClientSubscription, window: int, on_gap: OnGap) -> None:
+        self.entry = entry
         self.state: str | None = None
         self.head: str | None = None
         self.live: int | None = None
-        self.attempts = 0
         self._log = log
-        self._payload = payload
         self._window = window
         self._on_gap = on_gap
         self._lock = threading.Lock()
         self._buffer: deque[RemoteChange | RemoteGap] = deque()
-        self._outstanding = 0  # wanted from the server and not yet received,
-        self._announced = 0  # and how much of that the server was told on this connection
-        self._received: str | None = payload.get("since")
-        self._delivered: str | None = self._received
+        self._outstanding = 0  # wanted from the server, and not in the buffer yet
+        self._received = entry.cursor  # behind what is in the buffer
+        self._delivered = self._received
         self._gap: RemoteGap | None = None  # not told yet
         self._outcome: Outcome | None = None
         self._drain: Drain[RemoteChange]
@@ -165,72 +165,24 @@ class RemoteSubscription:
 
     # What its connection does with it, on the event loop of the client.
 
-    def wish(self) -> dict[str, Any]:
-        """The payload with which to subscribe, the first time or again."""
+    def buffer(self, events: Sequence[RemoteChange | RemoteGap], cursor: str) -> None:
+        """Some events have come, or a gap, behind which the cursor is."""
         with self._lock:
-            self._announced = self._outstanding
-            payload = {**self._payload, "credits": self._announced}
-            if self._received is not None:
-                payload["since"] = self._received
-                if self._received != self._payload.get("since"):
-                    payload.pop("whole", None)  # what has come is not to come again
-                payload.pop("start", None)
-            return payload
-
-    def unannounced(self) -> int:
-        """How many events to request; counted as requested from now on."""
-        with self._lock:
-            more = self._outstanding - self._announced
-            self._announced = self._outstanding
-            return more
-
-    def take(self, reply: Subscribed | Next | Missing) -> None:
-        """The server has registered it, or sent some events, or told that history is missing."""
-        match reply:
-            case Next():
-                self._next(reply)
-            case Missing():
-                gap = reply.gap()
-                with self._lock:
-                    self._received = reply.end
-                    self._buffer.append(gap)
-                self._drain.signal()
-            case Subscribed():
-                self._subscribed(reply)
-
-    def _subscribed(self, reply: Subscribed) -> None:
-        """The server has registered it."""
-        self.head = reply.head
-        if self._received is None:
-            self._received = self._delivered = reply.cursor
-
-    def _next(self, reply: Next) -> None:
-        """Some events have come.
-
-        Raises:
-            Violation: If they are more than were requested.
-        """
-        changes = reply.changes()
-        self.attempts = 0
-        with self._lock:
-            if len(changes) > self._announced:
-                raise Violation(
-                    CloseCode.FLOOD, f"{len(changes)} events came, but {self._announced} were requested"
-                )
-            self._outstanding -= len(changes)
-            self._announced -= len(changes)
-            self._received = reply.cursor
-            self._buffer.extend(changes)
+            self._outstanding -= sum(isinstance(event, RemoteChange) for event in events)
+            self._received = cursor
+            self._buffer.extend(events)
         self._drain.signal()
 
-    def moved(self, told: Item) -> None:
-        """A checkpoint has come."""
-        self.head, self.live, self.state = told.head, told.live, told.state
-        self.attempts = 0
+    def told(self, item: Subscribed | Item) -> None:
+        """The server has registered it, or a checkpoint has come."""
+        self.head = item.head
+        if isinstance(item, Item):
+            self.live, self.state = item.live, item.state
         with self._lock:
-            self._received = told.cursor
-            if not self._buffer:
-                self._delivered = told.cursor
+            if isinstance(item, Item) or self._received is None:
+                self._received = item.cursor
+                if not self._buffer:
+                    self._delivered = item.cursor
 
     def end(self, error: Exception | None) -> None:
         """The last message has come; what is buffered is delivered first."""
@@ -258,6 +210,7 @@ class RemoteSubscription:
             here = len(buffer) + self._outstanding
             more = want - here if here * 2 <= want and self._outcome is None else 0
             self._outstanding += max(more, 0)
+            self.entry.wanted += max(more, 0)
         if more > 0:
             self._log.demand(self)
         return taken

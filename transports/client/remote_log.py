@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypedDict, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from flow import forks, hooks
 from flow.executors import loop_executor
@@ -19,19 +18,26 @@ from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
-from transports.client.reconnect import Dialler
+from transports.client.reconnect import Reconnection
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
-from transports.codec import replies
 from transports.codec.messages import view_json
-from transports.codec.replies import Checkpoint, Done, Failure, RemoteModelChange, Reply
+from transports.codec.replies import RemoteModelChange
 from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
+from transports.protocol.client import (
+    Answered,
+    ClientQuestion,
+    ClientSession,
+    ClientSubscription,
+    Deliver,
+    Ended,
+    Retry,
+    Told,
+)
+from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
-
-# Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
-_RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
 
 OnWait = Callable[[ConnectionLost | RemoteError, float], object]
 """Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
@@ -79,12 +85,20 @@ class RemoteLog:
         self.url = url
         self._on_wait = on_wait
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ids = itertools.count(1)
-        self._subscriptions: dict[str, RemoteSubscription] = {}
-        self._questions: dict[str, tuple[Mapping[str, Any], asyncio.Future[SchemaVersion | None]]] = {}
+        self._session = ClientSession(token, self._delay)
+        self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
+        self._questions: dict[ClientQuestion, asyncio.Future[SchemaVersion | None]] = {}
         self._lost: ConnectionLost | None = None
-        self._dialler = Dialler(
-            self, url, token=token, reconnect=reconnect, open_timeout=open_timeout, headers=headers
+        self._reconnect = reconnect
+        self._connection = Reconnection(
+            self._session,
+            url,
+            perform=self._perform,
+            waiting=self._waiting,
+            given_up=self._given_up,
+            reconnect=reconnect,
+            open_timeout=open_timeout,
+            headers=headers,
         )
         self.inherited: LogForked | None = None
         forks.register(self)
@@ -93,7 +107,7 @@ class RemoteLog:
         """See ``flow.forks.Forkable``: once opened, everything is refused with ``LogForked``, and to close does nothing."""
         if self._loop is not None:
             self.inherited = LogForked(self.url, pid, "connect here")
-            self._dialler.let_go()
+            self._connection.let_go()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -220,17 +234,15 @@ class RemoteLog:
         if self._lost is not None:
             raise self._lost
         asked = {"entity_type": entity_type, "version": version, "log": log}
-        name = str(next(self._ids))
+        question = ClientQuestion(self._session.name(), asked)
         answer: asyncio.Future[SchemaVersion | None] = self.loop.create_future()
-        message = {"type": "schema", "id": name, "payload": asked}
-        self._questions[name] = message, answer
-        if self._dialler.ready:
-            self._dialler.say(message)
+        self._questions[question] = answer
+        self._perform(self._session.ask(question))
         try:
             return await answer
         finally:
-            if self._questions.pop(name, None) is not None and self._dialler.ready:
-                self._dialler.say({"type": "complete", "id": name})  # nobody waits for it any more
+            if self._questions.pop(question, None) is not None:
+                self._perform(self._session.cancel(question))  # its answer is not wanted any more
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.
@@ -242,7 +254,7 @@ class RemoteLog:
         """
         self._check_here()
         self._loop = asyncio.get_running_loop()
-        await self._dialler.open()
+        await self._connection.open()
         return self
 
     async def close(self) -> None:
@@ -251,7 +263,7 @@ class RemoteLog:
         In a child of ``fork`` it does nothing.
         """
         if self.inherited is None:
-            await self._dialler.close()
+            await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -267,15 +279,18 @@ class RemoteLog:
 
     # What subscriptions want; from any thread.
 
+    def entry(self, payload: Mapping[str, Any]) -> ClientSubscription:
+        """What the machine is to know a subscription by."""
+        return ClientSubscription(self._session.name(), payload)
+
     def enlist(self, subscription: RemoteSubscription) -> None:
         """Subscribes at the server."""
-        subscription.id = str(next(self._ids))
         loop_executor(self.loop).submit(lambda: self._enlist(subscription))
 
     def demand(self, subscription: RemoteSubscription) -> None:
         """Requests what the subscription wants."""
         with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
-            loop_executor(self.loop).submit(lambda: self._demand(subscription))
+            loop_executor(self.loop).submit(lambda: self._perform(self._session.request(subscription.entry)))
 
     def forget(self, subscription: RemoteSubscription) -> None:
         """Ends the subscription at the server."""
@@ -286,74 +301,39 @@ class RemoteLog:
         if self._lost is not None:
             subscription.end(self._lost)
         elif not subscription.ended:
-            self._subscriptions[subscription.id] = subscription
-            self._subscribe(subscription)
+            self._subscriptions[subscription.entry] = subscription
+            self._subscribe(subscription.entry)
 
-    def _subscribe(self, subscription: RemoteSubscription) -> None:
-        if self._dialler.ready and self._subscriptions.get(subscription.id) is subscription:
-            self._dialler.say({"type": "subscribe", "id": subscription.id, "payload": subscription.wish()})
-
-    def _demand(self, subscription: RemoteSubscription) -> None:
-        # Not ready: the subscribe message will carry it.
-        if self._dialler.ready and self._subscriptions.get(subscription.id) is subscription:
-            more = subscription.unannounced()
-            if more > 0:
-                self._dialler.say({"type": "request", "id": subscription.id, "n": more})
+    def _subscribe(self, entry: ClientSubscription) -> None:
+        self._perform(self._session.subscribe(entry))
 
     def _forget(self, subscription: RemoteSubscription) -> None:
-        if self._subscriptions.pop(subscription.id, None) is not None and self._dialler.ready:
-            self._dialler.say({"type": "complete", "id": subscription.id})
+        self._subscriptions.pop(subscription.entry, None)
+        self._perform(self._session.cancel(subscription.entry))
 
-    # What its connection tells.
+    # What the machine wants done.
 
-    def connected(self) -> None:
-        """Subscribes again, and asks again what was not answered."""
-        for message, _ in self._questions.values():
-            self._dialler.say(message)
-        for subscription in list(self._subscriptions.values()):
-            self._subscribe(subscription)
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._connection.send(data)
+                case Deliver(entry, events, cursor):
+                    self._subscriptions[entry].buffer(events, cursor)
+                case Told(entry, item):
+                    self._subscriptions[entry].told(item)
+                case Ended(entry, error):
+                    self._subscriptions.pop(entry).end(error)
+                case Answered(question, answer):
+                    self._answer(question, answer)
+                case Retry(entry, error, delay):
+                    self.loop.call_later(delay, self._subscribe, entry)
+                    self._waiting(error, delay)
+                case _:
+                    raise TypeError(f"{effect!r} is no effect of a client")
 
-    def waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
-        """Tells the program why it has to wait; what its function raises is dropped."""
-        if self._on_wait is not None:
-            try:
-                self._on_wait(lost, delay)
-            except Exception as error:  # noqa: BLE001 - the connection is made again all the same
-                hooks.report(error, self)
-
-    def given_up(self, lost: ConnectionLost) -> None:
-        """Ends every subscription, and every wait for an answer."""
-        self._lost = self._lost or lost
-        for name in list(self._questions):
-            self._answer(name, lost)
-        for subscription in list(self._subscriptions.values()):
-            subscription.end(lost)
-        self._subscriptions.clear()
-
-    def heard(self, reply: Reply) -> None:
-        """Passes on what the server says."""
-        match reply:
-            case replies.Next() | replies.Subscribed() | replies.Missing():
-                if (subscription := self._subscriptions.get(reply.id)) is not None:
-                    subscription.take(reply)
-            case Checkpoint():
-                for item in reply.items:
-                    if (subscription := self._subscriptions.get(item.id)) is not None:
-                        subscription.moved(item)
-            case Failure():
-                self._failed(reply)
-            case replies.Schema():
-                if reply.id in self._questions:
-                    self._answer(reply.id, None if reply.payload is None else reply.payload.found())
-            case Done():
-                if (subscription := self._subscriptions.pop(reply.id, None)) is not None:
-                    subscription.end(None)
-            case _:
-                return
-
-    def _answer(self, name: str, answer: SchemaVersion | Exception | None) -> None:
-        """Tells who waits for it, unless he has left."""
-        _, waiting = self._questions.pop(name)
+    def _answer(self, question: ClientQuestion, answer: SchemaVersion | Exception | None) -> None:
+        waiting = self._questions.pop(question)
         if waiting.done():
             return
         if isinstance(answer, Exception):
@@ -361,25 +341,23 @@ class RemoteLog:
         else:
             waiting.set_result(answer)
 
-    def _failed(self, reply: Failure) -> None:
-        data = dict(reply.payload)
-        code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
-        retryable = data.pop("retryable", False) is True
-        subscription = self._subscriptions.get(reply.id)
-        attempt = 0 if subscription is None else subscription.attempts
-        delay = self._dialler.delay(attempt) if retryable and code in _RESUMED else None
-        error = RemoteError(code, message, retryable=retryable, data=data)
-        if reply.id in self._questions and (delay is None or code != "GOING_AWAY"):
-            self._answer(reply.id, error)
-        if subscription is None:
-            return
-        if delay is None:
-            del self._subscriptions[reply.id]
-            subscription.end(error)
-        elif code != "GOING_AWAY":  # after that the connection ends: it is resumed on the next one
-            subscription.attempts += 1
-            self.loop.call_later(delay, self._subscribe, subscription)
-            self.waiting(error, delay)
+    # What its connection tells.
+
+    def _delay(self, attempt: int) -> float | None:
+        return self._reconnect.delay(attempt) if self._reconnect else None
+
+    def _waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
+        """Tells the program why it has to wait; what its function raises is dropped."""
+        if self._on_wait is not None:
+            try:
+                self._on_wait(lost, delay)
+            except Exception as error:  # noqa: BLE001 - the connection is made again all the same
+                hooks.report(error, self)
+
+    def _given_up(self, lost: ConnectionLost) -> None:
+        """Ends every subscription, and every wait for an answer."""
+        self._lost = self._lost or lost
+        self._perform(self._session.give_up(lost))
 
 
 def connect(

@@ -202,8 +202,7 @@ class Wish(msgspec.Struct, frozen=True):
             credits=_credits(payload),
             batch_events=_whole(batch, "batch.maxEvents", 32, 1, limits.batch_events),
             batch_bytes=min(
-                _whole(batch, "batch.maxBytes", limits.batch_bytes, 1, CREDITS_MAX),
-                limits.batch_bytes,
+                _whole(batch, "batch.maxBytes", limits.batch_bytes, 1, CREDITS_MAX), limits.batch_bytes
             ),
             linger=linger / 1000,
             fail_on_lag=_word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",

@@ -15,19 +15,28 @@ the text of a position    no ``start``, but ``since``                         th
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from publishers.commits.group_commit import Commit
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption, PenstockError, PositionMalformed
+from publishers.fanout.gap import OnGap
+from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
+from publishers.views.view import View
 from transports.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
 
 __all__ = [
     "VERSION_MAX",
+    "explained",
+    "feed_of",
     "moment_of",
     "reads_disk",
     "start_json",
@@ -147,6 +156,42 @@ def explained(error: PenstockError, since: Since) -> PenstockError:
     if isinstance(error, InvalidOption) and error.parameter == "since" and isinstance(since, UUID):
         return InvalidRequest("start.transaction", str(since), "the id of a transaction that is kept")
     return error
+
+
+def feed_of(
+    log: "ChangeLog",
+    criteria: Criteria | tuple[()],
+    since: Since,
+    until: int | None,
+    view: View,
+    *,
+    whole: bool,
+    jump: bool,
+    prepared: bool,
+) -> ChangeFeed:
+    """What a client subscribes to; may read the disk, see ``reads_disk``.
+
+    Args:
+        log: The log.
+        criteria: Which changes; an empty tuple where the client gave an empty list.
+        since: Where to begin.
+        until: The last version, or None.
+        view: How changes are seen.
+        whole: Whether to send a transaction inside which it begins from its beginning.
+        jump: Whether to go on behind a gap.
+        prepared: Whether to compile the criteria here.
+
+    Raises:
+        PenstockError: If that cannot be.
+    """
+    gaps: OnGap = "jump" if jump else "fail"
+    try:
+        feed = log.changes(criteria, since=since, until=until, view=view, whole=whole, on_gap=gaps)
+        if prepared:
+            feed.prepare()
+        return feed
+    except PenstockError as error:
+        raise explained(error, since) from None
 
 
 def moment_of(text: object) -> datetime | None:

@@ -344,9 +344,7 @@ class Subscription:
 
 
 _SCHEMA: Final = strawberry.Schema(
-    query=Query,
-    subscription=Subscription,
-    config=StrawberryConfig(scalar_map=dict(SCALARS)),
+    query=Query, subscription=Subscription, config=StrawberryConfig(scalar_map=dict(SCALARS))
 )
 
 

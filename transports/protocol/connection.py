@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from transports.codec.envelope import Init
 from transports.errors import CloseCode, Violation, close_reason
 from transports.limits import Limits
-from transports.protocol.states import Phase, Stage, admit
+from transports.protocol.states import Event, Phase, Stage, advance
 
 __all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Send", "ServerConnection"]
 
@@ -148,7 +149,10 @@ class ServerConnection(ABC, Generic[_Entry]):
             raise Violation(
                 CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
             )
-        self.phase = admit(self.phase, message, self._late)
+        if isinstance(message, Init):
+            self.phase = advance(self.phase, Event.INIT)
+        elif isinstance(message, self._late):
+            self.phase = advance(self.phase, Event.WORK)
 
     def _forget(self, entry: _Entry | None) -> list[Effect]:
         if entry is None or entry.ended:
@@ -163,7 +167,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         """The client may start operations from now on."""
         if self.phase is not Phase.GREETED:
             return []
-        self.phase = Phase.ACKNOWLEDGED
+        self.phase = advance(self.phase, Event.ACK)
         return [Send(self._ack())]
 
     def refuse(self, why: str) -> list[Effect]:
@@ -196,7 +200,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def lost(self) -> list[Effect]:
         """The connection is gone."""
-        self.phase = Phase.CLOSED
+        self.phase = advance(self.phase, Event.CLOSE)
         effects: list[Effect] = []
         for entry in list(self.entries.values()):
             effects += self._forget(entry)

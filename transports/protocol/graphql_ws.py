@@ -23,13 +23,7 @@ from transports.codec.graphql_ws import (
     parse,
     requests_of,
 )
-from transports.errors import (
-    CloseCode,
-    InvalidDemand,
-    TooManySubscriptions,
-    Violation,
-    describe,
-)
+from transports.errors import CloseCode, InvalidDemand, TooManySubscriptions, Violation, describe
 from transports.limits import CREDITS_MAX, Limits
 from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
 from transports.protocol.fence import Fence

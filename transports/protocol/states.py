@@ -1,11 +1,26 @@
-"""The states of a connection and of a subscription, and which message is legal in which."""
+"""The phases of a connection, of both protocols and on both sides, and the stages of what runs on it.
+
+=============  =====================================  ==============
+phase          event                                  next phase
+=============  =====================================  ==============
+opened         INIT: the client sends its greeting    greeted
+greeted        ACK: the server lets it in             acknowledged
+acknowledged   WORK: a message about an operation     acknowledged
+acknowledged   GOAWAY: the server is about to stop    draining
+draining       WORK                                   draining
+any            CLOSE: the connection is gone          closed
+=============  =====================================  ==============
+
+What is not in the table breaks the protocol. What may be said at any time, such as ``ping``, is no event.
+"""
 
 import enum
+from collections.abc import Mapping
+from typing import Final
 
-from transports.codec.envelope import Init
 from transports.errors import CloseCode, Violation
 
-__all__ = ["Phase", "Stage", "admit"]
+__all__ = ["PHASES", "Event", "Phase", "Stage", "advance"]
 
 
 class Phase(enum.Enum):
@@ -23,6 +38,16 @@ class Phase(enum.Enum):
         return self in (Phase.OPENED, Phase.GREETED)
 
 
+class Event(enum.Enum):
+    """What a phase depends on, with the close code for a peer that is too early or too late, and what it is told."""
+
+    INIT = (CloseCode.TOO_MANY_INITS, "connection_init must be sent once, and it was sent before")
+    ACK = (CloseCode.BAD_REQUEST, "connection_ack must be sent once, after connection_init")
+    WORK = (CloseCode.UNAUTHORIZED, "connection_init must be sent, and connection_ack awaited, first")
+    GOAWAY = (CloseCode.BAD_REQUEST, "goaway must be sent once, after connection_ack")
+    CLOSE = (CloseCode.NORMAL, "")
+
+
 class Stage(enum.Enum):
     """Where a subscription is: requested -> active -> ended."""
 
@@ -31,23 +56,23 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-def admit(phase: Phase, message: object, late: tuple[type, ...]) -> Phase:
-    """The phase that a message from the client leads to.
+PHASES: Final[Mapping[tuple[Phase, Event], Phase]] = {
+    (Phase.OPENED, Event.INIT): Phase.GREETED,
+    (Phase.GREETED, Event.ACK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, Event.WORK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, Event.GOAWAY): Phase.DRAINING,
+    (Phase.DRAINING, Event.WORK): Phase.DRAINING,
+    **{(phase, Event.CLOSE): Phase.CLOSED for phase in Phase},
+}
 
-    Args:
-        phase: Where the connection is.
-        message: What came.
-        late: The kinds of message that are legal only after ``connection_ack``.
+
+def advance(phase: Phase, event: Event) -> Phase:
+    """The phase that an event leads to.
 
     Raises:
-        Violation: If the message is not legal in the phase.
+        Violation: If it is not legal in the phase.
     """
-    if isinstance(message, Init):
-        if phase is not Phase.OPENED:
-            again = "connection_init must be sent once, and it was sent before"
-            raise Violation(CloseCode.TOO_MANY_INITS, again)
-        return Phase.GREETED
-    if phase.early and isinstance(message, late):
-        early = "connection_init must be sent, and connection_ack awaited, first"
-        raise Violation(CloseCode.UNAUTHORIZED, early)
-    return phase
+    after = PHASES.get((phase, event))
+    if after is None:
+        raise Violation(*event.value)
+    return after

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -31,14 +31,15 @@ from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
-from transports.server.link import LINK, Offer, Receiver
+from transports.server.driver import Driver, Serving
+from transports.server.link import LINK, Offer
 from transports.server.logs import StoreLogs
 from transports.server.status import Status
 from transports.server.version import version
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
-    from transports.server.graphql_endpoint import GraphQLEndpoint
+    from transports.server.graphql_driver import GraphQLEndpoint
 
 __all__ = ["SUBPROTOCOL", "Application"]
 
@@ -48,21 +49,6 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 _TURN: Final = 256  # connections that are looked at in one turn of the loop
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
-
-
-class _Connected(Receiver, Protocol):
-    """A connection of either protocol."""
-
-    @property
-    def unsent(self) -> int: ...
-
-    @property
-    def weight(self) -> int: ...
-
-    @property
-    def ending(self) -> str | None: ...
-
-    def goaway(self, deadline: float, reason: str) -> None: ...
 
 
 class Application:
@@ -125,7 +111,7 @@ class Application:
             pools=self._pools,
             draining=lambda: self._stopping,
         )
-        self._connections: set[_Connected] = set()
+        self._connections: set[Driver[Any, Any]] = set()
         self._ended: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -230,29 +216,21 @@ class Application:
         subprotocol: str | None,
         client: Hashable,
     ) -> None:
-        connection: _Connected
+        serving = Serving(
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            pools=self._pools,
+            client=client,
+            weight=self._weight,
+            authenticate=self._authenticate,
+            token=bearer(headers.get(b"authorization", b"").decode("latin-1")),
+            on_lost=self._lost,
+        )
+        connection: Driver[Any, Any]
         if graphql is not None:
-            connection = graphql.connection(
-                offer,
-                client=client,
-                token=bearer(headers.get(b"authorization", b"").decode("latin-1")),
-                on_lost=self._lost,
-            )
+            connection = graphql.connection(offer, **serving)
         else:
-            connection = ChangeDriver(
-                self._logs,
-                offer,
-                pools=self._pools,
-                client=client,
-                limits=self._limits,
-                loop=asyncio.get_running_loop(),
-                server=_SERVER,
-                weight=self._weight,
-                authenticate=self._authenticate,
-                policy=self._policy,
-                token=bearer(headers.get(b"authorization", b"").decode("latin-1")),
-                on_lost=self._lost,
-            )
+            connection = ChangeDriver(self._logs, offer, server=_SERVER, policy=self._policy, **serving)
         self._connections.add(connection)
         self._idle.clear()
         offer.attach(connection, subprotocol)
@@ -261,7 +239,7 @@ class Application:
         """A connection was ended by the server; ``/statistics`` tells how many and why."""
         self._ended[why] += 1
 
-    def _lost(self, connection: _Connected) -> None:
+    def _lost(self, connection: Driver[Any, Any]) -> None:
         if connection.ending is not None:
             self.count_ended(connection.ending)
         self._connections.discard(connection)
@@ -271,18 +249,16 @@ class Application:
     async def _load_graphql(self) -> "GraphQLEndpoint | None":
         """What serves ``/graphql``, made when it is first asked for; None if it is not installed."""
         if self._graphql is None:
-            with contextlib.suppress(ExtraMissing):
-                made = await asyncio.to_thread(
-                    _graphql,
-                    self._logs,
-                    self._limits,
-                    self._weight,
-                    self._authenticate,
-                    self._policy,
-                    self._pools,
-                )
+            with contextlib.suppress(ImportError):
+                made = await asyncio.to_thread(self._make_graphql)
                 self._graphql = self._graphql or made  # others may have asked meanwhile
         return self._graphql
+
+    def _make_graphql(self) -> "GraphQLEndpoint":
+        """Imports it, which takes a while."""
+        from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
+
+        return GraphQLEndpoint(self._logs, self._limits, self._authenticate, self._policy, self._pools)
 
     @staticmethod
     def _elsewhere(path: str, what: str) -> str:
@@ -360,26 +336,6 @@ class _Nobody:
 _NOBODY: Final = _Nobody()
 _TAKEN: Final = ("/graphql", *sorted(Status.paths), "/ws")
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
-
-
-def _graphql(
-    logs: "Mapping[str, ChangeLog]",
-    limits: Limits,
-    weight: ServerWeight,
-    authenticate: Authenticator | None,
-    policy: Policy | None,
-    pools: Pools,
-) -> "GraphQLEndpoint":
-    """Imports it, which takes a while.
-
-    Raises:
-        ExtraMissing: If it is not installed.
-    """
-    try:
-        from transports.server.graphql_endpoint import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
-    except ImportError:
-        raise _NO_GRAPHQL from None
-    return GraphQLEndpoint(logs, limits, authenticate, policy, weight=weight, pools=pools)
 
 
 def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":

@@ -29,12 +29,7 @@ class AsgiLink:
         limits: Bounds of the connection.
     """
 
-    def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits

@@ -1,16 +1,15 @@
-"""Binds the protocol machine of one connection to subscriptions, a link and a clock."""
+"""Drives the machine of one ``penstock.v1+json`` connection."""
 
-import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from flow.errors import Lagged
 from publishers.criteria.cost import Cost
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned, PenstockError
+from publishers.errors import HistoryPruned
 from publishers.fanout.batch import Batch
-from publishers.fanout.gap import Gap, OnGap
+from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
@@ -18,46 +17,80 @@ from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
-from transports.access.tokens import Authenticator
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.codec.starts import explained, reads_disk
+from transports.codec.starts import feed_of, reads_disk
 from transports.errors import Problem, describe
-from transports.limits import Limits
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import Stage
-from transports.quotas.pool import Pools
-from transports.quotas.weight import ServerWeight
-from transports.server.driver import Driver
+from transports.server.driver import Driver, Serving
 from transports.server.link import Link
-from transports.server.subscriber import ChangeSubscriber
+from transports.server.outbound import Lane
+from transports.server.subscriber import WireSubscriber
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["ChangeDriver"]
+__all__ = ["ChangeDriver", "ChangeSubscriber"]
 
 _WITH_CURSOR: Final = frozenset({"LAGGED", "LOG_CLOSED", "SLOW_CONSUMER", "GOING_AWAY"})
 
 
+class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
+    """The subscriber behind one subscription of the connection.
+
+    Attributes:
+        wish: What was subscribed to.
+        name: What the client knows its log by.
+        log: The log it is about.
+        encoder: Encodes the events of that log.
+    """
+
+    __slots__ = ("encoder", "log", "name", "wish")
+
+    def __init__(
+        self,
+        driver: "ChangeDriver",
+        entry: SubscriptionEntry,
+        lane: Lane,
+        wish: Wish,
+        *,
+        name: str,
+        log: "ChangeLog",
+        encoder: EventEncoder,
+    ) -> None:
+        super().__init__(driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits)
+        self.wish = wish
+        self.name = name
+        self.log = log
+        self.encoder = encoder
+
+    def cursor(self) -> str:
+        """Where the client would resume."""
+        return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
+
+    # Signals beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing where the subscription would have read on."""
+        self._driver.gap(self, gap)
+
+    def on_state(self, state: State, /) -> None:
+        """The subscription has come to read from the WAL, or does so no longer."""
+        self._driver.moved(self, resync=state is State.RESYNC)
+
+
 class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
-    """One connection of the protocol, on the event loop of its link.
+    """One connection of ``penstock.v1+json``, on the event loop of its link.
 
     Args:
         logs: The logs that may be subscribed to, by name.
         link: The accepted WebSocket.
-        pools: Threads for what reads the disk; None for some of its own.
-        client: Whose share of the threads it takes; None for one of its own.
-        limits: Bounds of the connection.
-        weight: That of the whole server; None for a server of this connection alone.
-        loop: The event loop, whose clock is the connection's.
         server: Name and version, told to the client.
-        authenticate: Judges the client's token; None lets everybody in.
         policy: What clients may see; None for everything.
-        token: The token that came with the upgrade.
-        on_lost: Called once when the connection is gone.
+        **serving: As for every driver.
     """
 
     def __init__(
@@ -65,39 +98,15 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         logs: "Mapping[str, ChangeLog]",
         link: Link,
         *,
-        pools: Pools | None = None,
-        client: Hashable = None,
-        limits: Limits,
-        loop: asyncio.AbstractEventLoop,
         server: str,
-        weight: ServerWeight | None = None,
-        authenticate: Authenticator | None = None,
         policy: Policy | None = None,
-        token: str | None = None,
-        on_lost: "Callable[[ChangeDriver], None]" = lambda _: None,
+        **serving: Unpack[Serving],
     ) -> None:
         self._logs = logs
         self._policy = policy
         self._encoders: dict[ChangeLog, EventEncoder] = {}
-        super().__init__(
-            ServerSession(limits, server=server, now=loop.time()),
-            link,
-            pools=pools or Pools(limits),
-            client=client,
-            limits=limits,
-            weight=weight,
-            loop=loop,
-            authenticate=authenticate,
-            token=token,
-            on_lost=on_lost,
-        )
-
-    # What the link tells.
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that were written for it and that the operating system has not taken yet."""
-        return self._link.unsent
+        session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
+        super().__init__(session, link, **serving)
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
@@ -107,13 +116,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
     def stop(self) -> None:
         """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
         if not self._link.paused:
-            self._checkpoint(
-                [
-                    subscriber.entry
-                    for subscriber in self._subscribers.values()
-                    if subscriber.entry.stage is Stage.ACTIVE
-                ]
-            )
+            entries = [subscriber.entry for subscriber in self._subscribers.values()]
+            self._checkpoint([entry for entry in entries if entry.stage is Stage.ACTIVE])
         self._perform(self._session.stop())
 
     # What the machine wants done.
@@ -128,75 +132,35 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
     def _open(self, entry: SubscriptionEntry, wish: Wish) -> None:
-        cursor: Callable[[Position], str] = str
         try:
             name, log = find_log(self._logs, wish.log, self._policy, self._token)
-            encoder = self._encoders.setdefault(log, EventEncoder(log.token))
-            cursor = encoder.cursor
-            lane = self._outbound.lane(wish.batch_bytes, wish.linger)
-            kept = wish if wish.wishes is None else wish.bare()
-            subscriber = self._subscribers[entry] = ChangeSubscriber(
-                self, entry, kept, name=name, log=log, encoder=encoder, lane=lane
-            )
-            if wish.criteria is None:
-                read = partial(self._read, subscriber, wish)
-                self._jobs.send(self._pools.preparing, entry, wish.read, read)
-            else:
-                self._admit(subscriber, wish, *wish.read())
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
-            self._perform(self._session.failed(entry, describe(error, cursor)))
-
-    def _read(
-        self,
-        subscriber: ChangeSubscriber,
-        wish: Wish,
-        found: tuple[Criteria, Cost] | None,
-        error: BaseException | None,
-    ) -> None:
-        """It is known what a heavy wish asks for, or what is wrong with it."""
-        try:
-            if error is not None:
-                raise error
-            if found is not None:
-                self._admit(subscriber, wish, *found)
-        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this subscription only
-            self._perform(
-                self._session.failed(subscriber.entry, describe(failure, subscriber.encoder.cursor))
-            )
-        self._link.flush()
-
-    def _admit(self, subscriber: ChangeSubscriber, wish: Wish, criteria: Criteria, cost: Cost) -> None:
-        """Counts what is asked for, and makes its feed, on a thread if that reads the disk or takes long."""
-        entry, log = subscriber.entry, subscriber.log
-        view = narrow(self._policy, Caller(subscriber.name, self._token), wish.view, criteria)
-        check_weight(cost, self._limits)
-        self._weight.take(entry, subscriber.name, criteria, cost)
-        heavy = cost.weight > self._limits.inline_weight
-        make = partial(_feed, log, wish, criteria, view, heavy=heavy)
-        scans = reads_disk(wish.start)
-        if heavy or scans:
-            pool = self._pools.scanning if scans else self._pools.preparing
-            self._jobs.send(pool, entry, make, partial(self._found, subscriber))
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+        encoder = self._encoders.setdefault(log, EventEncoder(log.token))
+        lane = self._outbound.lane(wish.batch_bytes, wish.linger)
+        kept = wish if wish.wishes is None else wish.bare()
+        subscriber = self._subscribers[entry] = ChangeSubscriber(
+            self, entry, lane, kept, name=name, log=log, encoder=encoder
+        )
+        if wish.criteria is None:
+            self._jobs.send(self._pools.preparing, entry, wish.read, partial(self._admit, subscriber, wish))
         else:
-            self._found(subscriber, make(), None)
+            self._admit(subscriber, wish, wish.read)
 
-    def _found(
-        self, subscriber: ChangeSubscriber, feed: ChangeFeed | None, error: BaseException | None
+    def _admit(
+        self, subscriber: ChangeSubscriber, wish: Wish, result: Callable[[], tuple[Criteria, Cost]]
     ) -> None:
-        """It is known where a subscription begins, or why it cannot."""
-        wish, entry = subscriber.wish, subscriber.entry
+        """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
-            if error is not None:
-                raise error
-            if feed is not None and not entry.ended:
-                feed.subscribe(
-                    subscriber,
-                    executor=subscriber.lane,
-                    batch_events=wish.batch_events,
-                    batch_bytes=wish.batch_bytes,
-                )
-        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this subscription only
-            self._perform(self._session.failed(entry, describe(failure, subscriber.encoder.cursor)))
+            criteria, cost = result()
+            view = narrow(self._policy, Caller(subscriber.name, self._token), wish.view, criteria)
+            check_weight(cost, self._limits)
+            self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
+            make = partial(_feed, subscriber.log, wish, criteria, view)
+            self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
         self._link.flush()
 
     # Schemas.
@@ -209,21 +173,22 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._perform(self._session.failed(entry, describe(error)))
             return
 
-        def told(found: SchemaVersion | None, error: BaseException | None) -> None:
-            if error is None:
-                self._perform(self._session.answered(entry, schema_json(name, found, log.token)))
-            else:
-                self._perform(self._session.failed(entry, describe(error)))
+        def told(result: Callable[[], SchemaVersion | None]) -> None:
+            try:
+                answer = self._session.answered(entry, schema_json(name, result(), log.token))
+            except Exception as error:  # noqa: BLE001 - likewise
+                answer = self._session.failed(entry, describe(error))
+            self._perform(answer)
             self._link.flush()
 
-        self._jobs.send(
-            self._pools.scanning, entry, partial(log.schema, asked.entity_type, asked.version), told
-        )
+        find = partial(log.schema, asked.entity_type, asked.version)
+        self._jobs.send(self._pools.scanning, entry, find, told)
 
-    # What subscriptions tell, on the strand.
+    # What subscriptions tell, on their lanes.
 
     def opened(self, subscriber: ChangeSubscriber) -> None:
         """Answers ``subscribed``."""
+        subscriber.lane.eager = False
         subscription, log, cursor = subscriber.subscription, subscriber.log, subscriber.encoder.cursor
         if subscription is None:
             return
@@ -246,6 +211,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def deliver(self, subscriber: ChangeSubscriber, batch: Batch) -> None:
         """Writes a ``next``."""
+        subscriber.lane.eager = len(batch) >= subscriber.batch_events
         try:
             frame = self._session.next(subscriber.entry, batch, subscriber.encoder, self._loop.time())
         except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
@@ -313,18 +279,12 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
-def _feed(log: "ChangeLog", wish: Wish, criteria: Criteria, view: View, *, heavy: bool) -> ChangeFeed:
-    """What a client subscribes to; may read the disk, see ``reads_disk``, and what is heavy is prepared here."""
+def _feed(log: "ChangeLog", wish: Wish, criteria: Criteria, view: View, prepared: bool) -> ChangeFeed:
+    """What a client subscribes to."""
     wishes = () if wish.empty else criteria
-    gaps: OnGap = "jump" if wish.jump else "fail"
-    since = _since(log, wish)
-    try:
-        feed = log.changes(wishes, since=since, until=wish.until, view=view, whole=wish.whole, on_gap=gaps)
-        if heavy:
-            feed.prepare()
-        return feed
-    except PenstockError as error:
-        raise explained(error, since) from None
+    return feed_of(
+        log, wishes, _since(log, wish), wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared
+    )
 
 
 def _since(log: "ChangeLog", wish: Wish) -> Since:

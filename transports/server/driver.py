@@ -1,4 +1,4 @@
-"""Binds the machine of one connection to subscriptions, a link and a clock, whatever its protocol."""
+"""Drives the machine of one connection: binds it to subscriptions, a link and a clock, whatever its protocol."""
 
 import asyncio
 import logging
@@ -6,12 +6,12 @@ import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, Required, TypedDict, TypeVar
 
-from flow.contracts import UNBOUNDED
+from publishers.criteria.cost import Cost
 from publishers.fanout.batch import Batch
-from publishers.fanout.subscription import ChangeSubscription
-from publishers.model.change import Change
+from publishers.log.feed import ChangeFeed
 from transports.access.tokens import Authenticator
 from transports.errors import CloseCode
 from transports.limits import Limits
@@ -31,112 +31,47 @@ from transports.quotas.weight import ConnectionWeight, ServerWeight
 from transports.server.disk_jobs import DiskJobs
 from transports.server.link import Link
 from transports.server.outbound import Outbound
+from transports.server.subscriber import WireSubscriber
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flow.contracts import Subscription
-
-__all__ = ["Driver", "WireSubscriber"]
+__all__ = ["Driver", "Serving"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 
+_Session = TypeVar("_Session", bound=ServerConnection[Any])
+_Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any, Any])
 
-_Entry = TypeVar("_Entry", bound=Entry)
 
-
-class WireSubscriber(ABC, Generic[_Entry]):
-    """The subscriber behind one entry of a connection: takes batches, and never makes objects of them.
+class Serving(TypedDict, total=False):
+    """What every driver is given, whatever its protocol.
 
     Attributes:
-        entry: The entry of the session.
-        subscription: Its subscription, once there is one.
-        credits: What the client requested before there was a subscription.
+        limits: Bounds of the connection.
+        loop: The event loop, whose clock is the connection's.
+        pools: Threads for what reads the disk; some of its own if left out.
+        client: Whose share of the threads it takes; None for one of its own.
+        weight: That of the whole server; None for a server of this connection alone.
+        authenticate: Judges the client's token; None lets everybody in.
+        token: The token that came with the upgrade.
+        on_lost: Called once when the connection is gone.
     """
 
-    __slots__ = ("credits", "entry", "subscription")
-
-    def __init__(self, entry: _Entry, demand: int | None) -> None:
-        self.entry = entry
-        self.subscription: ChangeSubscription | None = None
-        self.credits = UNBOUNDED if demand is None else demand
-
-    def request(self, n: int) -> None:
-        """Passes the client's demand on."""
-        if self.subscription is None:
-            self.credits += n
-        else:
-            self.subscription.request(n)
-
-    def cancel(self) -> None:
-        """Ends the subscription."""
-        if self.subscription is not None:
-            self.subscription.cancel()
-
-    # What a protocol makes of the signals.
-
-    def _opened(self) -> None:
-        """The subscription is registered."""
-
-    @abstractmethod
-    def _deliver(self, batch: Batch) -> None:
-        """Some events, within the demand."""
-
-    @abstractmethod
-    def _ended(self, error: Exception | None) -> None:
-        """The last signal: an error, or the end."""
-
-    # Signals, on the lane.
-
-    def on_subscribe(self, subscription: "Subscription", /) -> None:
-        """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
-        if self.entry.ended:
-            subscription.cancel()
-            return
-        if isinstance(subscription, ChangeSubscription):
-            self.subscription = subscription
-            self._opened()
-        if self.credits:
-            subscription.request(self.credits)
-
-    def on_next(self, change: Change, /) -> None:
-        """Never called: this subscriber takes batches."""
-        raise TypeError(f"an subscriber takes batches, not {change!r}")
-
-    def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
-        """Some events."""
-        if not isinstance(batch, Batch):
-            raise TypeError(f"an subscriber takes what a log delivers, not {type(batch).__name__}")
-        self._deliver(batch)
-
-    def on_error(self, error: Exception, /) -> None:
-        """The subscription failed."""
-        self._ended(error)
-
-    def on_complete(self) -> None:
-        """The subscription came to its end."""
-        self._ended(None)
-
-
-_Session = TypeVar("_Session", bound=ServerConnection[Any])
-_Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any])
+    limits: Required[Limits]
+    loop: Required[asyncio.AbstractEventLoop]
+    pools: Pools
+    client: Hashable
+    weight: ServerWeight | None
+    authenticate: Authenticator | None
+    token: str | None
+    on_lost: Callable[[Any], None]
 
 
 class Driver(ABC, Generic[_Session, _Subscriber]):
-    """One connection, on the event loop of its link.
+    """One connection, on the event loop of its link; see `Serving` for the other arguments.
 
     Args:
         session: Its machine.
         link: The accepted WebSocket.
-        pools: Threads for what reads the disk.
-        client: Whose share of the threads it takes; None for one of its own.
-        gate: The link as deliveries see it, where something else holds them back as well.
-        limits: Bounds of the connection.
-        weight: That of the whole server; None for a server of this connection alone.
-        loop: The event loop, whose clock is the connection's.
-        authenticate: Judges the client's token; None lets everybody in.
-        token: The token that came with the upgrade.
-        on_lost: Called once when the connection is gone.
+        blocked: Whether something else than the link holds deliveries back.
     """
 
     def __init__(
@@ -144,15 +79,15 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         session: _Session,
         link: Link,
         *,
-        pools: Pools,
-        client: Hashable = None,
-        gate: Link | None = None,
         limits: Limits,
-        weight: ServerWeight | None,
         loop: asyncio.AbstractEventLoop,
-        authenticate: Authenticator | None,
-        token: str | None,
-        on_lost: Callable[[Any], None],
+        blocked: Callable[[], bool] | None = None,
+        pools: Pools | None = None,
+        client: Hashable = None,
+        weight: ServerWeight | None = None,
+        authenticate: Authenticator | None = None,
+        token: str | None = None,
+        on_lost: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._link = link
@@ -161,11 +96,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._authenticate = authenticate
         self._token = token
         self._on_lost = on_lost
-        self._outbound = Outbound(loop, gate or link, limits)
+        self._outbound = Outbound(loop, link, limits, blocked)
         self._weight = ConnectionWeight(
             limits.connection_weight, weight or ServerWeight(limits.criteria_weight)
         )
-        self._pools = pools
+        self._pools = pools or Pools(limits)
         self._client = self if client is None else client
         self._jobs = DiskJobs(loop, self._client)
         self._subscribers: dict[Entry, _Subscriber] = {}
@@ -182,6 +117,33 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     @abstractmethod
     def _tick(self, now: float) -> None:
         """Does what is due, and arms the timer again."""
+
+    @abstractmethod
+    def opened(self, subscriber: _Subscriber) -> None:
+        """A subscription is registered."""
+
+    @abstractmethod
+    def deliver(self, subscriber: _Subscriber, batch: Batch) -> None:
+        """Some events, within the demand."""
+
+    @abstractmethod
+    def ended(self, subscriber: _Subscriber, error: Exception | None) -> None:
+        """The last signal: an error, or the end."""
+
+    @abstractmethod
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Announces the end; ``stop`` will follow within ``deadline`` seconds."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """The server is stopping: closes with 1012."""
+
+    # What a server asks.
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for it and that the operating system has not taken yet."""
+        return self._link.unsent
 
     @property
     def weight(self) -> int:
@@ -216,14 +178,6 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._outbound.close()
         self._jobs.close()
         self._on_lost(self)
-
-    @abstractmethod
-    def goaway(self, deadline: float, reason: str) -> None:
-        """Announces the end; ``stop`` will follow within ``deadline`` seconds."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """The server is stopping: closes with 1012."""
 
     # What the machine wants done.
 
@@ -267,6 +221,42 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         error_id = uuid.uuid4().hex[:12]
         _LOG.exception("connection failed, id %s", error_id)
         self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
+
+    # Subscriptions.
+
+    def _subscribe(
+        self, subscriber: _Subscriber, cost: Cost, make: Callable[[bool], ChangeFeed], *, scans: bool
+    ) -> None:
+        """Has a feed made and subscribes to it.
+
+        Args:
+            subscriber: Who gets it.
+            cost: Of its criteria.
+            make: Makes the feed; is told whether what is heavy is to be prepared.
+            scans: Whether that reads the disk. It takes place on a thread if it does, or if it takes long.
+        """
+        heavy = cost.weight > self._limits.inline_weight
+        work, found = partial(make, heavy), partial(self._found, subscriber)
+        if heavy or scans:
+            pool = self._pools.scanning if scans else self._pools.preparing
+            self._jobs.send(pool, subscriber.entry, work, found)
+        else:
+            found(work)
+
+    def _found(self, subscriber: _Subscriber, result: Callable[[], ChangeFeed]) -> None:
+        """It is known where a subscription begins, or why it cannot."""
+        try:
+            feed = result()
+            if not subscriber.entry.ended:
+                feed.subscribe(
+                    subscriber,
+                    executor=subscriber.lane,
+                    batch_events=subscriber.batch_events,
+                    batch_bytes=subscriber.lane.batch_bytes,
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+        self._link.flush()
 
     # What the time brings.
 

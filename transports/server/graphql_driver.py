@@ -1,84 +1,101 @@
-"""Binds the machine of one ``graphql-transport-ws`` connection to operations, a link and a clock."""
+"""Drives the machine of one ``graphql-transport-ws`` connection, and what an application has of GraphQL."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
-from publishers.log.feed import ChangeFeed
+from publishers.fanout.gap import Gap
+from transports.access.policy import Policy
 from transports.access.tokens import Authenticator
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import describe
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, Operation
+from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
 from transports.protocol.connection import Effect, Entry
 from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import Phase
 from transports.quotas.pool import Pools, Turn
-from transports.quotas.weight import ServerWeight
-from transports.server.driver import Driver
-from transports.server.graphql_subscriber import OperationSubscriber
+from transports.server.driver import Driver, Serving
 from transports.server.link import Link
+from transports.server.outbound import Lane
+from transports.server.subscriber import WireSubscriber
 
-__all__ = ["GraphQLDriver"]
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["GraphQLDriver", "GraphQLEndpoint", "OperationSubscriber"]
 
 _BATCH_EVENTS: Final = 32
 
 
+class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
+    """The subscriber behind one subscription of a connection.
+
+    The protocol has no message for demand, so it requests everything unless the client has given credits; what holds
+    deliveries back is the lane, which runs them only while the socket and the fence let something through.
+
+    Attributes:
+        operation: What is executed for each event.
+        gap: History that is missing, until an event has told of it.
+    """
+
+    __slots__ = ("gap", "operation")
+
+    def __init__(
+        self,
+        driver: "GraphQLDriver",
+        entry: OperationEntry,
+        lane: Lane,
+        operation: Operation,
+        *,
+        batch_events: int,
+    ) -> None:
+        super().__init__(driver, entry, lane, batch_events=batch_events, demand=entry.credits)
+        self.operation = operation
+        self.gap: Gap | None = None
+
+    def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
+        """The payloads, of which the first one tells of the gap before it."""
+        gap = self.gap
+        if gap is None or not payloads:
+            return payloads
+        self.gap = None
+        token = self.operation.source.log.token
+        told = b',"extensions":{"gap":{"begin":"%s","end":"%s"}}}'
+        first = payloads[0][:-1] + told % (str(token(gap.begin)).encode(), str(token(gap.end)).encode())
+        return [first, *payloads[1:]]
+
+    # A signal beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing; if an earlier gap was not told yet, the two are one."""
+        self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
+
+
 class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
-    """One connection, on the event loop of its link.
+    """One connection of ``graphql-transport-ws``, on the event loop of its link.
 
     Args:
         engine: Executes the operations.
         link: The accepted WebSocket.
-        pools: Threads for what reads the disk; None for some of its own.
-        client: Whose share of the threads it takes; None for one of its own.
-        limits: Bounds of the connection.
-        weight: That of the whole server; None for a server of this connection alone.
-        loop: The event loop, whose clock is the connection's.
-        authenticate: Judges the client's token; None lets everybody in.
-        token: The token that came with the upgrade.
-        on_lost: Called once when the connection is gone.
+        **serving: As for every driver.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        link: Link,
-        *,
-        pools: Pools | None = None,
-        client: Hashable = None,
-        limits: Limits,
-        loop: asyncio.AbstractEventLoop,
-        weight: ServerWeight | None = None,
-        authenticate: Authenticator | None = None,
-        token: str | None = None,
-        on_lost: "Callable[[GraphQLDriver], None]" = lambda _: None,
-    ) -> None:
+    def __init__(self, engine: Engine, link: Link, **serving: Unpack[Serving]) -> None:
         self._engine = engine
         self._queries: dict[OperationEntry, Operation] = {}
-        self._querying = self._asked = False
+        self._asked = False
         self._asking: OperationEntry | None = None
         self._turn: Turn[bytes] | None = None
-        session = GraphQLSession(limits, now=loop.time())
-        super().__init__(
-            session,
-            link,
-            pools=pools or Pools(limits),
-            client=client,
-            gate=_Gate(link, session),
-            limits=limits,
-            weight=weight,
-            loop=loop,
-            authenticate=authenticate,
-            token=token,
-            on_lost=on_lost,
-        )
+        session = GraphQLSession(serving["limits"], now=serving["loop"].time())
+        super().__init__(session, link, blocked=lambda: session.blocked, **serving)
         self._lane = self._outbound.lane(1, 0)
 
     # What the link tells.
@@ -95,11 +112,6 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         """The link is writable again: the answer to a query was taken."""
         self._give_back()
         super().drained()
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that were written for it and that the operating system has not taken yet."""
-        return self._link.unsent
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Nothing: the protocol has no word for it, and ``stop`` will follow."""
@@ -120,16 +132,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
     def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
-        prepare = partial(self._prepare, request, self._token)
-        if not is_light(request.query, request.variables):
-            self._jobs.send(self._pools.preparing, entry, prepare, partial(self._prepared, entry))
-            return
-        try:
-            operation = prepare()
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
-            self._prepared(entry, None, error)
+        prepare, prepared = partial(self._prepare, request, self._token), partial(self._prepared, entry)
+        if is_light(request.query, request.variables):
+            prepared(prepare)
         else:
-            self._prepared(entry, operation, None)
+            self._jobs.send(self._pools.preparing, entry, prepare, prepared)
 
     def _prepare(self, request: GraphQLRequest, token: str | None) -> Operation:
         """What is to be executed; from any thread."""
@@ -140,22 +147,19 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             operation.open()
         return operation
 
-    def _prepared(
-        self, entry: OperationEntry, operation: Operation | None, error: BaseException | None
-    ) -> None:
+    def _prepared(self, entry: OperationEntry, result: Callable[[], Operation]) -> None:
         """A request was read and checked."""
-        if entry.ended:
-            return
-        if isinstance(error, RequestRefused):
-            self._perform(self._session.failed(entry, error.errors))
-        elif error is not None or operation is None:
-            problem = describe(error or asyncio.CancelledError())
-            self._perform(self._session.failed(entry, [graphql_error(problem)]))
-        elif operation.kind == "subscription":
-            self._subscribe(entry, operation)
-        else:
-            self._queries[entry] = operation
-            self._ask()
+        try:
+            operation = result()
+            if operation.kind == "subscription":
+                self._start(entry, operation)
+            else:
+                self._queries[entry] = operation
+                self._ask()
+        except RequestRefused as refused:
+            self._perform(self._session.failed(entry, refused.errors))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._link.flush()
 
     def _cancel(self, entry: Entry) -> None:
@@ -167,45 +171,19 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     # Subscriptions.
 
-    def _subscribe(self, entry: OperationEntry, operation: Operation) -> None:
-        source, cost = operation.source, operation.cost
-        try:
-            self._weight.take(entry, source.log.name, source.criteria, cost)
-        except PenstockError as error:
-            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
-            return
-        subscriber = self._subscribers[entry] = OperationSubscriber(self, entry, operation)
-        heavy = cost.weight > self._limits.inline_weight
-        make = partial(source.feed, operation.view, heavy=heavy)
-        if heavy or source.reads_disk:
-            pool = self._pools.scanning if source.reads_disk else self._pools.preparing
-            self._jobs.send(pool, entry, make, partial(self._found, subscriber))
-            return
-        try:
-            feed = make()
-        except PenstockError as error:
-            self._found(subscriber, None, error)
-        else:
-            self._found(subscriber, feed, None)
+    def _start(self, entry: OperationEntry, operation: Operation) -> None:
+        source = operation.source
+        self._weight.take(entry, source.log.name, source.criteria, operation.cost)
+        lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
+        subscriber = self._subscribers[entry] = OperationSubscriber(
+            self, entry, lane, operation, batch_events=min(_BATCH_EVENTS, most)
+        )
+        self._subscribe(
+            subscriber, operation.cost, partial(source.feed, operation.view), scans=source.reads_disk
+        )
 
-    def _found(
-        self, subscriber: OperationSubscriber, feed: ChangeFeed | None, error: BaseException | None
-    ) -> None:
-        """It is known where a subscription begins, or why it cannot."""
-        try:
-            if error is not None:
-                raise error
-            if feed is not None and not subscriber.entry.ended:
-                feed.subscribe(
-                    subscriber,
-                    executor=self._outbound.lane(self._limits.batch_bytes, 0),
-                    batch_events=min(_BATCH_EVENTS, self._limits.fence_events),
-                    batch_bytes=self._limits.batch_bytes,
-                )
-        except Exception as failure:  # noqa: BLE001 - whatever it was, it concerns this operation only
-            told = graphql_error(problem_of(failure, subscriber.operation.source.log))
-            self._perform(self._session.failed(subscriber.entry, [told]))
-        self._link.flush()
+    def opened(self, subscriber: OperationSubscriber) -> None:
+        """Nothing: the protocol has no word for it."""
 
     def deliver(self, subscriber: OperationSubscriber, batch: Batch) -> None:
         """Writes a ``next`` for each event."""
@@ -238,13 +216,13 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _ask(self) -> None:
         """Asks the strand for a turn, unless it has been asked."""
-        if self._queries and not self._querying and not self._asked:
+        if self._queries and self._asking is None and not self._asked:
             self._asked = True
             self._lane.submit(self._query)
 
     def _query(self) -> None:
         self._asked = False
-        if self._querying or not self._queries or self._session.phase is Phase.CLOSED:
+        if self._asking is not None or not self._queries or self._session.phase is Phase.CLOSED:
             return
         entry = next(iter(self._queries))
         operation = self._queries.pop(entry)
@@ -256,12 +234,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
             self._ask()
             return
-        self._querying, self._asking, self._turn = True, entry, turn
+        self._asking, self._turn = entry, turn
         work = asyncio.wrap_future(turn.result, loop=self._loop)
         work.add_done_callback(lambda done: self._queried(entry, done))
 
     def _queried(self, entry: OperationEntry, done: "asyncio.Future[bytes]") -> None:
-        self._querying, self._asking = False, None
+        self._asking = None
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if error is None:
             self._perform(self._session.result(entry, done.result()))
@@ -273,7 +251,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _give_back(self) -> None:
         """Ends the share that the last query had of the threads, once its answer was taken."""
-        if self._turn is not None and not self._querying and not self._link.paused:
+        if self._turn is not None and self._asking is None and not self._link.paused:
             self._turn.release()
             self._turn = None
 
@@ -285,25 +263,35 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._arm(self._session.due)
 
 
-class _Gate:
-    """The link as the strand sees it: paused also while the client has not answered."""
+class GraphQLEndpoint:
+    """What an application serves at ``/graphql``.
 
-    def __init__(self, link: Link, session: GraphQLSession) -> None:
-        self._link = link
-        self._session = session
-        self.flush = link.flush
-        self.write = link.write
-        self.close = link.close
-        self.abort = link.abort
+    Attributes:
+        engine: Executes what comes in over sockets and over HTTP.
+        http: The ASGI callable for HTTP requests.
 
-    @property
-    def paused(self) -> bool:
-        return self._link.paused or self._session.blocked
+    Args:
+        logs: The logs of the server, by name.
+        limits: Bounds of each connection.
+        authenticate: Judges the tokens of clients; None lets everybody in.
+        policy: What callers may see; None for everything.
+        pools: Threads for what reads the disk.
+    """
 
-    @property
-    def unsent(self) -> int:
-        return self._link.unsent
+    subprotocol: Final = "graphql-transport-ws"
+    """The token of the protocol; a client that offers none gets it."""
 
-    @property
-    def ending(self) -> str | None:
-        return self._link.ending
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        limits: Limits,
+        authenticate: Authenticator | None,
+        policy: Policy | None,
+        pools: Pools,
+    ) -> None:
+        self.engine = Engine(logs, limits, policy)
+        self.http = HttpEndpoint(self.engine, limits, authenticate, pools)
+
+    def connection(self, link: Link, **serving: Unpack[Serving]) -> GraphQLDriver:
+        """What drives one WebSocket, on the running event loop."""
+        return GraphQLDriver(self.engine, link, **serving)

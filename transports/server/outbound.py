@@ -29,12 +29,20 @@ class Outbound:
         loop: The loop of the link.
         link: Where the deliveries are written.
         limits: Bounds of the connection.
+        blocked: Whether something else than the link holds deliveries back.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, link: Link, limits: Limits) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        link: Link,
+        limits: Limits,
+        blocked: Callable[[], bool] | None = None,
+    ) -> None:
         self._loop = loop
         self._executor = loop_executor(loop)
         self._link = link
+        self._blocked = blocked
         self._window = limits.window
         self._arrived: deque[tuple[Lane, Task]] = deque()
         self._ready: deque[tuple[Lane, Task]] = deque()
@@ -97,7 +105,10 @@ class Outbound:
         link.flush()
         for _ in range(_FRAMES):
             if not self._closed and (
-                not self._ready or link.paused or link.unsent + self._ready[0][0].batch_bytes > self._window
+                not self._ready
+                or link.paused
+                or link.unsent + self._ready[0][0].batch_bytes > self._window
+                or (self._blocked is not None and self._blocked())
             ):
                 break
             if not self._ready:
@@ -107,7 +118,8 @@ class Outbound:
             if self._arrived:
                 self._sort()
         link.flush()
-        if self._ready and (self._closed or not link.paused) and self._again is None:
+        held = link.paused or (self._blocked is not None and self._blocked())
+        if self._ready and (self._closed or not held) and self._again is None:
             self._again = self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:

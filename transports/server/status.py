@@ -205,8 +205,7 @@ class Status:
         check_schemas(self._policy, Caller(name, token))
         if "entity_type" not in asked:
             return StatusAnswer(
-                HTTPStatus.OK,
-                {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)},
+                HTTPStatus.OK, {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)}
             )
         question = SchemaQuestion.of(asked)
         found = await self._pools.scanning.run(

@@ -1,99 +1,97 @@
-"""Where a log delivers for one remote subscriber."""
+"""Where a log delivers for one entry of a connection."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from flow.contracts import UNBOUNDED
 from publishers.fanout.batch import Batch
-from publishers.fanout.gap import Gap
-from publishers.fanout.state import State
-from transports.codec.events import EventEncoder
-from transports.codec.messages import Wish
-from transports.protocol.server import SubscriptionEntry
-from transports.server.driver import WireSubscriber
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Change
+from transports.protocol.connection import Entry
 from transports.server.outbound import Lane
 
 if TYPE_CHECKING:
-    from publishers.log.changelog import ChangeLog
+    from collections.abc import Sequence
 
-__all__ = ["ChangeSubscriber", "Desk"]
+    from flow.contracts import Subscription
 
+__all__ = ["WireSubscriber"]
 
-class Desk(Protocol):
-    """The connection, as its subscribers see it; everything on the event loop."""
-
-    def opened(self, subscriber: "ChangeSubscriber") -> None:
-        """The subscription is registered."""
-        ...
-
-    def deliver(self, subscriber: "ChangeSubscriber", batch: Batch) -> None:
-        """Some events, within the demand."""
-        ...
-
-    def moved(self, subscriber: "ChangeSubscriber", *, resync: bool) -> None:
-        """The subscription has come to read from the WAL, or does so no longer."""
-        ...
-
-    def gap(self, subscriber: "ChangeSubscriber", gap: Gap) -> None:
-        """History is missing where the subscription would have read on."""
-        ...
-
-    def ended(self, subscriber: "ChangeSubscriber", error: Exception | None) -> None:
-        """The last signal: an error, or the end."""
-        ...
+_Entry = TypeVar("_Entry", bound=Entry)
 
 
-class ChangeSubscriber(WireSubscriber[SubscriptionEntry]):
-    """The subscriber behind one subscription of the connection.
+class _Driver(Protocol):
+    """What takes the signals, on the event loop."""
+
+    def opened(self, subscriber: Any) -> None: ...
+    def deliver(self, subscriber: Any, batch: Batch) -> None: ...
+    def ended(self, subscriber: Any, error: Exception | None) -> None: ...
+
+
+_Driving = TypeVar("_Driving", bound=_Driver)
+
+
+class WireSubscriber(Generic[_Entry, _Driving]):
+    """The subscriber behind one entry of a connection: takes batches, and never makes objects of them.
 
     Attributes:
-        wish: What was subscribed to.
-        name: What the client knows its log by.
-        log: The log it is about.
-        encoder: Encodes the events of that log.
+        entry: The entry of the session.
         lane: Its executor.
+        batch_events: Most events in one batch.
+        subscription: Its subscription, once there is one.
+        credits: What the client requested before there was a subscription.
     """
 
-    __slots__ = ("_desk", "encoder", "lane", "log", "name", "wish")
+    __slots__ = ("_driver", "batch_events", "credits", "entry", "lane", "subscription")
 
     def __init__(
-        self,
-        desk: Desk,
-        entry: SubscriptionEntry,
-        wish: Wish,
-        *,
-        name: str,
-        log: "ChangeLog",
-        encoder: EventEncoder,
-        lane: Lane,
+        self, driver: _Driving, entry: _Entry, lane: Lane, *, batch_events: int, demand: int | None
     ) -> None:
-        super().__init__(entry, wish.credits)
-        self._desk = desk
-        self.wish = wish
-        self.name = name
-        self.log = log
-        self.encoder = encoder
+        self._driver = driver
+        self.entry = entry
         self.lane = lane
+        self.batch_events = batch_events
+        self.subscription: ChangeSubscription | None = None
+        self.credits = UNBOUNDED if demand is None else demand
 
-    def cursor(self) -> str:
-        """Where the client would resume."""
-        return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
+    def request(self, n: int) -> None:
+        """Passes the client's demand on."""
+        if self.subscription is None:
+            self.credits += n
+        else:
+            self.subscription.request(n)
 
-    def _opened(self) -> None:
-        self._desk.opened(self)
-        self.lane.eager = False
+    def cancel(self) -> None:
+        """Ends the subscription."""
+        if self.subscription is not None:
+            self.subscription.cancel()
 
-    def _deliver(self, batch: Batch) -> None:
-        self.lane.eager = len(batch) >= self.wish.batch_events
-        self._desk.deliver(self, batch)
+    # Signals, on the lane.
 
-    def _ended(self, error: Exception | None) -> None:
-        self._desk.ended(self, error)
+    def on_subscribe(self, subscription: "Subscription", /) -> None:
+        """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
+        if self.entry.ended:
+            subscription.cancel()
+            return
+        if isinstance(subscription, ChangeSubscription):
+            self.subscription = subscription
+            self._driver.opened(self)
+        if self.credits:
+            subscription.request(self.credits)
 
-    # Signals beside those of Reactive Streams, on the lane.
+    def on_next(self, change: Change, /) -> None:
+        """Never called: this subscriber takes batches."""
+        raise TypeError(f"a connection takes batches, not {change!r}")
 
-    def on_gap(self, gap: Gap, /) -> None:
-        """History is missing."""
-        self._desk.gap(self, gap)
+    def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
+        """Some events."""
+        if not isinstance(batch, Batch):
+            raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
+        self._driver.deliver(self, batch)
 
-    def on_state(self, state: State, /) -> None:
-        """The state of the subscription."""
-        self._desk.moved(self, resync=state is State.RESYNC)
+    def on_error(self, error: Exception, /) -> None:
+        """The subscription failed."""
+        self._driver.ended(self, error)
+
+    def on_complete(self) -> None:
+        """The subscription came to its end."""
+        self._driver.ended(self, None)

@@ -18,6 +18,7 @@ from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
+from transports.protocol.client import ClientSession
 
 
 class Probe:
@@ -97,7 +98,8 @@ async def test_it_delivers_no_more_than_requested_and_requests_no_more_than_the_
         await until(lambda: len(probe.items) == 3)
         probe.subscription.request(100)
         await until(lambda: len(probe.items) == 103)
-        assert probe.subscription._announced == 0
+        entry = probe.subscription.entry
+        assert entry._announced == entry._came == 103
         probe.subscription.request(flow.UNBOUNDED)
         await until(lambda: len(probe.items) == 300)
         assert probe.places == sorted(set(probe.places))
@@ -539,7 +541,7 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
         probe = Probe(5)
         remote.changes().subscribe(probe)
         await until(lambda: probe.cursor)
-        monkeypatch.setattr(type(remote), "heard", lambda *_: {}["broken"])
+        monkeypatch.setattr(ClientSession, "receive", lambda *_: {}["broken"])
         remote.changes().subscribe(Probe())  # its answer is what breaks
         await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)

@@ -237,7 +237,7 @@ async def test_the_licences_of_the_bundle_are_sent_with_it(serving):
 
 async def test_without_the_extra_the_path_says_what_to_install(serving, monkeypatch):
     server = serving()
-    monkeypatch.setitem(sys.modules, "transports.server.graphql_endpoint", None)
+    monkeypatch.setitem(sys.modules, "transports.server.graphql_driver", None)
     status, _, body = await fetch(server.graphql_url)
     assert status == 404
     assert json.loads(body)["error"].endswith("pip install 'penstock-cdc[graphql]'")
@@ -246,12 +246,13 @@ async def test_without_the_extra_the_path_says_what_to_install(serving, monkeypa
 
 def test_nothing_else_needs_the_extra():
     code = (
-        "import sys\n"
+        "import asyncio, sys\n"
         "for name in ('strawberry', 'graphql'): sys.modules[name] = None\n"
         "import transports, transports.cli\n"
         "import transports.server.asgi as application\n"
-        "try: application._graphql({}, transports.Limits(), None, None, None, None)\n"
-        "except transports.ExtraMissing as error: print(error)\n"
+        "served = application.Application({})\n"
+        "assert asyncio.run(served._load_graphql()) is None\n"
+        "print(served._elsewhere('/graphql', ''))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == (

@@ -85,9 +85,9 @@ async def test_who_subscribes_and_completes_again_and_again_lets_no_searches_gat
     link.receiver.lost()
 
 
-async def test_a_forgotten_errand_that_has_begun_keeps_the_thread_and_tells_nothing(until):
+async def test_a_forgotten_job_that_has_begun_keeps_the_thread_and_tells_nothing(until):
     """F61: also the one that waits for a thread of the pool is not done once it is forgotten."""
-    errands, go_on, told = DiskJobs(asyncio.get_running_loop(), 1), threading.Event(), []
+    jobs, go_on, told = DiskJobs(asyncio.get_running_loop(), 1), threading.Event(), []
     pool = Pool("test", 2, 2, 10)
     first, second, third = (Entry(name, b"") for name in "abc")
     began = threading.Event()
@@ -97,19 +97,19 @@ async def test_a_forgotten_errand_that_has_begun_keeps_the_thread_and_tells_noth
         assert go_on.wait(20)
         raise ValueError("nobody is told")
 
-    errands.send(pool, first, work, lambda *done: told.append(done))
+    jobs.send(pool, first, work, lambda result: told.append(result()))
     await until(began.is_set)
-    errands.send(pool, second, lambda: told.append("done for nobody"), lambda *done: told.append(done))
-    errands.send(pool, third, lambda: 7, lambda *done: told.append(done))
-    errands.forget(first)
-    errands.forget(second)
+    jobs.send(pool, second, lambda: told.append("done for nobody"), lambda result: told.append(result()))
+    jobs.send(pool, third, lambda: 7, lambda result: told.append(result()))
+    jobs.forget(first)
+    jobs.forget(second)
     assert told == []
     go_on.set()
     await until(lambda: told)
-    assert told == [(7, None)]
-    errands.close()
-    errands.send(pool, first, lambda: told.append("late"), lambda *done: told.append(done))
-    assert told == [(7, None)]
+    assert told == [7]
+    jobs.close()
+    jobs.send(pool, first, lambda: told.append("late"), lambda result: told.append(result()))
+    assert told == [7]
 
 
 async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_done(until):
@@ -117,10 +117,10 @@ async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_d
     loop, go_on, done = asyncio.get_running_loop(), threading.Event(), []
     pool = Pool("test", 1, 1, 10)
     busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(20)).result, loop=loop)
-    errands = DiskJobs(loop, 1)
-    errands.send(pool, Entry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
-    errands.close()
+    jobs = DiskJobs(loop, 1)
+    jobs.send(pool, Entry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
+    jobs.close()
     go_on.set()
     await busy
-    await until(lambda: errands._running is None)
+    await until(lambda: jobs._running is None)
     assert done == []

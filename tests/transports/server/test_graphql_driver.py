@@ -59,7 +59,7 @@ async def test_pages_of_other_sites_may_not_connect(serving, graphql):
 
 async def test_without_the_extra_the_path_says_what_to_install(serving, graphql, monkeypatch):
     server = serving()
-    monkeypatch.setitem(sys.modules, "transports.server.graphql_endpoint", None)
+    monkeypatch.setitem(sys.modules, "transports.server.graphql_driver", None)
     with pytest.raises(websockets.InvalidStatus) as caught:
         async with graphql(server):
             pass
@@ -580,7 +580,7 @@ async def test_queries_of_a_client_that_reads_nothing_are_not_run(serving, graph
         for number in range(40):
             await stuck.subscribe("{ history(limit: 1000) { changes { body } } }", str(number))
         # How many fit into the buffers of the kernel is the machine's affair.
-        await until(lambda: connection._link.paused and not connection._querying and connection._queries)
+        await until(lambda: connection._link.paused and connection._asking is None and connection._queries)
         stuck.socket.transport.resume_reading()
 
 
