@@ -60,6 +60,7 @@ class Reconnection:
         self._reconnect = reconnect
         self._open_timeout = open_timeout
         self._headers = dict(headers)
+        self._attempt = 0  # in a row, without an acknowledgement
         self._outgoing: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -107,27 +108,23 @@ class Reconnection:
         self._wake.set()
 
     async def _run(self) -> None:
-        attempt = 0
         while True:
             try:
-                lost, served = await self._serve()
+                lost = await self._serve()
             except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
                 _LOG.exception("the connection to %s failed", self._url)
-                lost, served = ConnectionLost(self._url, repr(error), retryable=False), False
-            attempt = 0 if served else attempt
-            first = self._opened is not None and not self._opened.done()
-            delay = (
-                self._reconnect.delay(attempt) if self._reconnect and lost.retryable and not first else None
-            )
+                lost = ConnectionLost(self._url, repr(error), retryable=False)
+            again = lost.retryable and self._opened is not None and self._opened.done()
+            delay = self._reconnect.delay(self._attempt) if self._reconnect and again else None
             if delay is None:
                 self._give_up(lost)
                 return
-            attempt += 1
+            self._attempt += 1
             self._waiting(lost, delay)
             await asyncio.sleep(delay)
 
-    async def _serve(self) -> tuple[ConnectionLost, bool]:
-        """Connects and serves until the connection is lost; answers why, and whether it had been acknowledged."""
+    async def _serve(self) -> ConnectionLost:
+        """Connects and serves until the connection is lost; answers why."""
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
         from websockets.exceptions import (  # noqa: PLC0415 - likewise
             ConnectionClosed,
@@ -136,11 +133,10 @@ class Reconnection:
             InvalidURI,
         )
 
-        acknowledged = False
         try:
             loopback = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
         except ValueError as error:
-            return ConnectionLost(self._url, str(error), retryable=False), acknowledged
+            return ConnectionLost(self._url, str(error), retryable=False)
         try:
             async with dial(
                 self._url,
@@ -157,35 +153,30 @@ class Reconnection:
                 self._socket = socket
                 send_at_once(socket.transport)  # a proxy's client may have made the socket
                 await self._greet(socket)
-                acknowledged = True
                 await self._exchange(socket)
         except ConnectionClosed as error:
-            return self._closed(
-                error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
-            ), acknowledged
+            return self._closed(*((error.rcvd.code, error.rcvd.reason) if error.rcvd else (None, "")))
         except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
-            return ConnectionLost(self._url, str(error), retryable=False), acknowledged
+            return ConnectionLost(self._url, str(error), retryable=False)
         except InvalidHandshake as error:
             why, retryable = f"the server refused the upgrade: {error}", True
             if isinstance(error, InvalidStatus):
                 why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
                 retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
-            return ConnectionLost(self._url, why, retryable=retryable), acknowledged
+            return ConnectionLost(self._url, why, retryable=retryable)
         except Violation as error:
-            return ConnectionLost(
-                self._url, str(error), close_code=error.close_code, retryable=False
-            ), acknowledged
+            return ConnectionLost(self._url, str(error), close_code=error.close_code, retryable=False)
         except TimeoutError:
-            return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s"), acknowledged
+            return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s")
         except (OSError, EOFError, ValueError) as error:
             refused = isinstance(error, ConnectionRefusedError)
             why = "it was refused" if refused else str(error) or type(error).__name__
-            return ConnectionLost(self._url, why), acknowledged
+            return ConnectionLost(self._url, why)
         finally:
             self._session.lost()
             self._socket = None
             self._outgoing.clear()
-        return self._closed(1000, "closed by the server"), acknowledged
+        return self._closed(1000, "closed by the server")
 
     def _closed(self, code: int | None, reason: str) -> ConnectionLost:
         told = f" ({reason})" if reason else ""
@@ -201,6 +192,7 @@ class Reconnection:
         async with asyncio.timeout(self._open_timeout):
             text = await socket.recv()
         self._perform(self._session.receive(text))
+        self._attempt = 0
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from transports.codec.envelope import Envelope, Init, Ping, Pong
-from transports.errors import InvalidDemand, InvalidRequest, Problem
-from transports.limits import CREDITS_MAX
+from transports.codec.fields import checked_credits
+from transports.errors import Problem
 
 __all__ = [
     "GraphQLComplete",
@@ -85,11 +85,7 @@ def credits_of(request: GraphQLRequest) -> int | None:
     if flow is None:
         return None
     found = flow.get("credits") if isinstance(flow, dict) else None
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise InvalidRequest("extensions.flow.credits", found, f"a whole number from 0 to {CREDITS_MAX}")
-    if not 0 <= found <= CREDITS_MAX:
-        raise InvalidDemand("extensions.flow.credits", found, 0, CREDITS_MAX)
-    return found
+    return checked_credits("extensions.flow.credits", found)
 
 
 def requests_of(ping: Ping) -> Mapping[str, int]:

@@ -28,6 +28,7 @@ from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
 from publishers.views.view import View
+from transports.codec.fields import whole
 from transports.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ VERSION_MAX: Final = 2**53 - 1
 """The greatest version that a number of JSON tells exactly to everybody."""
 
 _INDEX_MAX: Final = 2**31 - 1
-_VERSION: Final = f"a whole number from 1 to {VERSION_MAX}"
-_INDEX: Final = f"a whole number from 0 to {_INDEX_MAX}"
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
 _TRANSACTION: Final = "the id of a transaction: a UUID, such as the TRANSACTION event tells it"
 _FORMS: Final = 'one of: "latest", "earliest", {"version": 1}, {"time": "..."}, {"transaction": "..."}'
@@ -72,8 +71,8 @@ def start_of(value: object) -> Start | Position | datetime | UUID:
         raise InvalidRequest("start", value, _FORMS)
     match sorted(value):
         case ["version"] | ["index", "version"]:
-            version = _whole("start.version", value["version"], 1, VERSION_MAX, _VERSION)
-            return Position(version, _whole("start.index", value.get("index", 0), 0, _INDEX_MAX, _INDEX))
+            version = whole("start.version", value["version"], 1, VERSION_MAX)
+            return Position(version, whole("start.index", value.get("index", 0), 0, _INDEX_MAX))
         case ["time"]:
             moment = moment_of(value["time"])
             if moment is None:
@@ -209,9 +208,3 @@ def _name_of(text: object) -> UUID | None:
     except ValueError:
         return None
     return name if name is not None and str(name) == str(text).lower() else None
-
-
-def _whole(path: str, value: object, low: int, high: int, right: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidRequest(path, value, right)
-    return value

@@ -15,6 +15,7 @@ from publishers.log.start import Since
 from publishers.model.position import Position
 from publishers.views.view import Content, Images, Integers, View
 from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained
 from transports.errors import InvalidRequest
@@ -257,8 +258,7 @@ def _history(
     place: Since = None
     try:
         found = context.find(log)
-        if not 1 <= limit <= context.limits.history_events:
-            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.limits.history_events}")
+        whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
         view = context.view(found, wishes, images, fields, mask, integers)
         page = found.history(

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Final
 
 from transports.access.web_origins import WebOrigins
-from transports.http.asgi import Application, Message, Receive, Scope, Send
+from transports.http.asgi import ASGIApplication, ASGIMessage, ASGISend, Receive, Scope, respond
 
 __all__ = ["Cors"]
 
@@ -40,11 +40,11 @@ class Cors:
         origins: Which pages may read.
     """
 
-    def __init__(self, application: Application, origins: WebOrigins) -> None:
+    def __init__(self, application: ASGIApplication, origins: WebOrigins) -> None:
         self._application = application
         self._origins = origins
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one HTTP request."""
         headers = dict(scope["headers"])
         origin: bytes = headers.get(b"origin", b"")
@@ -52,19 +52,13 @@ class Cors:
         if origin and self._origins.welcomes(origin.decode("latin-1")):
             added.append((b"access-control-allow-origin", origin))
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-                await _agree(send, added)
+                # For whatever path: the answer to the request itself says what is wrong with it.
+                await respond(send, HTTPStatus.NO_CONTENT, [*_PREFLIGHT, *added])
                 return
 
-        async def sending(message: Message) -> None:
+        async def sending(message: ASGIMessage) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         await self._application(scope, receive, sending)
-
-
-async def _agree(send: Send, added: list[tuple[bytes, bytes]]) -> None:
-    """Answers a preflight, for whatever path: the answer to the request itself says what is wrong with it."""
-    headers = [*_PREFLIGHT, *added]
-    await send({"type": "http.response.start", "status": int(HTTPStatus.NO_CONTENT), "headers": headers})
-    await send({"type": "http.response.body", "body": b""})

@@ -20,7 +20,7 @@ from transports.errors import describe
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
-from transports.http.asgi import Receive, Scope, Send
+from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.scope import bearer, client_of
 from transports.limits import Limits
 from transports.quotas.pool import Pool, Pools, Turn
@@ -31,7 +31,6 @@ _RESPONSE: Final = "application/graphql-response+json"
 _JSON: Final = "application/json"
 _OFFERED: Final = (_RESPONSE, _JSON, "text/html")
 _PARAMETERS: Final = ("query", "operationName", "variables", "extensions")
-_PIECE: Final = 64 * 1024
 _T = TypeVar("_T")
 _STATIC: Final[Mapping[str, tuple[str, str]]] = {
     "graphiql.js": ("graphiql.js.gz", "text/javascript; charset=utf-8"),
@@ -92,7 +91,7 @@ class HttpEndpoint:
         self._limits = limits
         self._authenticate = authenticate
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one HTTP request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         media_type = _negotiate(headers.get("accept", "*/*"))
@@ -359,7 +358,7 @@ def _static(name: str, accepted: str | None) -> _Answer:
     return _Answer(HTTPStatus.OK, data, media_type, headers)
 
 
-async def _write(send: Send, answer: _Answer, *, body: bool) -> None:
+async def _write(send: ASGISend, answer: _Answer, *, body: bool) -> None:
     media_type = answer.media_type
     if media_type in (_JSON, _RESPONSE):
         media_type += "; charset=utf-8"
@@ -370,10 +369,4 @@ async def _write(send: Send, answer: _Answer, *, body: bool) -> None:
     ]
     if not any(name == b"cache-control" for name, _ in headers):
         headers.append((b"cache-control", b"no-store"))
-    await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
-    # In pieces, each when the one before was taken, so that no more than one is unsent.
-    left = memoryview(answer.body if body else b"")
-    while len(left) > _PIECE:
-        await send({"type": "http.response.body", "body": bytes(left[:_PIECE]), "more_body": True})
-        left = left[_PIECE:]
-    await send({"type": "http.response.body", "body": bytes(left)})
+    await respond(send, answer.status, headers, answer.body if body else b"")

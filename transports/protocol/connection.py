@@ -6,12 +6,21 @@ out as effects, in order. A protocol adds what its messages mean.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from publishers.errors import PenstockError
 from transports.codec.envelope import Init
-from transports.errors import CloseCode, Violation, close_reason
+from transports.errors import (
+    CloseCode,
+    GoingAway,
+    Problem,
+    TooManySubscriptions,
+    Violation,
+    close_reason,
+    describe,
+)
 from transports.limits import Limits
 from transports.protocol.states import Event, Phase, Stage, advance
 
@@ -125,6 +134,16 @@ class ServerConnection(ABC, Generic[_Entry]):
     def _ack(self) -> bytes:
         """The message ``connection_ack``."""
 
+    @staticmethod
+    @abstractmethod
+    def _error(name: str, problem: Problem) -> bytes:
+        """The message ``error``."""
+
+    @staticmethod
+    @abstractmethod
+    def _in_use(name: str) -> str:
+        """What a client is told that uses an id twice."""
+
     @property
     @abstractmethod
     def _beat(self) -> float:
@@ -153,6 +172,21 @@ class ServerConnection(ABC, Generic[_Entry]):
             self.phase = advance(self.phase, Event.INIT)
         elif isinstance(message, self._late):
             self.phase = advance(self.phase, Event.WORK)
+
+    def _enter(self, name: str, make: Callable[[], tuple[_Entry, Effect]]) -> list[Effect]:
+        """Takes an operation up, or tells its client why not; its id is known before it starts."""
+        if name in self.entries:
+            raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
+        try:
+            if self.phase is Phase.DRAINING:
+                raise GoingAway
+            if len(self.entries) >= self.limits.subscriptions:
+                raise TooManySubscriptions(self.limits.subscriptions)
+            entry, effect = make()
+        except PenstockError as error:
+            return [Send(self._error(name, describe(error)))]
+        self.entries[name] = entry
+        return [effect]
 
     def _forget(self, entry: _Entry | None) -> list[Effect]:
         if entry is None or entry.ended:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from publishers.errors import PenstockError
 from transports.codec.envelope import Init, Ping, Pong, pong
 from transports.codec.graphql_ws import (
     GraphQLComplete,
@@ -23,7 +22,7 @@ from transports.codec.graphql_ws import (
     parse,
     requests_of,
 )
-from transports.errors import CloseCode, InvalidDemand, TooManySubscriptions, Violation, describe
+from transports.errors import CloseCode, InvalidDemand, Problem, describe
 from transports.limits import CREDITS_MAX, Limits
 from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
 from transports.protocol.fence import Fence
@@ -102,16 +101,11 @@ class GraphQLSession(ServerConnection[OperationEntry]):
                 return []
 
     def _subscribe(self, message: GraphQLSubscribe) -> list[Effect]:
-        if message.id in self.entries:
-            raise Violation(CloseCode.ID_IN_USE, f"Subscriber for {message.id} already exists")
-        try:
-            if len(self.entries) >= self.limits.subscriptions:
-                raise TooManySubscriptions(self.limits.subscriptions)
-            demand = credits_of(message.payload)
-        except PenstockError as problem:
-            return [Send(error(message.id, [graphql_error(describe(problem))]))]
-        entry = self.entries[message.id] = OperationEntry(message.id, demand)
-        return [Execute(entry, message.payload)]
+        def made() -> tuple[OperationEntry, Effect]:
+            entry = OperationEntry(message.id, credits_of(message.payload))
+            return entry, Execute(entry, message.payload)
+
+        return self._enter(message.id, made)
 
     def _request(self, wanted: Mapping[str, int]) -> list[Effect]:
         effects: list[Effect] = []
@@ -128,6 +122,14 @@ class GraphQLSession(ServerConnection[OperationEntry]):
 
     def _ack(self) -> bytes:
         return b'{"type":"connection_ack"}'
+
+    @staticmethod
+    def _error(name: str, problem: Problem) -> bytes:
+        return error(name, [graphql_error(problem)])
+
+    @staticmethod
+    def _in_use(name: str) -> str:
+        return f"Subscriber for {name} already exists"
 
     @property
     def blocked(self) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
@@ -20,8 +19,6 @@ from transports.errors import (
     GoingAway,
     InvalidDemand,
     Problem,
-    TooManySubscriptions,
-    Violation,
     close_reason,
     describe,
 )
@@ -130,36 +127,19 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 return []
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
-        self._check_free(message.id)
-        try:
-            self._check_room()
+        def made() -> tuple[SubscriptionEntry, Effect]:
             wish = Wish.of(message.payload, self.limits)
-        except PenstockError as error:
-            return [Send(_error(message.id, describe(error)))]
-        entry = self.entries[message.id] = SubscriptionEntry(message.id, wish.heartbeat, now)
-        return [Open(entry, wish)]
+            entry = SubscriptionEntry(message.id, wish.heartbeat, now)
+            return entry, Open(entry, wish)
+
+        return self._enter(message.id, made)
 
     def _ask(self, message: Ask) -> list[Effect]:
-        self._check_free(message.id)
-        try:
-            self._check_room()
-            question = SchemaQuestion.of(message.payload)
-        except PenstockError as error:
-            return [Send(_error(message.id, describe(error)))]
-        entry = self.entries[message.id] = SchemaEntry(message.id, b"")
-        return [LookUp(entry, question)]
+        def made() -> tuple[SchemaEntry, Effect]:
+            entry = SchemaEntry(message.id, b"")
+            return entry, LookUp(entry, SchemaQuestion.of(message.payload))
 
-    def _check_free(self, name: str) -> None:
-        if name in self.entries:
-            raise Violation(
-                CloseCode.ID_IN_USE, f"id {name!r} is in use; choose another or complete it first"
-            )
-
-    def _check_room(self) -> None:
-        if self.phase is Phase.DRAINING:
-            raise GoingAway
-        if len(self.entries) >= self.limits.subscriptions:
-            raise TooManySubscriptions(self.limits.subscriptions)
+        return self._enter(message.id, made)
 
     def _request(self, message: Request) -> list[Effect]:
         entry = self.entries.get(message.id)
@@ -170,7 +150,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         return [Demand(entry, message.n)]
 
     def _end(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
-        return [Send(_error(entry.id, problem)), *self._forget(entry)]
+        return [Send(self._error(entry.id, problem)), *self._forget(entry)]
 
     # From the server.
 
@@ -184,6 +164,14 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
         return encode({"type": "connection_ack", "payload": payload})
+
+    @staticmethod
+    def _error(name: str, problem: Problem) -> bytes:
+        return encode({"type": "error", "id": name, "payload": problem.payload()})
+
+    @staticmethod
+    def _in_use(name: str) -> str:
+        return f"id {name!r} is in use; choose another or complete it first"
 
     def subscribed(
         self, entry: SubscriptionEntry, *, resync: bool, now: float, **told: object
@@ -294,7 +282,3 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         for entry in list(self.entries.values()):
             effects += self._end(entry, describe(GoingAway()))
         return effects + self.close(CloseCode.RESTART, "the server is stopping")
-
-
-def _error(subscription: str, problem: Problem) -> bytes:
-    return encode({"type": "error", "id": subscription, "payload": problem.payload()})

@@ -23,7 +23,7 @@ from transports.access.tokens import Authenticator
 from transports.access.web_origins import WebOrigins
 from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing
-from transports.http.asgi import Receive, Scope, Send
+from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.cors import Cors
 from transports.http.scope import bearer, client_of, path_below
 from transports.limits import Limits
@@ -163,7 +163,7 @@ class Application:
         """Waits until there is no connection."""
         await self._idle.wait()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """The ASGI callable."""
         match scope["type"]:
             case "websocket":
@@ -177,7 +177,7 @@ class Application:
                     f"scope type {scope['type']!r} is not served; only websocket, http and lifespan are"
                 )
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _websocket(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         offer: Offer | None = (scope.get("extensions") or {}).get(LINK)
         if offer is None:
             self._say_foreign()
@@ -268,7 +268,7 @@ class Application:
     @staticmethod
     def _turn_away(offer: Offer, subprotocol: str | None, code: CloseCode, why: str) -> None:
         """Accepts and closes at once: before the upgrade there is no close code."""
-        offer.attach(_NOBODY, subprotocol)
+        offer.attach(None, subprotocol)
         offer.close(code, why)
 
     def _say_foreign(self) -> None:
@@ -279,7 +279,7 @@ class Application:
                 "how many bytes may be unsent, and when a stalled client is cut off, is up to this server"
             )
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _http(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
         page, body = self._pages.get(path) or find_own(path), scope["method"] == "GET"
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
@@ -310,7 +310,7 @@ class Application:
                 send, *await self._status.tell(path, query, token, client_of(scope), judged=judged), body=body
             )
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: ASGISend) -> None:
         while True:
             match (await receive())["type"]:
                 case "lifespan.startup":
@@ -321,19 +321,6 @@ class Application:
                     return
 
 
-class _Nobody:
-    """Receives nothing, for connections that are closed at once."""
-
-    def received(self, text: bytes | str) -> None: ...
-
-    def drained(self) -> None: ...
-
-    def lost(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-_NOBODY: Final = _Nobody()
 _TAKEN: Final = ("/graphql", *sorted(Status.paths), "/ws")
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
@@ -368,33 +355,25 @@ def _stranger(name: str) -> str:
     return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
 
 
-async def _show(send: Send, page: Page, if_none_match: str, *, body: bool) -> None:
+async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -> None:
     """Sends a page, or that the browser has it already."""
-    headers = page.headers
     if page.matches(if_none_match):
-        await send(
-            {"type": "http.response.start", "status": int(HTTPStatus.NOT_MODIFIED), "headers": headers}
-        )
-        await send({"type": "http.response.body", "body": b""})
+        await respond(send, HTTPStatus.NOT_MODIFIED, page.headers)
         return
-    headers += [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
-    await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
-    await send({"type": "http.response.body", "body": page.data if body else b""})
+    content = [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
+    await respond(send, HTTPStatus.OK, [*page.headers, *content], page.data if body else b"")
 
 
-async def _add_slash(send: Send, scope: Scope) -> None:
+async def _add_slash(send: ASGISend, scope: Scope) -> None:
     """Sends a browser to where the page is, so that the page's own addresses lie below it."""
     asked: bytes = scope.get("raw_path") or quote(scope.get("root_path") or "").encode("ascii")
     query: bytes = scope.get("query_string", b"")
     place = b"./" + asked.partition(b"?")[0].rpartition(b"/")[2] + b"/" + (b"?" + query if query else b"")
     headers = [(b"location", place), (b"content-length", b"0")]
-    await send(
-        {"type": "http.response.start", "status": int(HTTPStatus.TEMPORARY_REDIRECT), "headers": headers}
-    )
-    await send({"type": "http.response.body", "body": b""})
+    await respond(send, HTTPStatus.TEMPORARY_REDIRECT, headers)
 
 
-async def _answer(send: Send, status: HTTPStatus, content: Any, *, body: bool = True) -> None:
+async def _answer(send: ASGISend, status: HTTPStatus, content: Any, *, body: bool = True) -> None:
     data = msgspec.json.encode(content) + b"\n"
     headers = [
         (b"content-type", b"application/json"),
@@ -405,5 +384,4 @@ async def _answer(send: Send, status: HTTPStatus, content: Any, *, body: bool = 
         headers.append((b"allow", b"GET, HEAD"))
     if status is HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": data if body else b""})
+    await respond(send, status, headers, data if body else b"")

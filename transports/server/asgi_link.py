@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from transports.errors import CloseCode, close_reason
-from transports.http.asgi import Receive, Send
+from transports.http.asgi import ASGISend, Receive
 from transports.limits import Limits
 from transports.server.link import Receiver
 
@@ -29,7 +29,7 @@ class AsgiLink:
         limits: Bounds of the connection.
     """
 
-    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
+    def __init__(self, receive: Receive, send: ASGISend, limits: Limits) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits
@@ -45,7 +45,7 @@ class AsgiLink:
         self._closing: tuple[CloseCode, str] | None = None
         self._aborted = asyncio.Event()
 
-    def attach(self, receiver: Receiver, subprotocol: str | None) -> None:
+    def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
         """Accepts the upgrade as soon as ``closed`` is awaited."""
         self._attached = True
         self._receiver = receiver

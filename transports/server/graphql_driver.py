@@ -215,7 +215,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     # Queries: one at a time, off the loop, and the next only when the link takes its result.
 
     def _ask(self) -> None:
-        """Asks the strand for a turn, unless it has been asked."""
+        """Asks for a turn, unless it has been asked."""
         if self._queries and self._asking is None and not self._asked:
             self._asked = True
             self._lane.submit(self._query)

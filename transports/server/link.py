@@ -69,8 +69,8 @@ class Link(Protocol):
 class Offer(Link, Protocol):
     """A request to upgrade that an application may take over as a link."""
 
-    def attach(self, receiver: Receiver, subprotocol: str | None) -> None:
-        """Accepts the upgrade; from now on the receiver is told what arrives."""
+    def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
+        """Accepts the upgrade; from now on the receiver, if there is one, is told what arrives."""
         ...
 
     def refuse(self, status: HTTPStatus, why: str) -> None:

@@ -1,6 +1,6 @@
 """The one executor of a connection: deliveries happen only while its socket can take them.
 
-Every subscription of a connection delivers through a ``Lane`` of the connection's ``Outbound``. The strand runs on the event
+Every subscription of a connection delivers through a ``Lane`` of the connection's ``Outbound``. It runs on the event
 loop, gives each subscription one frame in its turn, adds at most a window of unsent bytes, and does not run at all while
 the link is paused. So nothing is polled for a slow client: its cursors stay where they are.
 """
@@ -128,7 +128,7 @@ class Outbound:
 
 
 class Lane:
-    """The executor of one subscription on a strand.
+    """The executor of one subscription of a connection.
 
     Attributes:
         batch_bytes: What one of its frames may add to the unsent bytes.
@@ -138,8 +138,8 @@ class Lane:
 
     __slots__ = ("_outbound", "batch_bytes", "eager", "linger")
 
-    def __init__(self, strand: Outbound, batch_bytes: int, linger: float) -> None:
-        self._outbound = strand
+    def __init__(self, outbound: Outbound, batch_bytes: int, linger: float) -> None:
+        self._outbound = outbound
         self.batch_bytes = batch_bytes
         self.linger = linger
         self.eager = True

@@ -9,7 +9,7 @@ import asyncio
 import copy
 from typing import Any, Protocol
 
-from transports.http.asgi import Application, Message, Receive, Scope, Send
+from transports.http.asgi import ASGIApplication, ASGIMessage, ASGISend, Receive, Scope
 
 __all__ = ["Config", "Passthrough", "Shared"]
 
@@ -24,7 +24,7 @@ class Shared(Protocol):
 class Config(Protocol):
     """What a protocol needs of uvicorn's configuration."""
 
-    loaded_app: Application
+    loaded_app: ASGIApplication
     root_path: str
     asgi_version: str
 
@@ -46,7 +46,7 @@ class Passthrough:
 
         assert AutoWebSocketsProtocol is not None, "websockets is there, or a LinkProtocol would not be"
         self._application = application
-        self._channels: asyncio.Future[tuple[Receive, Send]] = asyncio.get_running_loop().create_future()
+        self._channels: asyncio.Future[tuple[Receive, ASGISend]] = asyncio.get_running_loop().create_future()
         borrowing = copy.copy(config)
         borrowing.loaded_app = self._run
         self._protocol: asyncio.Protocol = AutoWebSocketsProtocol(
@@ -59,17 +59,17 @@ class Passthrough:
         self._protocol.data_received(head)
         transport.set_protocol(self._protocol)
 
-    async def receive(self) -> Message:
+    async def receive(self) -> ASGIMessage:
         """ASGI's ``receive``."""
         receive, _ = await asyncio.shield(self._channels)
         return await receive()
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: ASGIMessage) -> None:
         """ASGI's ``send``."""
         _, send = await asyncio.shield(self._channels)
         await send(message)
 
-    async def _run(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, _scope: Scope, receive: Receive, send: ASGISend) -> None:
         """What the other protocol takes for the application."""
         self._channels.set_result((receive, send))
         await self._application  # its exceptions are for that protocol to tell

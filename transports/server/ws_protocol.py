@@ -22,7 +22,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from transports.errors import CloseCode, close_reason
-from transports.http.asgi import Message, Scope
+from transports.http.asgi import ASGIMessage, Scope
 from transports.limits import Limits
 from transports.server.frames import frame_head, scope_of
 from transports.server.link import LINK, Receiver
@@ -72,7 +72,7 @@ class LinkProtocol(asyncio.Protocol):
         # A refusal with a body is offered for applications that the other protocol serves.
         self._extensions: dict[str, Any] = {LINK: self, "websocket.http.response": {}}
         self._task: asyncio.Task[None]
-        self._loan: Passthrough | None = None
+        self._passthrough: Passthrough | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
         self._unread = bytearray()
         self._events: deque[Request | Response | Frame] = deque()
@@ -221,10 +221,11 @@ class LinkProtocol(asyncio.Protocol):
 
     # What the application calls.
 
-    def attach(self, receiver: Receiver, subprotocol: str | None) -> None:
-        """Accepts the upgrade; from now on the receiver is told what arrives."""
+    def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
+        """Accepts the upgrade; from now on the receiver, if there is one, is told what arrives."""
         if self._response is None or self._transport.is_closing():
-            receiver.lost()
+            if receiver is not None:
+                receiver.lost()
             return
         if subprotocol is not None:
             self._response.headers["Sec-WebSocket-Protocol"] = subprotocol
@@ -340,35 +341,35 @@ class LinkProtocol(asyncio.Protocol):
         try:
             await self._config.loaded_app(scope, self._receive, self._send)
         except Exception:
-            if self._loan is not None:
+            if self._passthrough is not None:
                 raise
             _LOG.exception("the application failed on a WebSocket")
-        if self._receiver is None and self._loan is None:
+        if self._receiver is None and self._passthrough is None:
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the application did not take the connection")
 
-    async def _receive(self) -> Message:
-        if (loan := self._lend()) is not None:
-            return await loan.receive()
+    async def _receive(self) -> ASGIMessage:
+        if (other := self._pass_on()) is not None:
+            return await other.receive()
         await self.closed()
         if self._head:  # the client has left before the application took it
             self._head = b""
             return {"type": "websocket.connect"}
         return {"type": "websocket.disconnect", "code": int(CloseCode.ABNORMAL)}
 
-    async def _send(self, message: Message) -> None:
-        if (loan := self._lend()) is not None:
-            await loan.send(message)
+    async def _send(self, message: ASGIMessage) -> None:
+        if (other := self._pass_on()) is not None:
+            await other.send(message)
         elif not self._gone.done():
             raise RuntimeError(f"the application has taken scope['extensions'][{LINK!r}]; write to that")
 
-    def _lend(self) -> Passthrough | None:
-        """The loan of a connection whose application has not attached; it cannot attach any more."""
-        if self._loan is None and self._conn.state is State.CONNECTING and not self._gone.done():
+    def _pass_on(self) -> Passthrough | None:
+        """What serves a connection whose application has not attached; it cannot attach any more."""
+        if self._passthrough is None and self._conn.state is State.CONNECTING and not self._gone.done():
             self._extensions.pop(LINK)
             self._shared.connections.discard(self)
-            self._loan = Passthrough(self._config, self._shared, self._app_state, self._task)
-            self._loan.begin(self._transport, self._head)
-        return self._loan
+            self._passthrough = Passthrough(self._config, self._shared, self._app_state, self._task)
+            self._passthrough.begin(self._transport, self._head)
+        return self._passthrough
 
     def _frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.PING:

@@ -21,8 +21,8 @@ class FakeLink:
 class Stream:
     """Something that always has another frame, as a drain with demand."""
 
-    def __init__(self, strand, link, name, trace, size=10, frames=3, linger=0.0):
-        self.lane = strand.lane(size, linger)
+    def __init__(self, outbound, link, name, trace, size=10, frames=3, linger=0.0):
+        self.lane = outbound.lane(size, linger)
         self.link, self.name, self.trace, self.left = link, name, trace, frames
 
     def wake(self):
@@ -47,30 +47,30 @@ async def turn():
 
 async def test_subscriptions_take_turns_one_frame_each():
     link, trace = FakeLink(), []
-    strand = make(link)
+    outbound = make(link)
     for name in "abc":
-        Stream(strand, link, name, trace).wake()
+        Stream(outbound, link, name, trace).wake()
     await turn()
     assert "".join(trace) == "abcabcabc"
 
 
 async def test_nothing_runs_while_the_link_is_paused():
     link, trace = FakeLink(), []
-    strand = make(link)
+    outbound = make(link)
     link.paused = True
-    Stream(strand, link, "a", trace).wake()
+    Stream(outbound, link, "a", trace).wake()
     await turn()
     assert trace == []
     link.paused = False
-    strand.run()
+    outbound.run()
     await turn()
     assert trace == ["a", "a", "a"]
 
 
 async def test_a_turn_adds_at_most_the_window():
     link, trace = FakeLink(), []
-    strand = make(link, high_water=100, batch_bytes=200, window=1000)
-    Stream(strand, link, "a", trace, size=200, frames=50).wake()
+    outbound = make(link, high_water=100, batch_bytes=200, window=1000)
+    Stream(outbound, link, "a", trace, size=200, frames=50).wake()
     await turn()
     assert link.unsent == 1000
     link.unsent = 900
@@ -83,9 +83,9 @@ async def test_a_turn_adds_at_most_the_window():
 
 async def test_a_paused_link_is_not_polled_by_the_loop():
     link, trace = FakeLink(), []
-    strand = make(link)
+    outbound = make(link)
     link.paused = True
-    Stream(strand, link, "a", trace).wake()
+    Stream(outbound, link, "a", trace).wake()
     await turn()
     flushed = link.flushed
     for _ in range(50):
@@ -95,36 +95,36 @@ async def test_a_paused_link_is_not_polled_by_the_loop():
 
 async def test_the_loop_gets_its_turn_back_from_a_stream_that_never_ends():
     link, trace = FakeLink(), []
-    strand = make(link)
+    outbound = make(link)
 
     class Endless(Stream):
         def run(self):
             self.trace.append(self.name)
             self.lane.submit(self.run)
 
-    Endless(strand, link, "a", trace).wake()
+    Endless(outbound, link, "a", trace).wake()
     await turn()
     assert 64 <= len(trace) <= 64 * 6
 
 
 async def test_after_the_close_everything_runs_whatever_the_link_says():
     link, trace = FakeLink(), []
-    strand = make(link)
+    outbound = make(link)
     link.paused = True
-    stream = Stream(strand, link, "a", trace, linger=5.0)
+    stream = Stream(outbound, link, "a", trace, linger=5.0)
     stream.lane.eager = False
     stream.wake()
-    strand.close()
+    outbound.close()
     await turn()
     assert trace == ["a", "a", "a"]
 
 
 async def test_a_lane_that_lingers_waits_unless_it_is_eager(until):
     link, trace = FakeLink(), []
-    strand = make(link)
-    eager = Stream(strand, link, "e", trace, frames=1, linger=60.0)
-    late = Stream(strand, link, "l", trace, frames=1, linger=0.01)
-    never = Stream(strand, link, "n", trace, frames=1, linger=60.0)
+    outbound = make(link)
+    eager = Stream(outbound, link, "e", trace, frames=1, linger=60.0)
+    late = Stream(outbound, link, "l", trace, frames=1, linger=0.01)
+    never = Stream(outbound, link, "n", trace, frames=1, linger=60.0)
     late.lane.eager = never.lane.eager = False
     for stream in (never, late, eager):
         stream.wake()
@@ -133,8 +133,10 @@ async def test_a_lane_that_lingers_waits_unless_it_is_eager(until):
 
 async def test_tasks_come_from_any_thread(until):
     link, trace = FakeLink(), []
-    strand = make(link)
-    await asyncio.gather(*(asyncio.to_thread(Stream(strand, link, name, trace).wake) for name in "abcdefgh"))
+    outbound = make(link)
+    await asyncio.gather(
+        *(asyncio.to_thread(Stream(outbound, link, name, trace).wake) for name in "abcdefgh")
+    )
     await until(lambda: len(trace) == 24)
     assert sorted(trace) == sorted("abcdefgh" * 3)
 
@@ -143,6 +145,6 @@ def test_a_closed_loop_refuses():
     async def start():
         return make(FakeLink())
 
-    strand = asyncio.run(start())
+    outbound = asyncio.run(start())
     with pytest.raises(RuntimeError, match="closed"):
-        strand.lane(1, 0.0).submit(lambda: None)
+        outbound.lane(1, 0.0).submit(lambda: None)
