@@ -3,13 +3,24 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from publishers.wal.checks import Progress
+from transports.cli.source import logs_in
 
-__all__ = ["progress_bar"]
+__all__ = ["each_log", "progress_bar"]
+
+_T = TypeVar("_T")
 
 _WIDTH: Final = 30
+
+
+def each_log(directory: str, what: str, work: Callable[..., _T]) -> Iterator[_T]:
+    """What some work makes of each of the logs that are meant; a bar tells how far it is."""
+    for path in logs_in(directory):
+        with progress_bar(f"{what} {path.name}") as progress:
+            done = work(path, progress=progress)
+        yield done
 
 
 @contextlib.contextmanager

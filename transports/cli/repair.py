@@ -2,14 +2,14 @@
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from publishers.errors import InvalidOption
 from publishers.wal.checks import Repair, Verdict, repair
 from transports.cli.arguments import add_directory, add_json
 from transports.cli.output import show
-from transports.cli.progress import progress_bar
-from transports.cli.source import logs_in
+from transports.cli.progress import each_log
 from transports.cli.verify import said
 
 __all__ = ["add_arguments", "run"]
@@ -45,17 +45,9 @@ def run(chosen: argparse.Namespace) -> int:
     """Prints a plan for each log, or carries it out, and answers the worst code."""
     if chosen.drop_oldest and (chosen.head or chosen.index):
         raise InvalidOption("--drop-oldest", True, "given alone: --head and --index repair no segments")
+    options = {name: getattr(chosen, name) for name in ("write", "head", "index", "drop_oldest")}
     worst = _REPAIRED
-    for path in logs_in(chosen.directory):
-        with progress_bar(f"repair {path.name}") as progress:
-            done = repair(
-                path,
-                write=chosen.write,
-                head=chosen.head,
-                index=chosen.index,
-                drop_oldest=chosen.drop_oldest,
-                progress=progress,
-            )
+    for done in each_log(chosen.directory, "repair", partial(repair, **options)):
         worst = max(worst, _code(done))
         show(chosen, done.as_json(), _lines(done))
     return worst

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from publishers.wal.checks import Report, Verdict, verify
 from transports.cli.arguments import add_directory, add_json
 from transports.cli.output import show
-from transports.cli.progress import progress_bar
-from transports.cli.source import logs_in
+from transports.cli.progress import each_log
 
 __all__ = ["add_arguments", "run", "said", "verdict_of", "verified"]
 
@@ -33,10 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def verified(directory: str) -> Iterator[Report]:
     """The reports of the logs that are meant, each verified when it is asked for."""
-    for path in logs_in(directory):
-        with progress_bar(f"verify {path.name}") as progress:
-            report = verify(path, progress=progress)
-        yield report
+    return each_log(directory, "verify", verify)
 
 
 def verdict_of(report: Report) -> str:

@@ -168,7 +168,7 @@ class RemoteSubscription:
     def buffer(self, events: Sequence[RemoteChange | RemoteGap], cursor: str) -> None:
         """Some events have come, or a gap, behind which the cursor is."""
         with self._lock:
-            self._outstanding -= sum(isinstance(event, RemoteChange) for event in events)
+            self._outstanding -= 0 if events and isinstance(events[0], RemoteGap) else len(events)
             self._received = cursor
             self._buffer.extend(events)
         self._drain.signal()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from flow import forks, hooks
@@ -268,9 +267,7 @@ class RemoteLog:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _check_here(self) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from publishers.commits.group_commit import Commit
 from publishers.criteria.criteria import Criteria
-from publishers.errors import InvalidOption, PenstockError, PositionMalformed
+from publishers.errors import HistoryPruned, InvalidOption, PenstockError, PositionMalformed
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
@@ -38,6 +38,7 @@ __all__ = [
     "VERSION_MAX",
     "explained",
     "feed_of",
+    "kept_place",
     "moment_of",
     "reads_disk",
     "start_json",
@@ -148,6 +149,21 @@ def start_of_text(name: str, text: str) -> Since:
 def reads_disk(since: Since) -> bool:
     """Whether it takes reading to find the place, which is not for an event loop."""
     return isinstance(since, (datetime, UUID))
+
+
+def kept_place(log: "ChangeLog", place: Since, *, jump: bool) -> Since:
+    """Where to begin, as it is given: a cursor, which is text, or what ``start_of`` has read.
+
+    Raises:
+        PositionError: If it is no place of this log, or, unless gaps are jumped over, one that is no longer kept.
+    """
+    if jump or place is None or isinstance(place, Start | datetime | UUID):
+        return place
+    position = place if isinstance(place, Position) else log.position_of(str(place))
+    # Asked again by the feed, after registration; here it lets the error be the first answer.
+    if position < log.oldest:
+        raise HistoryPruned(log.oldest)
+    return position
 
 
 def explained(error: PenstockError, since: Since) -> PenstockError:

@@ -21,7 +21,7 @@ from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
 from transports.http.asgi import ASGISend, Receive, Scope, respond
-from transports.http.scope import bearer, client_of
+from transports.http.scope import bearer, client_of, headers_of
 from transports.limits import Limits
 from transports.quotas.pool import Pool, Pools, Turn
 
@@ -93,7 +93,7 @@ class HttpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one HTTP request."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         media_type = _negotiate(headers.get("accept", "*/*"))
         async with _Asker(client_of(scope), receive) as asker:
             answer = await self._try(scope, asker, headers, media_type)
@@ -131,7 +131,7 @@ class HttpEndpoint:
             return _page() if not name else _ELSEWHERE
         if media_type is None or media_type == "text/html":
             raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
-        token = self._judge(headers.get("authorization", ""))
+        token = self._judge(headers)
         if method == "GET":
             request = _from_query(dict(pairs))
         elif method == "POST":
@@ -142,10 +142,10 @@ class HttpEndpoint:
             )
         return await self._execute(asker, request, media_type, token, queries_only=method == "GET")
 
-    def _judge(self, authorization: str) -> str | None:
+    def _judge(self, headers: Mapping[str, str]) -> str | None:
         if self._authenticate is None:
             return None  # what nobody has judged tells no policy anything
-        given = bearer(authorization)
+        given = bearer(headers)
         if not self._authenticate(given):
             raise _Refused(
                 HTTPStatus.UNAUTHORIZED,

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["bearer", "client_of", "path_below"]
+__all__ = ["bearer", "client_of", "headers_of", "path_below"]
 
 
 def path_below(scope: Mapping[str, Any]) -> str:
@@ -37,7 +37,12 @@ def client_of(scope: Mapping[str, Any]) -> Hashable:
     return client[0] if client else None
 
 
-def bearer(authorization: str) -> str | None:
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """The headers of a request, by their names in small letters."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
     """The token of an ``Authorization`` header, if there is one."""
-    scheme, _, token = authorization.partition(" ")
+    scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None

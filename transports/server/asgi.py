@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -25,7 +25,7 @@ from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing
 from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.cors import Cors
-from transports.http.scope import bearer, client_of, path_below
+from transports.http.scope import bearer, client_of, headers_of, path_below
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
@@ -182,8 +182,7 @@ class Application:
         if offer is None:
             self._say_foreign()
             offer = AsgiLink(receive, send, self._limits)
-        headers = dict(scope["headers"])
-        origin = headers.get(b"origin", b"").decode("latin-1")
+        origin = headers_of(scope).get("origin", "")
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
@@ -204,26 +203,20 @@ class Application:
             full = "the server has all the connections that it takes; try later"
             self._turn_away(offer, speech, CloseCode.OVERLOAD, full)
         else:
-            self._connect(offer, headers, graphql, subprotocol=speech, client=client_of(scope))
+            self._connect(offer, scope, graphql, speech)
         await offer.closed()
 
     def _connect(
-        self,
-        offer: Offer,
-        headers: Mapping[bytes, bytes],
-        graphql: "GraphQLEndpoint | None",
-        *,
-        subprotocol: str | None,
-        client: Hashable,
+        self, offer: Offer, scope: Scope, graphql: "GraphQLEndpoint | None", subprotocol: str | None
     ) -> None:
         serving = Serving(
             limits=self._limits,
             loop=asyncio.get_running_loop(),
             pools=self._pools,
-            client=client,
+            client=client_of(scope),
             weight=self._weight,
             authenticate=self._authenticate,
-            token=bearer(headers.get(b"authorization", b"").decode("latin-1")),
+            token=bearer(headers_of(scope)),
             on_lost=self._lost,
         )
         connection: Driver[Any, Any]
@@ -280,8 +273,8 @@ class Application:
             )
 
     async def _http(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
-        path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
-        page, body = self._pages.get(path) or find_own(path), scope["method"] == "GET"
+        path, method, headers = scope["path"], scope["method"], headers_of(scope)
+        page, body = self._pages.get(path) or find_own(path), method == "GET"
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
             await _answer(
                 send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
@@ -296,14 +289,10 @@ class Application:
         elif method not in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
         elif page is not None:
-            await _show(send, page, headers.get(b"if-none-match", b"").decode("latin-1"), body=body)
+            await _show(send, page, headers.get("if-none-match", ""), body=body)
         else:
             # Without an authenticator a claimed token is none.
-            token = (
-                None
-                if self._authenticate is None
-                else bearer(headers.get(b"authorization", b"").decode("latin-1"))
-            )
+            token = None if self._authenticate is None else bearer(headers)
             judged = self._authenticate is None or self._authenticate(token)
             query = scope.get("query_string", b"")
             await _answer(

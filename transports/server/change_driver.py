@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Final, Unpack
 from flow.errors import Lagged
 from publishers.criteria.cost import Cost
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
-from publishers.log.start import Since
-from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
 from transports.codec.events import EventEncoder
 from transports.codec.messages import Wish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.codec.starts import feed_of, reads_disk
+from transports.codec.starts import feed_of, kept_place, reads_disk
 from transports.errors import Problem, describe
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
@@ -282,18 +279,5 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 def _feed(log: "ChangeLog", wish: Wish, criteria: Criteria, view: View, prepared: bool) -> ChangeFeed:
     """What a client subscribes to."""
     wishes = () if wish.empty else criteria
-    return feed_of(
-        log, wishes, _since(log, wish), wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared
-    )
-
-
-def _since(log: "ChangeLog", wish: Wish) -> Since:
-    if wish.since is None and not isinstance(wish.start, Position):
-        return wish.start
-    if wish.jump:
-        return wish.start if wish.since is None else wish.since
-    since = wish.start if isinstance(wish.start, Position) else log.position_of(wish.since or "")
-    # Asked again by the feed, after registration; here it lets the error be the first answer.
-    if since < log.oldest:
-        raise HistoryPruned(log.oldest)
-    return since
+    since = kept_place(log, wish.start if wish.since is None else wish.since, jump=wish.jump)
+    return feed_of(log, wishes, since, wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared)

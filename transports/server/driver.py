@@ -7,7 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, Final, Generic, Required, TypedDict, TypeVar
+from typing import Any, Final, Generic, Required, TypedDict, TypeVar, Unpack
 
 from publishers.criteria.cost import Cost
 from publishers.fanout.batch import Batch
@@ -66,12 +66,13 @@ class Serving(TypedDict, total=False):
 
 
 class Driver(ABC, Generic[_Session, _Subscriber]):
-    """One connection, on the event loop of its link; see `Serving` for the other arguments.
+    """One connection, on the event loop of its link.
 
     Args:
         session: Its machine.
         link: The accepted WebSocket.
         blocked: Whether something else than the link holds deliveries back.
+        **serving: See there.
     """
 
     def __init__(
@@ -79,28 +80,22 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         session: _Session,
         link: Link,
         *,
-        limits: Limits,
-        loop: asyncio.AbstractEventLoop,
         blocked: Callable[[], bool] | None = None,
-        pools: Pools | None = None,
-        client: Hashable = None,
-        weight: ServerWeight | None = None,
-        authenticate: Authenticator | None = None,
-        token: str | None = None,
-        on_lost: Callable[[Any], None] = lambda _: None,
+        **serving: Unpack[Serving],
     ) -> None:
+        limits, loop = serving["limits"], serving["loop"]
+        server = serving.get("weight") or ServerWeight(limits.criteria_weight)
+        client = serving.get("client")
         self._session = session
         self._link = link
         self._limits = limits
         self._loop = loop
-        self._authenticate = authenticate
-        self._token = token
-        self._on_lost = on_lost
+        self._authenticate = serving.get("authenticate")
+        self._token = serving.get("token")
+        self._on_lost = serving.get("on_lost")
         self._outbound = Outbound(loop, link, limits, blocked)
-        self._weight = ConnectionWeight(
-            limits.connection_weight, weight or ServerWeight(limits.criteria_weight)
-        )
-        self._pools = pools or Pools(limits)
+        self._weight = ConnectionWeight(limits.connection_weight, server)
+        self._pools = serving.get("pools") or Pools(limits)
         self._client = self if client is None else client
         self._jobs = DiskJobs(loop, self._client)
         self._subscribers: dict[Entry, _Subscriber] = {}
@@ -177,7 +172,8 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._perform(self._session.lost())
         self._outbound.close()
         self._jobs.close()
-        self._on_lost(self)
+        if self._on_lost is not None:
+            self._on_lost(self)
 
     # What the machine wants done.
 

@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import ItemsView, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from publishers.log.changelog import ChangeLog
@@ -117,9 +116,7 @@ class FollowedName(Mapping[str, ChangeLog]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open(self) -> tuple[ChangeLog | ChangeStore, Mapping[str, ChangeLog]]:

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import TimeoutError as WaitTimeoutError
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from flow import forks
@@ -117,9 +116,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def _drain(self, deadline: float) -> None:
