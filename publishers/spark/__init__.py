@@ -3,7 +3,7 @@
 Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), and no Java until a session is built.
 """
 
-import publishers.spark.needs  # noqa: F401 - looks for what the others import
+import publishers.spark.requirements  # noqa: F401 - looks for what the others import
 from publishers.spark.errors import (
     BatchTooLarge,
     ConnectRefused,

@@ -18,10 +18,10 @@ from publishers.options import check_switches
 from publishers.spark.arguments import check_texts, column_names
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.errors import ConnectRefused, SinkFailed
-from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
+from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.queries import Claims, QueryBatch, gate_of
 from publishers.spark.schema import Encoding
-from publishers.spark.telling import with_schema
+from publishers.spark.schema_changes import with_schema
 from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
