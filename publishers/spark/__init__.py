@@ -13,6 +13,7 @@ from publishers.spark.errors import (
     SinkFailed,
     SinkNameTaken,
     SparkError,
+    TooManyBadRows,
 )
 from publishers.spark.java import ensure_java
 from publishers.spark.session import SparkSettingWarning, spark_session
@@ -30,6 +31,7 @@ __all__ = [
     "SinkStatistics",
     "SparkError",
     "SparkSettingWarning",
+    "TooManyBadRows",
     "ensure_java",
     "spark_session",
 ]

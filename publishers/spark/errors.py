@@ -8,6 +8,7 @@
         |-- ConnectRefused     a DataFrame of Spark Connect                     (module)
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
+        |-- TooManyBadRows     a batch with more bad rows than it may have      (count, limit, column)
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
         |-- BatchTooLarge      more at once than Spark lets the driver take
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
@@ -27,6 +28,7 @@ __all__ = [
     "SinkFailed",
     "SinkNameTaken",
     "SparkError",
+    "TooManyBadRows",
 ]
 
 
@@ -67,6 +69,19 @@ class RowRefused(SparkError, ValueError):
 
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"column {column!r} {why}")
+        self.column = column
+
+
+class TooManyBadRows(SparkError, ValueError):
+    """A batch has more rows that cannot become changes than may be left out; nothing of it was committed."""
+
+    def __init__(self, count: int, limit: int, column: str, why: str) -> None:
+        super().__init__(
+            f"{count} rows or more of the batch are bad, the last ones because column {column!r} {why}, but bad_rows_max is "
+            f"{limit}; mend the rows at their source, or raise the option"
+        )
+        self.count = count
+        self.limit = limit
         self.column = column
 
 
