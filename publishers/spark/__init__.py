@@ -5,7 +5,9 @@ Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), an
 
 import publishers.spark.requirements  # noqa: F401 - looks for what the others import
 from publishers.spark.errors import (
+    BatchChanged,
     BatchTooLarge,
+    CheckpointLost,
     ConnectRefused,
     JavaMissing,
     RowRefused,
@@ -20,8 +22,10 @@ from publishers.spark.session import SparkSettingWarning, spark_session
 from publishers.spark.sink import ChangeSink, SinkStatistics
 
 __all__ = [
+    "BatchChanged",
     "BatchTooLarge",
     "ChangeSink",
+    "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
     "RowRefused",

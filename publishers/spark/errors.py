@@ -10,6 +10,8 @@
         |-- RowRefused         a row that cannot become a change                (column)
         |-- TooManyBadRows     a batch with more bad rows than it may have      (count, limit, column)
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
+        |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
+        |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
         |-- BatchTooLarge      more at once than Spark lets the driver take
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
 
@@ -20,7 +22,9 @@ be right.
 from publishers.errors import PenstockError
 
 __all__ = [
+    "BatchChanged",
     "BatchTooLarge",
+    "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
     "RowRefused",
@@ -95,6 +99,34 @@ class SinkNameTaken(SparkError, ValueError):
         )
         self.name = name
         self.batch_id = batch_id
+
+
+class CheckpointLost(SparkError):
+    """A batch has a number below the last one of its producer, which Spark never repeats; nothing was committed."""
+
+    def __init__(self, producer: str, batch_id: int, last: int) -> None:
+        super().__init__(
+            f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {last}: Spark repeats the newest "
+            "batch only, so this is another checkpoint, and the rows may be new ones; put the checkpoint back, or give the sink "
+            "another producer= to commit all that comes"
+        )
+        self.producer = producer
+        self.batch_id = batch_id
+        self.last = last
+
+
+class BatchChanged(SparkError):
+    """A batch has the number of the last one of its producer and other rows; nothing was committed."""
+
+    def __init__(self, producer: str, batch_id: int, version: int) -> None:
+        super().__init__(
+            f"batch {batch_id} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
+            "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
+            "or leave producer= out if the query computes other rows each time"
+        )
+        self.producer = producer
+        self.batch_id = batch_id
+        self.version = version
 
 
 class BatchTooLarge(SparkError):

@@ -12,16 +12,17 @@ from uuid import UUID, uuid5
 from pyspark.sql import DataFrame
 
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
-from publishers.log.changelog import ChangeLog
+from publishers.log.changelog import ChangeLog, Produced
 from publishers.model.change import Operation
 from publishers.options import check_switches
 from publishers.spark.arguments import check_texts, column_names, operation_words
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
-from publishers.spark.errors import ConnectRefused, SinkFailed
+from publishers.spark.errors import BatchChanged, CheckpointLost, ConnectRefused, SinkFailed
 from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, gate_of
+from publishers.spark.repeats import is_repeated
 from publishers.spark.schema import Encoding
 from publishers.spark.schema_changes import with_schema
 from publishers.wal.format.columns import Columns
@@ -109,8 +110,8 @@ class ChangeSink:
         before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
             subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
             was removed.
-        producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
-            committed under it count as committed. Needed outside of streaming queries.
+        producer: A name to commit under instead of the query's id and the sink's name. Needed outside of streaming queries. It
+            outlives a checkpoint: a number below the last one is refused, and the last one if it comes with other rows.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
             ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
             body's columns differ from those told last; and so to stamp each row with the version of its schema.
@@ -212,6 +213,9 @@ class ChangeSink:
             SchemaRefused: If the columns cannot become changes.
             RowRefused: If a row cannot.
             SinkNameTaken: If another sink of this name takes part in the batch.
+            CheckpointLost: If the log has a later batch under ``producer``.
+            BatchChanged: If the log has other rows under ``producer`` and this number.
+            TooManyBadRows: If more rows are bad than may be.
             BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
             SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
             LogError: If the log refuses the commit.
@@ -265,6 +269,8 @@ class ChangeSink:
         try:
             known = self._log.produced(producer)
             if known is not None and known.sequence >= batch.batch_id:
+                if self._producer is not None:
+                    self._check_repeated(frame, batch, self._producer, known)
                 with self._lock:
                     self._statistics = replace(self._statistics, repeated=self._statistics.repeated + 1)
             else:
@@ -284,6 +290,19 @@ class ChangeSink:
                 "producer", None, "given outside of a streaming query, which has an id to commit under"
             )
         return uuid5(UUID(batch.query_id), self.name)
+
+    def _check_repeated(self, frame: DataFrame, batch: QueryBatch, producer: str, known: Produced) -> None:
+        """Looks whether the log has this very batch; under the query's id it has, as that is part of the checkpoint."""
+        if known.sequence > batch.batch_id:
+            raise CheckpointLost(producer, batch.batch_id, known.sequence)
+        try:
+            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=False))
+            repeated = is_repeated(rows, self._log, known.version)
+        except TooMuchAtOnce:
+            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=True))
+            repeated = is_repeated(rows, self._log, known.version)
+        if not repeated:
+            raise BatchChanged(producer, batch.batch_id, known.version)
 
     def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
