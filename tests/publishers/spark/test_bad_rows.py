@@ -3,10 +3,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.errors import StreamingQueryException
 
 from publishers import ChangeLog, InvalidOption, LogReadOnly, Operation
-from publishers.spark import ChangeSink, TooManyBadRows
+from publishers.spark import ChangeSink, RowRefused, TooManyBadRows
 from publishers.spark.arrow import columns_of
 from publishers.spark.bad_rows import BadRows
 from publishers.spark.schema import Encoding
@@ -100,21 +99,18 @@ def sink_of(log, **named):
     )
 
 
-def test_bad_rows_fail_the_batch_unless_asked_otherwise(source, log):
+def test_bad_rows_fail_the_batch_unless_asked_otherwise(spark, log):
     """F154."""
-    source.add(*ROWS)
-    sink = sink_of(log)
-    with pytest.raises(StreamingQueryException, match="is null in 1 of 6 rows"):
-        source.run(sink, SCHEMA)
+    with pytest.raises(RowRefused, match="is null in 1 of 6 rows"):
+        sink_of(log, producer="p")(spark.createDataFrame(ROWS, SCHEMA), 0)
     assert log.head.version == 1
 
 
-def test_bad_rows_are_skipped_and_counted(source, log, stored):
+def test_bad_rows_are_skipped_and_counted(spark, log, stored):
     """F154."""
-    source.add(*ROWS)
-    source.add({"op": "c"})
-    sink = sink_of(log, on_bad_row="skip")
-    source.run(sink, SCHEMA)
+    sink = sink_of(log, producer="p", on_bad_row="skip")
+    sink(spark.createDataFrame(ROWS, SCHEMA), 0)
+    sink(spark.createDataFrame([{"op": "c"}], SCHEMA), 1)
     assert [(change.key, change.operation) for change in stored(log)] == [
         ("1", Operation.UPSERT),
         ("3", Operation.REMOVE),
@@ -153,11 +149,11 @@ def test_bad_rows_are_committed_beside_exactly_once(source, log, stored):
     assert [change.key for change in stored(log)] == ["1", "3"]
 
 
-def test_bad_rows_go_to_the_log_that_was_named(source, log, stored, tmp_path):
+def test_bad_rows_go_to_the_log_that_was_named(spark, log, stored, tmp_path):
     """F154."""
-    source.add(*ROWS)
     with ChangeLog.open(tmp_path / "elsewhere") as dead:
-        source.run(sink_of(log, on_bad_row="dead_letter", dead_letters=dead), SCHEMA)
+        sink = sink_of(log, producer="p", on_bad_row="dead_letter", dead_letters=dead)
+        sink(spark.createDataFrame(ROWS, SCHEMA), 0)
         assert len(stored(dead)) == 4
     assert not log.path.with_name("log.dead").exists()
 
