@@ -17,7 +17,7 @@ __all__ = [
     "GraphQLComplete",
     "GraphQLRequest",
     "GraphQLSubscribe",
-    "Message",
+    "GraphQLMessage",
     "complete",
     "credits_of",
     "error",
@@ -52,9 +52,9 @@ class GraphQLComplete(msgspec.Struct, frozen=True):
     id: _Id
 
 
-Message = Init | GraphQLSubscribe | GraphQLComplete | Ping | Pong
+GraphQLMessage = Init | GraphQLSubscribe | GraphQLComplete | Ping | Pong
 
-_envelope: Final[Envelope[Message]] = Envelope(
+_envelope: Final[Envelope[GraphQLMessage]] = Envelope(
     {
         "connection_init": Init,
         "subscribe": GraphQLSubscribe,
@@ -65,7 +65,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
 )
 
 
-def parse(text: bytes | str) -> Message:
+def parse(text: bytes | str) -> GraphQLMessage:
     """Reads one message.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from publishers.log.changelog import ChangeLog
 from publishers.options import check_directory
 from publishers.store.directory import kind_of
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 
