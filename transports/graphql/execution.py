@@ -29,7 +29,7 @@ from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly
 from publishers.model.change import Change
 from publishers.views.view import View
-from transports.graphql.cost import check_variables
+from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted, told
 from transports.graphql.probe import Probe
@@ -118,8 +118,8 @@ class Engine:
         nbytes, most = _size(result.data, self._limits.answer_bytes), self._limits.answer_bytes
         if nbytes > most:
             self.refused += 1
-            cheaper = "to ask for smaller pages, or fewer fields"
-            error = TooCostly("answer_bytes", nbytes, most, cheaper, what="bytes of the answer")
+            cheaper = "ask for smaller pages, or fewer fields"
+            error = beyond("answer_bytes", nbytes, self._limits, cheaper, "bytes of the answer")
             result = ExecutionResult(None, [told(error)])
         return encode_response(result)
 

@@ -6,7 +6,6 @@ answered, and subscribes again behind what has come.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from publishers.schemas.registry import SchemaVersion
@@ -92,8 +91,7 @@ class ClientQuestion(Entry):
         self.payload = payload
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver(Effect):
+class Deliver(Effect, frozen=True):
     """Buffer some events, or a gap, behind which the cursor is."""
 
     entry: ClientSubscription
@@ -101,32 +99,28 @@ class Deliver(Effect):
     cursor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Told(Effect):
+class Told(Effect, frozen=True):
     """Note how far a subscription is."""
 
     entry: ClientSubscription
     item: replies.Subscribed | replies.Item
 
 
-@dataclass(frozen=True, slots=True)
-class Ended(Effect):
+class Ended(Effect, frozen=True):
     """End a subscription, which the machine has forgotten, behind what is buffered."""
 
     entry: ClientSubscription
     error: Exception | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Effect):
+class Answered(Effect, frozen=True):
     """Answer a question, which the machine has forgotten."""
 
     entry: ClientQuestion
     answer: SchemaVersion | Exception | None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry(Effect):
+class Retry(Effect, frozen=True):
     """Call ``subscribe`` again after a delay, in seconds."""
 
     entry: ClientSubscription

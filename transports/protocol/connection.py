@@ -7,8 +7,9 @@ out as effects, in order. A protocol adds what its messages mean.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import msgspec
 
 from publishers.errors import PenstockError
 from transports.codec.envelope import Init
@@ -54,43 +55,36 @@ class Entry:
         return self.stage is Stage.ENDED
 
 
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """What is to be done."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Send(Effect):
+class Send(Effect, frozen=True):
     """Write one message."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticate(Effect):
+class Authenticate(Effect, frozen=True):
     """Judge who this is, and call ``acknowledge`` or ``refuse``."""
 
     payload: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand(Effect):
+class Demand(Effect, frozen=True):
     """Request ``n`` more events."""
 
     entry: Entry
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel(Effect):
+class Cancel(Effect, frozen=True):
     """Stop an operation; the machine has forgotten the entry."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Close(Effect):
+class Close(Effect, frozen=True):
     """Close the connection."""
 
     code: CloseCode

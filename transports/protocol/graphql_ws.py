@@ -6,7 +6,6 @@ whatever is wrong with one operation is told to that operation only.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from transports.codec.envelope import Init, Ping, Pong, pong
@@ -52,16 +51,14 @@ class OperationEntry(Entry):
         self.credits = demand
 
 
-@dataclass(frozen=True, slots=True)
-class Execute(Effect):
+class Execute(Effect, frozen=True):
     """Start an operation."""
 
     entry: OperationEntry
     request: GraphQLRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Resume(Effect):
+class Resume(Effect, frozen=True):
     """Events may be sent again."""
 
 

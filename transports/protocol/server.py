@@ -6,7 +6,6 @@ done comes out as effects, in order. Whoever runs it opens and cancels subscript
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from publishers.fanout.batch import Batch
@@ -63,8 +62,7 @@ class SubscriptionEntry(Entry):
         return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
 
 
-@dataclass(frozen=True, slots=True)
-class Open(Effect):
+class Open(Effect, frozen=True):
     """Subscribe, and call ``subscribed`` or ``failed``."""
 
     entry: SubscriptionEntry
@@ -81,8 +79,7 @@ class SchemaEntry(Entry):
         return math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp(Effect):
+class LookUp(Effect, frozen=True):
     """Look a schema up, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
