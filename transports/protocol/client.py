@@ -15,7 +15,7 @@ from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.connection import Effect, Entry, Send
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.states import Phase, PhaseEvent, Stage, advance
 
 __all__ = [
     "Answered",
@@ -187,7 +187,7 @@ class ClientSession:
 
     def begin(self) -> list[Effect]:
         """There is a new connection."""
-        self.phase, self._checkpoints = advance(Phase.OPENED, Event.INIT), 0
+        self.phase, self._checkpoints = advance(Phase.OPENED, PhaseEvent.INIT), 0
         payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
         return [Send(encode({"type": "connection_init", "payload": payload}))]
 
@@ -217,13 +217,13 @@ class ClientSession:
                 self._forget(entry)
                 return [Ended(entry, None)]
             case replies.Goaway() if self.phase is Phase.ACKNOWLEDGED:
-                self.phase = advance(self.phase, Event.GOAWAY)
+                self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         return []
 
     def _acknowledged(self, reply: Reply) -> list[Effect]:
         if not isinstance(reply, replies.Ack):
             raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
-        self.phase = advance(self.phase, Event.ACK)
+        self.phase = advance(self.phase, PhaseEvent.ACK)
         effects = [effect for question in self._questions.values() for effect in self.ask(question)]
         return effects + [
             effect for entry in self._subscriptions.values() for effect in self.subscribe(entry)
@@ -284,7 +284,7 @@ class ClientSession:
 
     def lost(self) -> None:
         """The connection is gone; there may be another one."""
-        self.phase = advance(self.phase, Event.CLOSE)
+        self.phase = advance(self.phase, PhaseEvent.CLOSE)
 
     def give_up(self, error: Exception) -> list[Effect]:
         """There will be no connection."""

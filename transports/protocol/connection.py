@@ -23,7 +23,7 @@ from transports.errors import (
     describe,
 )
 from transports.limits import Limits
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.states import Phase, PhaseEvent, Stage, advance
 
 __all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Send", "ServerConnection"]
 
@@ -163,9 +163,9 @@ class ServerConnection(ABC, Generic[_Entry]):
                 CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
             )
         if isinstance(message, Init):
-            self.phase = advance(self.phase, Event.INIT)
+            self.phase = advance(self.phase, PhaseEvent.INIT)
         elif isinstance(message, self._late):
-            self.phase = advance(self.phase, Event.WORK)
+            self.phase = advance(self.phase, PhaseEvent.WORK)
 
     def _enter(self, name: str, make: Callable[[], tuple[_Entry, Effect]]) -> list[Effect]:
         """Takes an operation up, or tells its client why not; its id is known before it starts."""
@@ -195,7 +195,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         """The client may start operations from now on."""
         if self.phase is not Phase.GREETED:
             return []
-        self.phase = advance(self.phase, Event.ACK)
+        self.phase = advance(self.phase, PhaseEvent.ACK)
         return [Send(self._ack())]
 
     def refuse(self, why: str) -> list[Effect]:
@@ -228,7 +228,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def lost(self) -> list[Effect]:
         """The connection is gone."""
-        self.phase = advance(self.phase, Event.CLOSE)
+        self.phase = advance(self.phase, PhaseEvent.CLOSE)
         effects: list[Effect] = []
         for entry in list(self.entries.values()):
             effects += self._forget(entry)

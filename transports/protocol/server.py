@@ -23,7 +23,7 @@ from transports.errors import (
 )
 from transports.limits import CREDITS_MAX, Limits
 from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.states import Phase, PhaseEvent, Stage, advance
 
 __all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
 
@@ -267,7 +267,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
         if self.phase is not Phase.ACKNOWLEDGED:
             return []
-        self.phase = advance(self.phase, Event.GOAWAY)
+        self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
         return [Send(encode(message))]
 
