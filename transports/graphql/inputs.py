@@ -125,7 +125,7 @@ class CriterionInput:
 
 
 @strawberry.enum(name="Place", description="A place that moves: found out when the operation begins.")
-class Place(enum.Enum):
+class StartPlace(enum.Enum):
     """The words of a start."""
 
     EARLIEST = "earliest"
@@ -147,7 +147,7 @@ class OnGap(enum.Enum):
 class StartInput:
     """A start as it is given in a document or in variables."""
 
-    place: Place | None = described("The oldest place, or the next version.", default=None)
+    place: StartPlace | None = described("The oldest place, or the next version.", default=None)
     version: Long | None = described("The beginning of this version.", default=None)
     index: int | None = described("The change of this index in the version.", default=None)
     time: DateTime | None = described(

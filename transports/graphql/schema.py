@@ -22,7 +22,7 @@ from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
-from transports.graphql.sources import Source
+from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
     SCALARS,
     ChangeEvent,
@@ -293,7 +293,9 @@ def _on_change(
         wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
         view = info.context.view(found, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
-        source = Source(found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole)
+        source = OperationSource(
+            found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole
+        )
     except PenstockError as error:
         raise told(error, found) from None
     # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
@@ -312,8 +314,8 @@ class Query:
     history: HistoryPage = described("Past changes, a page at a time.", resolver=_history)
 
 
-@strawberry.type(description="What happens from now on, or from any place that is kept.")
-class Subscription:
+@strawberry.type(name="Subscription", description="What happens from now on, or from any place that is kept.")
+class SubscriptionRoot:
     """The root of subscriptions."""
 
     on_change: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
@@ -322,7 +324,7 @@ class Subscription:
 
 
 _SCHEMA: Final = strawberry.Schema(
-    query=Query, subscription=Subscription, config=StrawberryConfig(scalar_map=dict(SCALARS))
+    query=Query, subscription=SubscriptionRoot, config=StrawberryConfig(scalar_map=dict(SCALARS))
 )
 
 

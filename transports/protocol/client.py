@@ -14,8 +14,8 @@ from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
-from transports.protocol.connection import Effect, Entry, Send
-from transports.protocol.states import Phase, PhaseEvent, Stage, advance
+from transports.protocol.connection import Effect, Send, WireEntry
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
 
 __all__ = [
     "Answered",
@@ -24,8 +24,8 @@ __all__ = [
     "ClientSubscription",
     "Deliver",
     "Ended",
+    "Progress",
     "Retry",
-    "Told",
 ]
 
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
@@ -33,7 +33,7 @@ _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_C
 _CLIENT: Final = "penstock-python/1.0"
 
 
-class ClientSubscription(Entry):
+class ClientSubscription(WireEntry):
     """One subscription, over all connections.
 
     Attributes:
@@ -81,7 +81,7 @@ class ClientSubscription(Entry):
         self._came += count
 
 
-class ClientQuestion(Entry):
+class ClientQuestion(WireEntry):
     """A schema that is asked for."""
 
     __slots__ = ("payload",)
@@ -99,11 +99,11 @@ class Deliver(Effect, frozen=True):
     cursor: str
 
 
-class Told(Effect, frozen=True):
+class Progress(Effect, frozen=True):
     """Note how far a subscription is."""
 
     entry: ClientSubscription
-    item: replies.Subscribed | replies.Item
+    item: replies.SubscribedReply | replies.Item
 
 
 class Ended(Effect, frozen=True):
@@ -135,7 +135,7 @@ class ClientSession:
         phase: Where the connection is; CLOSED while there is none.
 
     Args:
-        token: Told to the server, unless it is None.
+        token: Progress to the server, unless it is None.
         delay: Tells the seconds until a subscription is made again, for the time that its argument tells; None if it is not.
     """
 
@@ -161,7 +161,7 @@ class ClientSession:
 
     def subscribe(self, entry: ClientSubscription) -> list[Effect]:
         """Subscribes, now or as soon as the server has acknowledged."""
-        if entry.stage is Stage.ENDED:
+        if entry.stage is EntryStage.ENDED:
             return []
         self._subscriptions[entry.id] = entry
         return self._say("subscribe", entry, payload=entry.wish()) if self.ready else []
@@ -178,7 +178,7 @@ class ClientSession:
         self._questions[entry.id] = entry
         return self._say("schema", entry, payload=entry.payload) if self.ready else []
 
-    def cancel(self, entry: Entry) -> list[Effect]:
+    def cancel(self, entry: WireEntry) -> list[Effect]:
         """The client wants nothing more of this."""
         known = self._forget(entry)
         return self._say("complete", entry) if known and self.ready else []
@@ -204,10 +204,10 @@ class ClientSession:
         match reply:
             case Ping():
                 return [Send(pong(reply.payload))]
-            case replies.Next() | replies.Missing() | replies.Subscribed():
+            case replies.Next() | replies.Missing() | replies.SubscribedReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._take(entry, reply)
-            case replies.Checkpoint():
+            case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():
                 return self._failed(reply)
@@ -230,7 +230,7 @@ class ClientSession:
         ]
 
     def _take(
-        self, entry: ClientSubscription, reply: replies.Next | replies.Missing | replies.Subscribed
+        self, entry: ClientSubscription, reply: replies.Next | replies.Missing | replies.SubscribedReply
     ) -> list[Effect]:
         match reply:
             case replies.Next():
@@ -243,11 +243,11 @@ class ClientSession:
                 gap = reply.gap()
                 entry.cursor = reply.end
                 return [Deliver(entry, [gap], reply.end)]
-            case replies.Subscribed():
+            case replies.SubscribedReply():
                 entry.cursor = entry.cursor or reply.cursor
-                return [Told(entry, reply)]
+                return [Progress(entry, reply)]
 
-    def _checkpoint(self, reply: replies.Checkpoint) -> list[Effect]:
+    def _checkpoint(self, reply: replies.CheckpointReply) -> list[Effect]:
         self._checkpoints += 1
         if reply.n != self._checkpoints:
             raise ConnectionError(
@@ -257,7 +257,7 @@ class ClientSession:
         for item in reply.items:
             if (entry := self._subscriptions.get(item.id)) is not None:
                 entry.cursor, entry.attempts = item.cursor, 0
-                effects.append(Told(entry, item))
+                effects.append(Progress(entry, item))
         return effects
 
     def _failed(self, reply: replies.Failure) -> list[Effect]:
@@ -291,17 +291,17 @@ class ClientSession:
         effects: list[Effect] = [Answered(question, error) for question in self._questions.values()]
         effects += [Ended(entry, error) for entry in self._subscriptions.values()]
         for entry in (*self._questions.values(), *self._subscriptions.values()):
-            entry.stage = Stage.ENDED
+            entry.stage = EntryStage.ENDED
         self._questions.clear()
         self._subscriptions.clear()
         return effects
 
-    def _forget(self, entry: Entry) -> bool:
+    def _forget(self, entry: WireEntry) -> bool:
         """Whether it was known."""
-        entry.stage = Stage.ENDED
+        entry.stage = EntryStage.ENDED
         known = self._subscriptions.pop(entry.id, None) or self._questions.pop(entry.id, None)
         return known is not None
 
     @staticmethod
-    def _say(kind: str, entry: Entry, **fields: object) -> list[Effect]:
+    def _say(kind: str, entry: WireEntry, **fields: object) -> list[Effect]:
         return [Send(encode({"type": kind, "id": entry.id, **fields}))]

@@ -23,14 +23,14 @@ from transports.errors import (
     describe,
 )
 from transports.limits import Limits
-from transports.protocol.states import Phase, PhaseEvent, Stage, advance
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
 
-__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Send", "ServerConnection"]
+__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Send", "ServerConnection", "WireEntry"]
 
 _BURST: Final = 2.0
 
 
-class Entry:
+class WireEntry:
     """One subscription or other operation of a connection.
 
     Its identity, and not its id, is what the machine goes by: an id may be used again after its end, and nothing that
@@ -47,12 +47,12 @@ class Entry:
     def __init__(self, operation: str, head: bytes) -> None:
         self.id = operation
         self.head = head
-        self.stage = Stage.REQUESTED
+        self.stage = EntryStage.REQUESTED
 
     @property
     def ended(self) -> bool:
         """Whether nothing may be sent for it any more."""
-        return self.stage is Stage.ENDED
+        return self.stage is EntryStage.ENDED
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -74,14 +74,14 @@ class Authenticate(Effect, frozen=True):
 class Demand(Effect, frozen=True):
     """Request ``n`` more events."""
 
-    entry: Entry
+    entry: WireEntry
     n: int
 
 
 class Cancel(Effect, frozen=True):
     """Stop an operation; the machine has forgotten the entry."""
 
-    entry: Entry
+    entry: WireEntry
 
 
 class Close(Effect, frozen=True):
@@ -91,7 +91,7 @@ class Close(Effect, frozen=True):
     reason: str
 
 
-_Entry = TypeVar("_Entry", bound=Entry)
+_Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class ServerConnection(ABC, Generic[_Entry]):
@@ -185,7 +185,7 @@ class ServerConnection(ABC, Generic[_Entry]):
     def _forget(self, entry: _Entry | None) -> list[Effect]:
         if entry is None or entry.ended:
             return []
-        entry.stage = Stage.ENDED
+        entry.stage = EntryStage.ENDED
         del self.entries[entry.id]
         return [Cancel(entry)]
 

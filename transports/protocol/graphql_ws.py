@@ -23,7 +23,7 @@ from transports.codec.graphql_ws import (
 )
 from transports.errors import CloseCode, InvalidDemand, Problem, describe
 from transports.limits import CREDITS_MAX, Limits
-from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
+from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
 from transports.protocol.fence import Fence
 
 __all__ = ["Execute", "GraphQLSession", "OperationEntry", "Resume"]
@@ -37,7 +37,7 @@ _REASONS: Final = {
 """What the protocol says with its close codes; clients show it, and some compare it."""
 
 
-class OperationEntry(Entry):
+class OperationEntry(WireEntry):
     """One operation of a connection.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing import Final
 
 from transports.errors import CloseCode, Violation
 
-__all__ = ["PHASES", "Phase", "PhaseEvent", "Stage", "advance"]
+__all__ = ["PHASES", "EntryStage", "Phase", "PhaseEvent", "advance"]
 
 
 class Phase(enum.Enum):
@@ -48,7 +48,7 @@ class PhaseEvent(enum.Enum):
     CLOSE = (CloseCode.NORMAL, "")
 
 
-class Stage(enum.Enum):
+class EntryStage(enum.Enum):
     """Where a subscription is: requested -> active -> ended."""
 
     REQUESTED = "requested"
