@@ -13,6 +13,7 @@ from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.model.position import PositionToken
 from publishers.views.entities import M
+from transports.codec.envelope import Ping, Pong
 from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
 
@@ -26,8 +27,6 @@ __all__ = [
     "Item",
     "Missing",
     "Next",
-    "Ping",
-    "Pong",
     "RemoteChange",
     "RemoteGap",
     "RemoteModelChange",
@@ -243,21 +242,6 @@ class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
 
     deadlineMs: int = 0  # noqa: N815 - as it travels
     reason: str = ""
-
-
-class Ping(msgspec.Struct, tag_field="type", tag="ping"):
-    """To be answered with the same payload."""
-
-    payload: msgspec.Raw = msgspec.Raw()
-
-    def answer(self) -> str:
-        """The text of the pong."""
-        payload = bytes(self.payload)
-        return '{"type":"pong"' + (f',"payload":{payload.decode()}' if payload else "") + "}"
-
-
-class Pong(msgspec.Struct, tag_field="type", tag="pong"):
-    """An answer to a ping."""
 
 
 Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Schema | Goaway | Ping | Pong

@@ -40,8 +40,8 @@ from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
+    from transports.access.policy import Policy
     from transports.limits import Limits
-    from transports.policy import Policy
 
 __all__ = ["Engine", "Operation", "encode_response"]
 

@@ -2,6 +2,7 @@
 
 import enum
 import re
+from dataclasses import fields
 from datetime import datetime
 from uuid import UUID
 
@@ -128,17 +129,8 @@ class CriterionInput:
             for number, condition in enumerate(self.where or ())
         ]
         try:
-            return Criterion(
-                areas=self.areas or (),
-                entity_types=self.entity_types or (),
-                keys=self.keys or (),
-                key_globs=self.key_globs or (),
-                key_patterns=self.key_patterns or (),
-                operations=self.operations or (),
-                changed=self.changed or (),
-                where=conditions,
-                transitions=self.transitions or (),
-            )
+            given = {each.name: getattr(self, each.name) or () for each in fields(self)}
+            return Criterion(**given | {"where": conditions})
         except InvalidCriteria as error:
             path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
             raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None

@@ -10,12 +10,13 @@ from strawberry.schema.config import StrawberryConfig
 
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned, PenstockError, TooCostly
+from publishers.errors import PenstockError, TooCostly
 from publishers.log.start import Since
-from publishers.model.position import Position
 from publishers.views.view import Content, Images, Integers, View
+from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
-from transports.codec.starts import explained
+from transports.codec.starts import explained, kept_place
 from transports.errors import InvalidRequest
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
@@ -32,7 +33,6 @@ from transports.graphql.types import (
     SchemaState,
     SchemaVersions,
 )
-from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -172,14 +172,7 @@ def _place(
     """
     if start is not None and since is not None:
         raise InvalidRequest("since", since, "left out where start is given")
-    place = since if start is None else start.plain()
-    if place is None or on_gap is OnGap.JUMP or (start is not None and not isinstance(place, Position)):
-        return place
-    position = place if isinstance(place, Position) else log.position_of(str(place))
-    # Asked again by the feed, after registration; here it lets the error be the answer to the operation.
-    if position < log.oldest:
-        raise HistoryPruned(log.oldest)
-    return position
+    return kept_place(log, since if start is None else start.plain(), jump=on_gap is OnGap.JUMP)
 
 
 def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
@@ -257,8 +250,7 @@ def _history(
     place: Since = None
     try:
         found = context.find(log)
-        if not 1 <= limit <= context.limits.history_events:
-            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.limits.history_events}")
+        whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
         view = context.view(found, wishes, images, fields, mask, integers)
         page = found.history(
@@ -344,9 +336,7 @@ class Subscription:
 
 
 _SCHEMA: Final = strawberry.Schema(
-    query=Query,
-    subscription=Subscription,
-    config=StrawberryConfig(scalar_map=dict(SCALARS)),
+    query=Query, subscription=Subscription, config=StrawberryConfig(scalar_map=dict(SCALARS))
 )
 
 

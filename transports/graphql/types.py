@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 _LONG_MAX: Final = 2**63 - 1
+_AS_IT_IS: Final = (
+    *("version", "index", "count", "area", "operation", "entity_type", "key", "schema_version"),
+    *("entry_version", "origin", "linked", "field", "action", "error"),
+)
 
 Long = NewType("Long", int)
 Cursor = NewType("Cursor", str)
@@ -134,27 +138,14 @@ class ChangeEvent:
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
         """A change, with the cursor after it."""
         return cls(
-            version=Long(change.version),
-            index=change.index,
-            count=change.count,
+            **{name: getattr(change, name) for name in _AS_IT_IS},
             cursor=Cursor(cursor),
             timestamp=DateTime(stamp(change.timestamp)),
-            area=change.area,
-            operation=change.operation,
-            entity_type=change.entity_type,
-            key=change.key,
             body=_image(change.body_bytes),
             before=_image(change.before_bytes),
             changed=None if change.changed is None else list(change.changed),
-            schema_version=_long(change.schema_version),
-            entry_version=_long(change.entry_version),
-            origin=change.origin,
-            meta=_json(change.meta_bytes),
+            meta=None if change.meta_bytes is None else JSON(change.meta_bytes),
             expires_at=None if change.expires_at is None else DateTime(stamp(change.expires_at)),
-            linked=change.linked,
-            field=change.field,
-            action=change.action,
-            error=change.error,
             lacking=list(change.lacking),
         )
 
@@ -164,17 +155,9 @@ def stamp(moment: datetime) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _json(text: bytes | None) -> JSON | None:
-    return None if text is None else JSON(text)
-
-
 def _image(text: bytes | None) -> JSON | None:
     """An image, unless it is damaged and would spoil the payload; then ``error`` says so."""
     return None if text is None or flaw_of(text) is not None else JSON(text)
-
-
-def _long(number: int | None) -> Long | None:
-    return None if number is None else Long(number)
 
 
 @strawberry.type(name="History", description="A page of past changes.")

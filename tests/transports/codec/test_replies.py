@@ -9,7 +9,7 @@ def test_every_message_of_a_server_is_read():
     assert read('{"type":"error","id":"a","payload":{"code":"X"}}') == Failure("a", {"code": "X"})
     assert read('{"type":"complete","id":"a","cursor":"c"}') == Done("a", "c")
     assert read('{"type":"goaway","deadlineMs":5,"reason":"r"}') == Goaway(5, "r")
-    assert read('{"type":"pong","payload":{}}') == Pong()
+    assert read('{"type":"pong","payload":{}}') == Pong({})
     checkpoint = read(
         '{"type":"checkpoint","items":[{"id":"a","cursor":"c","head":"h","state":"LIVE"}],"n":1}'
     )
