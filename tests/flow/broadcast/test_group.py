@@ -19,7 +19,7 @@ def together(broadcast, count, on_item=None, **options):
     """Subscribers that are served together from the element 0 on, which they have got."""
     listeners = [listen(broadcast, ALL, on_item=on_item, **options) for _ in range(count)]
     broadcast.submit(0)
-    assert len(broadcast._ring.company.members) == count
+    assert len(broadcast._hub.group.members) == count
     return listeners
 
 
@@ -55,7 +55,7 @@ def test_who_lacks_demand_stays_behind_and_comes_back():
         broadcast.submit(item)
     assert steady.items == list(range(50))
     assert slow.items == list(range(1, 50))
-    assert len(broadcast._ring.company.members) == 2
+    assert len(broadcast._hub.group.members) == 2
 
 
 def test_a_request_inside_on_next_keeps_a_subscriber_in_company():
@@ -75,7 +75,7 @@ def test_an_executor_of_its_own_keeps_a_subscriber_out_of_company():
         broadcast.submit(item)
         executor.run_all()
     broadcast.submit(4)
-    assert len(broadcast._ring.company.members) == 2
+    assert len(broadcast._hub.group.members) == 2
     assert elsewhere.items == [1, 2, 3]
     assert all(listener.items == list(range(5)) for listener in listeners)
 
@@ -93,7 +93,7 @@ def test_an_illegal_request_in_company_ends_that_subscription_at_once():
 def test_the_flag_of_who_is_in_company_is_not_to_be_had():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 2)
-    drain = broadcast._ring.cursors[0]._drain
+    drain = next(iter(broadcast._hub.subscriptions))
     assert not drain.try_hold()
     drain.release_hold()
     assert not drain.try_hold()
@@ -242,7 +242,7 @@ def test_each_in_company_sees_its_own_context():
         )
     for item in range(4):
         broadcast.submit(item)
-    assert len(broadcast._ring.company.members) == 3
+    assert len(broadcast._hub.group.members) == 3
     assert seen == ["one", "two", "two"] * 4
 
 
@@ -373,7 +373,7 @@ moves = st.one_of(
 @pytest.fixture(scope="module", params=[0, 16])
 def apart(request):
     """After how many elements somebody may come back into company."""
-    with mock.patch("flow.broadcast.cursor._APART", request.param):
+    with mock.patch("flow.broadcast.subscription._APART", request.param):
         yield request.param
 
 
