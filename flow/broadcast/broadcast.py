@@ -1,6 +1,7 @@
 """Hot multicast to subscribers that each choose what happens when they lag."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Iterable
 from typing import Generic, TypeVar
@@ -76,12 +77,11 @@ class Broadcast(Generic[T]):
             raise ValueError(
                 f"stall_timeout: {stall_timeout!r}; a positive number of seconds or None is expected"
             )
-        self._lag = Lag(lag)
         self._executor = executor_of(executor)
         self._auto_cancel = auto_cancel
-        self._stall_timeout = stall_timeout
+        self._stall_timeout = math.inf if stall_timeout is None else stall_timeout
         self._clock = clock
-        self._hub: Hub[T] = Hub(capacity, replay, clock, make_room=self._make_room, left=self._left)
+        self._hub: Hub[T] = Hub(capacity, replay, lag, clock, make_room=self._make_room, left=self._left)
         self._room = threading.Condition(self._hub.lock)
         self._suspended: set[asyncio.Future[None]] = set()
         self._refused = 0
@@ -107,8 +107,7 @@ class Broadcast(Generic[T]):
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
-        executor = self._executor if executor is None else executor
-        self._hub.subscribe(subscriber, self._lag if lag is None else Lag(lag), Start(from_), executor)
+        self._hub.subscribe(subscriber, lag, Start(from_), self._executor if executor is None else executor)
 
     def submit(self, item: T, timeout: float | None = None) -> int:
         """Give an element to everybody; wait while a BLOCK subscriber is a whole ring behind.
@@ -181,7 +180,7 @@ class Broadcast(Generic[T]):
                 if self._find_room():
                     items = hub.put((item,))
                     break
-                timeout = self._timeout(None)
+                timeout = self._timeout(math.inf)
                 resumed = asyncio.get_running_loop().create_future()
                 self._suspended.add(resumed)
             try:
@@ -230,6 +229,7 @@ class Broadcast(Generic[T]):
     def statistics(self) -> BroadcastStatistics:
         """Tell the numbers of this moment."""
         hub = self._hub
+        now = self._clock.monotonic()
         with hub.lock:
             queued = (len(each.queue) for each in hub.subscriptions if each.queue is not None)
             return BroadcastStatistics(
@@ -239,7 +239,7 @@ class Broadcast(Generic[T]):
                 self._refused,
                 self._stalled,
                 hub.outcome is not None,
-                tuple(each.statistics(self._clock.monotonic()) for each in hub.subscriptions),
+                tuple(each.statistics(now) for each in hub.subscriptions),
             )
 
     # Under the hub's lock.
@@ -249,7 +249,7 @@ class Broadcast(Generic[T]):
         hub = self._hub
         if hub.outcome is not None:
             raise BroadcastClosed
-        if (room := hub.room) > 0:
+        if room := hub.room:
             return room
         now, gate = self._clock.monotonic(), hub.gate
         for each in hub.subscriptions:
@@ -258,28 +258,23 @@ class Broadcast(Generic[T]):
             if each.gating_since is None:
                 each.gating_since = now
                 hub.gated |= each.synced
-            if self._stall_timeout is not None and now - each.gating_since >= self._stall_timeout:
+            if now - each.gating_since >= self._stall_timeout:
                 each.stall()
                 self._stalled += 1
         hub.group.look_at_policies()
         return hub.room
 
-    def _timeout(self, deadline: float | None) -> float | None:
-        """Seconds until something has to be decided, if there is no room before."""
-        ends = [] if deadline is None else [deadline]
-        if self._stall_timeout is not None:
-            ends += [
-                each.gating_since + self._stall_timeout
-                for each in self._hub.subscriptions
-                if each.lag is Lag.BLOCK and each.gating_since is not None
-            ]
-        return min(ends) - self._clock.monotonic() if ends else None
+    def _timeout(self, deadline: float) -> float | None:
+        """Seconds until something has to be decided, if there is no room before; ``None`` is for ever."""
+        since = (each.gating_since for each in self._hub.subscriptions if each.gating_since is not None)
+        seconds = min(deadline, min(since, default=math.inf) + self._stall_timeout) - self._clock.monotonic()
+        return None if seconds == math.inf else seconds
 
     # Without it.
 
     def _submit(self, left: tuple[T, ...], timeout: float | None) -> int:
         hub = self._hub
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while left:
             with hub.lock:
                 while not (room := self._find_room()):
@@ -293,8 +288,9 @@ class Broadcast(Generic[T]):
         return self._greatest_lag()
 
     def _greatest_lag(self) -> int:
-        with self._hub.lock:
-            return self._hub.greatest_lag
+        hub = self._hub
+        with hub.lock:
+            return max((each.waiting for each in (*hub.unsynced, *hub.group.members[:1])), default=0)
 
     def _make_room(self) -> None:
         with self._hub.lock:

@@ -43,18 +43,6 @@ class Connection(Generic[T]):
         ValueError: If a number is out of its bounds.
     """
 
-    __slots__ = (
-        "_asking",
-        "_granted",
-        "_greeted",
-        "_hub",
-        "_lag",
-        "_prefetch",
-        "_refill",
-        "_source",
-        "_upstream",
-    )
-
     def __init__(self, source: Publisher[T], prefetch: int, replay: int, lag: Lag) -> None:
         tide = Tide(prefetch)
         if prefetch >= UNBOUNDED:
@@ -64,7 +52,6 @@ class Connection(Generic[T]):
         at_least("replay", replay, 0)
         self._prefetch = prefetch
         self._refill = tide.refill
-        self._lag = Lag(lag)
         self._source: Publisher[T] | None = source
         self._upstream: Subscription = GONE
         self._greeted = False
@@ -72,7 +59,7 @@ class Connection(Generic[T]):
         # most the replay before the end: so what was requested never overtakes a BLOCK cursor.
         self._granted = 0
         self._asking = False
-        self._hub: Hub[T] = Hub(prefetch + replay, replay, SYSTEM_CLOCK, make_room=self._ask)
+        self._hub: Hub[T] = Hub(prefetch + replay, replay, lag, SYSTEM_CLOCK, make_room=self._ask)
 
     @property
     def ended(self) -> bool:
@@ -110,7 +97,7 @@ class Connection(Generic[T]):
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
-        self._hub.subscribe(subscriber, self._lag if lag is None else Lag(lag), Start.REPLAY, executor)
+        self._hub.subscribe(subscriber, lag, Start.REPLAY, executor)
 
     # What the source calls.
 

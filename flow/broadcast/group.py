@@ -36,21 +36,6 @@ class SyncedGroup(Generic[T]):
         passing: What a subscriber raised that no subscription may swallow.
     """
 
-    __slots__ = (
-        "_batch_calls",
-        "_batched",
-        "_calls",
-        "_common",
-        "_context",
-        "_separate",
-        "_singles",
-        "conflates",
-        "disturbed",
-        "gates",
-        "members",
-        "passing",
-    )
-
     def __init__(self) -> None:
         self.members: tuple[BroadcastSubscription[T], ...] = ()
         self.gates = False

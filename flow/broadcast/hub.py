@@ -40,7 +40,8 @@ class Hub(Generic[T]):
 
     Args:
         capacity: Most elements in the ring.
-        replay: How many of the newest are kept for those who come later.
+        replay: How many of the newest are kept for subscriptions that come later.
+        lag: The policy of subscriptions that name none.
         clock: Measures for how long a subscription gates.
         make_room: Called without the lock when the slowest of the BLOCK subscriptions may have gone forward, or has left.
         left: Called without the lock when a subscription has ended.
@@ -61,6 +62,7 @@ class Hub(Generic[T]):
         self,
         capacity: int,
         replay: int,
+        lag: Lag,
         clock: Clock,
         *,
         make_room: Callable[[], None],
@@ -83,19 +85,21 @@ class Hub(Generic[T]):
         self.left = left
         self._queued: tuple[BroadcastSubscription[T], ...] = ()
         self._horizon = 0
+        self._lag = Lag(lag)
 
     def subscribe(
         self,
         subscriber: Subscriber[T],
-        lag: Lag,
+        lag: Lag | None,
         start: Start,
         executor: Executor | asyncio.AbstractEventLoop | None,
     ) -> None:
-        """Begin a subscription.
+        """Begin a subscription; without a ``lag`` of its own it has the hub's.
 
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
+        lag = self._lag if lag is None else Lag(lag)
         subscription = BroadcastSubscription(self, subscriber, lag, executor)
         ring = self.ring
         with self.lock:
@@ -117,11 +121,6 @@ class Hub(Generic[T]):
     def room(self) -> int:
         """How many elements can be written without overtaking a BLOCK subscription."""
         return self.ring.capacity - self.ring.end + self.gate
-
-    @property
-    def greatest_lag(self) -> int:
-        """How many elements wait for the slowest subscription."""
-        return max((each.waiting for each in (*self.unsynced, *self.group.members[:1])), default=0)
 
     def pass_on(self, count: int) -> bool:
         """Own the group and take elements past the ring for it, if all subscriptions are there and want them."""
@@ -258,18 +257,13 @@ class Hub(Generic[T]):
         except BaseException:
             # An interrupt, of a subscriber or of this thread outside of any: each goes on by itself.
             if owned:
-                self._break_up()
+                with self.lock:
+                    leaving = self._dismiss(group.members)
+                    self.busy, group.passing = False, None
+                _each(leaving, BroadcastSubscription.restore)
             raise
         if passing is not None:
             raise passing
-
-    def _break_up(self) -> None:
-        """Leave all members to their own drains, and own the group no longer."""
-        with self.lock:
-            leaving = self._dismiss(self.group.members)
-            self.busy = False
-            self.group.passing = None
-        _each(leaving, BroadcastSubscription.restore)
 
     # Under the lock.
 

@@ -17,8 +17,8 @@ from operator import length_hint, methodcaller
 from typing import Any, Final, Generic, TypeVar, cast
 
 from flow import hooks
-from flow.contracts import BatchSubscriber, Subscriber, Subscription
-from flow.demand import add, refusal, subtract
+from flow.contracts import UNBOUNDED, BatchSubscriber, Subscriber, Subscription
+from flow.demand import refusal, subtract
 from flow.drain.feed import GONE, Failed, Feed, Outcome
 from flow.drain.strand import AGAIN, ENDED, IDLE, NEW, RUNNING, SCHEDULED, Strand
 from flow.executors import Executor, Rescue
@@ -28,6 +28,8 @@ __all__ = ["Drain"]
 
 T = TypeVar("T")
 _PLAIN: Final = (list, tuple)
+_OVER: Final = -1
+_USED_UP: Final = -2
 
 
 class Drain(Strand, Generic[T]):
@@ -122,7 +124,7 @@ class Drain(Strand, Generic[T]):
             with self._lock:
                 if self._halted:
                     return
-                self._demand = add(self._demand, n)
+                self._demand = min(UNBOUNDED, self._demand + n)
                 if self._state == RUNNING:
                     self._state = AGAIN
                     return
@@ -215,44 +217,45 @@ class Drain(Strand, Generic[T]):
     # From here on the caller holds the flag.
     def _turn(self, context: contextvars.Context) -> bool:
         left = self._turn_items
-        idle = False
-        while True:
-            if self._tells:
-                context.run(self._tell_all)
+        while left >= 0:
+            left = context.run(self._step, left)
+            # The context is left before the flag is: the next holder may be another thread, and enters it too.
             with self._lock:
-                if self._taken:
-                    self._demand = subtract(self._demand, self._taken)
-                    self._taken = 0
-                demand = self._demand
-                if idle and self._state == RUNNING:
+                if left == _USED_UP:
+                    self._state = SCHEDULED
+                elif self._state == RUNNING:
                     self._state = IDLE
                     return False
-                if left <= 0 and demand and not self._halted:
-                    self._state = SCHEDULED
-                    return True
-                self._state = RUNNING
-            # The context is left before the flag is: the next holder may be another thread, and enters it too.
-            taken = context.run(self._step, min(demand, left) if demand else 0)
-            if taken < 0:
-                return False
-            idle = not taken
-            if not self._inline:
-                left = 0 if taken and self.batches else left - taken
+        return left == _USED_UP
 
-    def _step(self, limit: int) -> int:
-        """Deliver once: how many elements were pulled, or -1 after the end."""
-        outcome = None
-        if not self._halted:
-            items = self._pull(limit) if limit else None
-            if items is not None:
-                if self._tells:
-                    self._tell_all()
-                return self._hand(items)
-            outcome = self._outcome()
-            if outcome is None:
-                return 0
-        self._finish(outcome)
-        return -1
+    def _step(self, left: int) -> int:
+        """Deliver until nothing is left to do; how much is left of the turn, or `_USED_UP`, or `_OVER`."""
+        while True:
+            if self._tells:
+                self._tell_all()
+            with self._lock:
+                if self._taken:
+                    self._demand -= self._taken if self._demand < UNBOUNDED else 0
+                    self._taken = 0
+                demand = self._demand
+                if left <= 0 and demand and not self._halted:
+                    return _USED_UP
+                self._state = RUNNING
+            if self._halted:
+                self._finish(None)
+                return _OVER
+            items = self._pull(min(demand, left)) if demand else None
+            if items is None:
+                outcome = self._outcome()
+                if outcome is None:
+                    return max(left, 0)
+                self._finish(outcome)
+                return _OVER
+            if self._tells:
+                self._tell_all()
+            taken = self._hand(items)
+            if not self._inline:
+                left = 0 if self.batches else left - taken
 
     def _hand(self, items: Sequence[T]) -> int:
         """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13).

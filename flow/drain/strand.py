@@ -213,10 +213,8 @@ class Strand:
 
         That holds the executor's lock while it calls this, so the end is told elsewhere.
         """
-        if future.cancelled():
-            error: BaseException | None = RuntimeError("the executor was shut down before it ran")
-        else:
-            error = future.exception()
+        cancelled = RuntimeError("the executor was shut down before it ran")
+        error = cancelled if future.cancelled() else future.exception()
         if isinstance(error, Exception):
             self._ask_rescue(partial(self._die, error), INLINE)
 
