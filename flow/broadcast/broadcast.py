@@ -38,8 +38,8 @@ class Broadcast(Generic[T]):
     ``on_lagged(missed)``, serially, before its next element or its completion, without spending demand.
 
     Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on whoever writes or
-    requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber that was a whole ring behind
-    keeps what waits for it itself, at most as many elements as the ring. A drain takes at most 256 elements, and never more than
+    requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber keeps what waits for it itself,
+    at most as many elements as the ring. A drain takes at most 256 elements, and never more than
     the ring holds, ahead of their delivery.
 
     Args:

@@ -124,12 +124,12 @@ class Hub(Generic[T]):
 
     def pass_on(self, count: int) -> bool:
         """Own the group and take elements past the ring for it, if all subscriptions are there and want them."""
+        # A group that no thread owns stands at the end of the ring; without members the horizon is 0.
         ring = self.ring
         to = ring.end + count
         if (
             self.busy
             or self.unsynced
-            or self.place != ring.end
             or self.replay
             or (to > self._horizon and to > self._look_ahead())
             or (count > 1 and self.group.conflates)
@@ -296,12 +296,11 @@ class Hub(Generic[T]):
 
     def _admit(self) -> None:
         """Let each unsynced subscription that has kept up join the group."""
-        end = self.ring.end
-        if self.busy or self.outcome is not None or (self.group.members and self.place != end):
+        if self.busy or self.outcome is not None:
             return
         joining = [each for each in self.unsynced if each.join()]
         if joining:
-            self.place = end
+            self.place = self.ring.end
             self.unsynced = tuple(each for each in self.unsynced if not each.synced)
             self.group.arrange([*self.group.members, *joining])
             self._look_ahead()

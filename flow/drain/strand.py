@@ -15,14 +15,16 @@ from flow.executors import INLINE, RETRY, SATURATED, Executor, LoopExecutor, Res
 
 __all__ = ["AGAIN", "ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
 
-# The states of the flag. From RUNNING on a thread holds it; below, the thread that ends the strand also releases it.
+# The states of the flag. From RUNNING on a thread holds it; below, the thread that cancels the strand also releases it.
 #
-#             start   wake-up              turn begins   nothing left   turn is over   cancel
-# NEW         IDLE    -                    -             -              -              ENDED
-# IDLE        -       RUNNING, SCHEDULED   -             -              -              ENDED
-# SCHEDULED   -       -                    RUNNING       -              -              ENDED
-# RUNNING     -       AGAIN                RUNNING       IDLE           SCHEDULED      AGAIN
-# AGAIN       -       -                    RUNNING       -              SCHEDULED      -
+#             start   wake-up     turn      hold, lend   next pull   nothing to do   turn used up   cancel   the end
+# NEW         IDLE                                                                                  ENDED
+# IDLE                RUNNING *             RUNNING                                                 ENDED
+# SCHEDULED                       RUNNING                                                           ENDED
+# RUNNING             AGAIN                                          IDLE            SCHEDULED      AGAIN    ENDED
+# AGAIN                                                  RUNNING                     SCHEDULED               ENDED
+#
+# * SCHEDULED on any executor but INLINE.
 NEW: Final = 0
 IDLE: Final = 1
 SCHEDULED: Final = 2
