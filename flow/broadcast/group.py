@@ -7,7 +7,7 @@ is entered into its own.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterable, Sequence, ValuesView
+from collections.abc import Callable, Sequence, ValuesView
 from functools import partial
 from operator import length_hint
 from typing import Any, Final, Generic, TypeVar
@@ -69,11 +69,10 @@ class SyncedGroup(Generic[T]):
         self.gates = Lag.BLOCK in policies
         self.conflates = Lag.LATEST in policies
 
-    def silence(self, members: Iterable[BroadcastSubscription[T]]) -> None:
-        """Give nothing more to members, which leave after the round."""
+    def silence(self, member: BroadcastSubscription[T]) -> None:
+        """Give nothing more to a member, which leaves after the round."""
         self.disturbed = True
-        for each in members:
-            (self._batched if each.batches else self._singles)[each] = _nothing
+        (self._batched if member.batches else self._singles)[member] = _nothing
 
     def give(self, items: tuple[T, ...]) -> None:
         """Deliver to all members; what one raises ends its subscription only (rule 2.13)."""

@@ -193,8 +193,6 @@ class Hub(Generic[T]):
             leaving: Sequence[BroadcastSubscription[T]] = ()
             if not self.busy:
                 leaving = self._dismiss(self.group.members)
-            elif isinstance(outcome, Failed):
-                self.group.silence(self.group.members)
             self.group.disturbed = self.busy
         self.make_room()
         try:
@@ -226,7 +224,7 @@ class Hub(Generic[T]):
             if not subscription.synced:
                 return
             if self.busy:
-                self.group.silence((subscription,))
+                self.group.silence(subscription)
                 return
             self._dismiss((subscription,))
         subscription.restore()

@@ -138,11 +138,9 @@ class BroadcastSubscription(Drain[T]):
     @property
     def lost(self) -> int:
         """Elements that it lost, those included that it has not noticed yet."""
-        return (
-            self.dropped
-            if self.queue is not None
-            else self.dropped + self._hub.ring.end - self.at - self.waiting
-        )
+        if self.queue is not None:
+            return self.dropped
+        return self.dropped + self._hub.ring.end - self.at - self.waiting
 
     @property
     def overtaken(self) -> bool:
@@ -203,7 +201,7 @@ class BroadcastSubscription(Drain[T]):
         return True
 
     def leave(self) -> None:
-        """Leave the group at its place; then it has to be `restored`."""
+        """Leave the group at its place; `restore` follows, without the lock."""
         place = self.at
         self._taken = place - self.next
         self.delivered += self._taken
