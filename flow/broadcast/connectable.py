@@ -11,6 +11,7 @@ from flow.broadcast.policy import Lag
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
 from flow.misuse import require_publisher, require_seconds
+from flow.operators.link import at_least
 from flow.operators.timing import TIMERS, Alarm, Timers
 from flow.sources import Source
 
@@ -80,7 +81,7 @@ class Connectable(Generic[T]):
         """Begin a subscription; see `flow.Broadcast.subscribe`."""
         with self._lock:
             connection = self._connection
-        connection.subscribe(subscriber, lag, executor, _nobody_counts)
+        connection.subscribe(subscriber, lag, executor)
 
     def connect(self) -> Callable[[], None]:
         """Subscribe to the source unless that was done; after its end, once more.
@@ -101,7 +102,7 @@ class Connectable(Generic[T]):
         Raises:
             ValueError: If ``n`` is not a positive integer.
         """
-        return _AutoConnected(self, _positive(n))
+        return _AutoConnected(self, at_least("n", n))
 
     def ref_count(self, n: int = 1, grace: float = 0, *, timers: Timers = TIMERS) -> Source[T]:
         """Connect when there are ``n`` subscribers, and disconnect when the last has left.
@@ -117,7 +118,7 @@ class Connectable(Generic[T]):
             ValueError: If a number is out of its bounds.
         """
         require_seconds("grace", grace)
-        return _RefCounted(self._make, _positive(n), grace, timers)
+        return _RefCounted(self._make, at_least("n", n), grace, timers)
 
 
 class _AutoConnected(Generic[T]):
@@ -170,6 +171,7 @@ class _RefCounted(Generic[T]):
             connection = self._connection
             if connection is None or connection.ended:
                 connection = self._connection = self._make()
+                connection.on_left(partial(self._left, connection))
                 self._count = 0
             self._count += 1
             self._parting = None
@@ -178,7 +180,7 @@ class _RefCounted(Generic[T]):
         if alarm is not None:
             alarm.cancel()
         try:
-            connection.subscribe(subscriber, None, executor, partial(self._left, connection))
+            connection.subscribe(subscriber, None, executor)
         except TypeError:
             self._left(connection)
             raise
@@ -207,12 +209,3 @@ class _RefCounted(Generic[T]):
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
-
-
-def _positive(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n: {n!r}; an integer of at least 1 is expected")
-    return n
-
-
-def _nobody_counts() -> None: ...

@@ -423,8 +423,8 @@ _READING = [
     ),
     Mutant(
         "demand not subtracted",
-        "flow.drain.drain:Drain._turn",
-        "self._demand = subtract(self._demand, self._taken)",
+        "flow.drain.drain:Drain._step",
+        "self._demand -= self._taken if self._demand < UNBOUNDED else 0",
         "pass",
         _WORLD,
     ),

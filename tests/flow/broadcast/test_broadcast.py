@@ -342,7 +342,7 @@ async def test_a_cancelled_asubmit_took_nothing():
         await waiting
     listener.request(ALL)
     assert listener.items == [0]
-    assert not broadcast._sleepers
+    assert not broadcast._suspended
 
 
 # Stalls.

@@ -19,7 +19,7 @@ def together(broadcast, count, on_item=None, **options):
     """Subscribers that are served together from the element 0 on, which they have got."""
     listeners = [listen(broadcast, ALL, on_item=on_item, **options) for _ in range(count)]
     broadcast.submit(0)
-    assert len(broadcast._ring.company.members) == count
+    assert len(broadcast._hub.group.members) == count
     return listeners
 
 
@@ -55,10 +55,10 @@ def test_who_lacks_demand_stays_behind_and_comes_back():
         broadcast.submit(item)
     assert steady.items == list(range(50))
     assert slow.items == list(range(1, 50))
-    assert len(broadcast._ring.company.members) == 2
+    assert len(broadcast._hub.group.members) == 2
 
 
-def test_a_request_inside_on_next_keeps_a_subscriber_in_company():
+def test_a_request_inside_on_next_keeps_a_subscriber_in_the_group():
     broadcast = Broadcast(4)
     listeners = [listen(broadcast, 1, 1) for _ in range(3)]
     for item in range(100):
@@ -67,7 +67,7 @@ def test_a_request_inside_on_next_keeps_a_subscriber_in_company():
     assert [each.demand for each in broadcast.statistics().subscribers] == [1] * 3
 
 
-def test_an_executor_of_its_own_keeps_a_subscriber_out_of_company():
+def test_an_executor_of_its_own_keeps_a_subscriber_out_of_the_group():
     broadcast, executor = Broadcast(8), ManualExecutor()
     listeners = together(broadcast, 2)
     elsewhere = listen(broadcast, ALL, executor=executor)
@@ -75,12 +75,12 @@ def test_an_executor_of_its_own_keeps_a_subscriber_out_of_company():
         broadcast.submit(item)
         executor.run_all()
     broadcast.submit(4)
-    assert len(broadcast._ring.company.members) == 2
+    assert len(broadcast._hub.group.members) == 2
     assert elsewhere.items == [1, 2, 3]
     assert all(listener.items == list(range(5)) for listener in listeners)
 
 
-def test_an_illegal_request_in_company_ends_that_subscription_at_once():
+def test_an_illegal_request_in_the_group_ends_that_subscription_at_once():
     broadcast = Broadcast(4)
     first, second = together(broadcast, 2)
     first.request(0)
@@ -90,10 +90,10 @@ def test_an_illegal_request_in_company_ends_that_subscription_at_once():
     assert second.items == [0, 1]
 
 
-def test_the_flag_of_who_is_in_company_is_not_to_be_had():
+def test_the_flag_of_a_member_of_the_group_is_not_to_be_had():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 2)
-    drain = broadcast._ring.cursors[0]._drain
+    drain = next(iter(broadcast._hub.subscriptions))
     assert not drain.try_hold()
     drain.release_hold()
     assert not drain.try_hold()
@@ -122,7 +122,7 @@ def test_who_cancels_in_the_middle_of_many_elements_gets_no_more_of_them():
     assert listeners[1].items == [0, 1, 2, 3, 4]
 
 
-def test_a_failure_in_company_overtakes_what_was_taken():
+def test_a_failure_in_a_round_overtakes_what_was_taken():
     broadcast = Broadcast(8)
     failure = ValueError("no")
     listeners = together(broadcast, 3, lambda item: item == 1 and broadcast.fail(failure))
@@ -131,7 +131,7 @@ def test_a_failure_in_company_overtakes_what_was_taken():
     assert [listener.error for listener in listeners] == [failure] * 3
 
 
-def test_closing_in_company_lets_everybody_have_what_was_taken():
+def test_closing_in_a_round_lets_everybody_have_what_was_taken():
     broadcast = Broadcast(8)
     listeners = together(broadcast, 3, lambda item: item == 1 and broadcast.close())
     broadcast.submit_many([1, 2])
@@ -141,7 +141,7 @@ def test_closing_in_company_lets_everybody_have_what_was_taken():
         broadcast.submit(3)
 
 
-def test_a_subscriber_that_raises_in_company_harms_nobody_else(dropped):
+def test_a_subscriber_that_raises_in_the_group_harms_nobody_else(dropped):
     broadcast = Broadcast(4)
 
     def fail(item):
@@ -156,7 +156,7 @@ def test_a_subscriber_that_raises_in_company_harms_nobody_else(dropped):
     assert [str(error) for error in dropped.errors] == ["mine"]
 
 
-def test_an_interrupt_in_company_passes_when_everybody_was_served():
+def test_an_interrupt_in_the_group_passes_when_everybody_was_served():
     broadcast = Broadcast(4)
 
     def interrupt(item):
@@ -192,7 +192,7 @@ def test_subscribing_inside_on_next_begins_with_what_is_written_next():
 
 
 @pytest.mark.parametrize("lag", [Lag.DROP_OLDEST, Lag.LATEST, Lag.ERROR])
-def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_company(lag):
+def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_group(lag):
     broadcast, told, go = Broadcast(2, lag=lag), threading.Event(), threading.Event()
     listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
     thread = threading.Thread(target=broadcast.submit, args=(1,))
@@ -210,7 +210,7 @@ def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_company(lag):
     broadcast.close()
 
 
-def test_a_company_that_gates_for_too_long_is_overtaken():
+def test_a_group_that_gates_for_too_long_is_overtaken():
     clock, told, go = Hands(), threading.Event(), threading.Event()
     broadcast = Broadcast(2, stall_timeout=5, clock=clock)
     listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
@@ -230,7 +230,7 @@ def test_a_company_that_gates_for_too_long_is_overtaken():
 # Contexts and references.
 
 
-def test_each_in_company_sees_its_own_context():
+def test_each_in_the_group_sees_its_own_context():
     variable = contextvars.ContextVar("variable")
     broadcast, seen = Broadcast(4), []
     for name in ("one", "two", "two"):
@@ -242,11 +242,11 @@ def test_each_in_company_sees_its_own_context():
         )
     for item in range(4):
         broadcast.submit(item)
-    assert len(broadcast._ring.company.members) == 3
+    assert len(broadcast._hub.group.members) == 3
     assert seen == ["one", "two", "two"] * 4
 
 
-def test_who_sets_a_variable_in_company_is_kept_apart_from_then_on():
+def test_who_sets_a_variable_in_the_group_is_kept_apart_from_then_on():
     variable = contextvars.ContextVar("variable", default=None)
     broadcast, seen = Broadcast(4), []
 
@@ -262,7 +262,7 @@ def test_who_sets_a_variable_in_company_is_kept_apart_from_then_on():
     assert all(listener.items == [0, 1, 2, 3] for listener in listeners)
 
 
-def test_who_leaves_the_company_is_forgotten():
+def test_who_leaves_the_group_is_forgotten():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 3)
     broadcast.submit(1)
@@ -372,14 +372,14 @@ moves = st.one_of(
 
 @pytest.fixture(scope="module", params=[0, 16])
 def apart(request):
-    """After how many elements somebody may come back into company."""
-    with mock.patch("flow.broadcast.cursor._APART", request.param):
+    """After how many elements a subscription may come back into the group."""
+    with mock.patch("flow.broadcast.subscription._APART", request.param):
         yield request.param
 
 
 @settings(max_examples=200, deadline=None)
 @given(capacity=st.integers(3, 5), script=st.lists(moves, max_size=80))
-def test_a_company_delivers_what_each_would_get_alone(apart, capacity, script):
+def test_a_group_delivers_what_each_would_get_alone(apart, capacity, script):
     broadcast, pairs, written = Broadcast(capacity), [], 0
     for move in script:
         if move[0] == "write":
