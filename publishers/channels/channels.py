@@ -7,7 +7,6 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Final, Self
 
 from flow.bridges.iterable import IterablePublisher
@@ -150,9 +149,7 @@ class Channels:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # For its feeds and listeners.

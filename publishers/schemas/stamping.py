@@ -1,8 +1,7 @@
 """What a commit does about schemas: it stamps its changes, and tells those that are among them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Stamping"]
+__all__ = ["Stamping", "tells_schemas", "unsealed"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
@@ -24,45 +23,53 @@ _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 class Stamping:
     """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
 
-    From the first schema on nobody else tells any, until `end`.
+    Changes that tell schemas, and those behind them, are stamped under ``Schemas.turn``, once they have all been made: the code
+    that makes them may commit, and tell schemas, itself.
 
     Args:
         schemas: Of the log.
-        aside: Keeps changes that are still to be made, so that the code that makes them runs before others are kept
-            waiting, perhaps by itself; None if they are made.
+
+    Attributes:
+        tells: Whether schemas are among the changes seen so far.
     """
 
-    def __init__(
-        self, schemas: Schemas, aside: Callable[[Iterable[Columns]], Transaction] | None = None
-    ) -> None:
+    def __init__(self, schemas: Schemas) -> None:
+        self.tells = False
         self._schemas = schemas
-        self._aside = aside
-        self._kept: Transaction | None = None
         self._told: list[Told] = []
         self._forgotten = schemas.forgotten  # before any version is looked up
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
-        self._held = False
-
-    @property
-    def tells(self) -> bool:
-        """Whether schemas are among the changes seen so far."""
-        return self._held
 
     def through(self, batches: Iterable[Columns]) -> Iterator[Columns]:
-        """The same changes, each of them with the version of its schema, as far as one was told.
+        """The same changes, each with the version of its schema, as far as one was told.
+
+        From the first that tells a schema on they are left as they are, for `telling`.
+
+        Raises:
+            InvalidChange: If a change names a version that was not told before it.
+        """
+        for columns in batches:
+            self.tells = self.tells or tells_schemas(columns)
+            if self.tells:
+                yield columns
+            else:
+                yield self._stamped(columns)
+                self._rows += columns.count
+
+    def telling(self, batches: Iterable[Columns]) -> Iterator[Columns]:
+        """The same changes with those stamped that `through` has left, or all of them; for whoever has the turn.
 
         Raises:
             InvalidChange: If a change names a version that was not told before it, or tells one that does not rise.
         """
-        rest = iter(batches)
-        for columns in rest:
-            if _tells(columns):
-                for held in self._alone(chain((columns,), rest)):
-                    yield self._stamped(held)
-                    self._rows += held.count
-                return
-            yield self._stamped(columns)
+        self._schemas.load(ours=True)
+        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
+            self._forgotten = self._schemas.forgotten
+        self._versions.clear()
+        stamped, self._rows = self._rows, 0
+        for columns in batches:
+            yield columns if self._rows < stamped else self._stamped(columns)
             self._rows += columns.count
 
     def outdated(self) -> InvalidChange | None:
@@ -76,41 +83,15 @@ class Stamping:
         return InvalidChange("schema_version", stamps, right)
 
     def done(self, version: int) -> None:
-        """The commit has become a version of the log."""
-        if self._told:
-            self._schemas.adopt(
-                msgspec.structs.replace(told, position=Position(version, told.position.index))
-                for told in self._told
-            )
-            self._told = []
-
-    def end(self) -> None:
-        """Lets others tell schemas. May be done twice, as it must be where it can be interrupted."""
-        if self._told:
-            # A repetition, refused, or interrupted at whatever place.
-            self._schemas.doubt()
-            self._told = []
-        if self._held:
-            self._schemas.release(self)
-        if self._kept is not None:
-            self._kept.discard()
-
-    def _alone(self, batches: Iterable[Columns]) -> Iterable[Columns]:
-        """The same changes, when nobody else tells schemas any more."""
-        if self._aside is not None:
-            self._kept = self._aside(batches)
-            batches = _columns(self._kept)
-        self._held = True
-        self._schemas.seize(self)
-        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
-            self._forgotten = self._schemas.forgotten
-        self._versions.clear()
-        return batches
+        """The commit has become a version of the log; for whoever has the turn."""
+        self._schemas.adopt(
+            msgspec.structs.replace(told, position=Position(version, told.position.index))
+            for told in self._told
+        )
 
     def _stamped(self, columns: Columns) -> Columns:
-        tells = self._held and _tells(columns)
         known = [self._known(name) for name in columns.entity_types]
-        if not tells:
+        if not (self.tells and tells_schemas(columns)):
             if not any(known):
                 return columns
             if columns.meta is None:
@@ -155,12 +136,14 @@ class Stamping:
         return any(told.entity_type == entity_type for told in self._told)
 
 
-def _tells(columns: Columns) -> bool:
+def tells_schemas(columns: Columns) -> bool:
+    """Whether schemas are among some changes."""
     return not _PARTS.isdisjoint(bytes(columns.kinds))
 
 
-def _columns(kept: Transaction) -> Iterator[Columns]:
-    for sealed, data in kept.read():
+def unsealed(transaction: Transaction) -> Iterator[Columns]:
+    """The changes of a transaction that was not written."""
+    for sealed, data in transaction.read():
         payload = inflate(data, sealed.raw) if sealed.flags & COMPRESSED else data
         yield decode_payload(payload, sealed.count)[0]
 

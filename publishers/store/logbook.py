@@ -6,13 +6,15 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec.structs import replace as replace_entry
 
 from flow import forks
+from flow.bridges.callbacks import CallbackSubscription
 from flow.clock import Clock
 from flow.contracts import UNBOUNDED
+from flow.demand import Tide
 from flow.executors import INLINE
 from publishers.criteria.criteria import Criterion
 from publishers.errors import (
@@ -25,7 +27,8 @@ from publishers.errors import (
     PenstockError,
 )
 from publishers.log.changelog import ChangeLog
-from publishers.model.change import Area
+from publishers.model.change import Area, Change
+from publishers.model.position import Position
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
 from publishers.store.directory import SYSTEM_DIRECTORY, Shelf, kind_of
@@ -33,10 +36,6 @@ from publishers.store.roster import LogEntry, Roster, Step
 from publishers.store.system import SystemLog
 from publishers.views.view import Content
 from publishers.wal import FileSystem
-
-if TYPE_CHECKING:
-    from publishers.model.change import Change
-    from publishers.model.position import Position
 
 __all__ = ["Logbook", "options_with"]
 
@@ -237,8 +236,12 @@ class Logbook:
     def follow(self) -> None:
         """Refreshes whenever there is something new."""
         feed = self.system.changes(Criterion(areas={Area.ENGINE}), since=self.system.head)
-        feed.subscribe(_Watcher(self), executor=INLINE, name="store")
+        watcher = CallbackSubscription[Change](lambda _: self.refresh(), self._lose, None, Tide(UNBOUNDED))
+        feed.subscribe(watcher, executor=INLINE, name="store")
         self.refresh()
+
+    def _lose(self, error: Exception) -> None:
+        _log.error("the store %s is followed no longer: %s", self.shelf.path, error)
 
     def tell_opened(self, log: ChangeLog) -> None:
         """Puts up that a log is open now."""
@@ -274,25 +277,6 @@ class Logbook:
         """What a log is called now; it may have had several names since it was made."""
         with self.lock:
             return next((entry.name for entry in self.roster.values() if entry.log_id == log_id), None)
-
-
-class _Watcher:
-    """Lets a read-only store follow its system log."""
-
-    def __init__(self, book: Logbook) -> None:
-        self._book = book
-
-    def on_subscribe(self, subscription: Any, /) -> None:
-        subscription.request(UNBOUNDED)
-
-    def on_next(self, _change: "Change", /) -> None:
-        self._book.refresh()
-
-    def on_error(self, error: Exception, /) -> None:
-        _log.error("the store %s is followed no longer: %s", self._book.shelf.path, error)
-
-    def on_complete(self) -> None:
-        """The store is closed."""
 
 
 def options_with(options: LogOptions, changed: Mapping[str, Any]) -> LogOptions:

@@ -216,13 +216,11 @@ def test_a_commit_that_tells_is_not_waited_for_by_the_housekeeping():
     disk = SimulatedFileSystem()
     with opening(disk) as log:
         log.commit([schema("order", {"n": 1})])
-        teller = object()
-        log._schemas.seize(teller)
-        log._schemas.mark()
-        assert in_time(log._keep_house)
-        assert b'"pending":1' in disk.content(PATH / SCHEMAS_NAME)
-        assert log._schemas.settle() == 2
-        log._schemas.release(teller)
+        with log._schemas.turn:
+            log._schemas.mark()
+            assert in_time(log._keep_house)
+            assert b'"pending":1' in disk.content(PATH / SCHEMAS_NAME)
+            assert log._schemas.settle() == 2
         log._keep_house()
         assert b'"pending":null' in disk.content(PATH / SCHEMAS_NAME)
 
