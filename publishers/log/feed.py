@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber, Subscription
-from flow.executors import Executor
+from flow.executors import Executor, running_loop
 from flow.misuse import require_subscriber
 from flow.sources import error as failing
 from publishers.criteria.criteria import Criteria
@@ -111,7 +111,7 @@ class ChangeFeed(IterablePublisher[Change]):
         for parameter, value, least in bounds:
             if value is not None:
                 check_whole(parameter, value, f"a whole number from {least}", least)
-        where = executor if executor is not None else _running_loop()
+        where = executor if executor is not None else running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
             return self.kind(
@@ -278,10 +278,3 @@ def _refuse(
     aside = ThreadPoolExecutor(1, "penstock-refused")
     refusal.subscribe(subscriber, executor=aside)
     aside.shutdown(wait=False)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -4,14 +4,14 @@ Nothing is found out here that was not given; but who replays the field-level ch
 image after.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from typing import Any, Final
 
 from publishers.errors import InvalidChange
 from publishers.model.change import Action
+from publishers.views.paths import exact_value
 
 __all__ = ["Act", "Step", "check_changes"]
 
@@ -37,16 +37,16 @@ def check_changes(before: bytes, body: bytes, steps: Sequence[Step], act: Act) -
     entity = deepcopy(entity)
     for number, (path, action, value, was) in enumerate(steps):
         here = f"changes[{number}]"
-        if was is not None and not _same(_at(entity, path), _parsed(was)):
+        if was is not None and _at(entity, path) != exact_value(was):
             raise InvalidChange(
                 f"{here}.before", was, "the value at its path in before, after the changes ahead of it"
             )
         try:
-            act(entity, path, action, None if value is None else _parsed(value))
+            act(entity, path, action, None if value is None else exact_value(value))
         except (LookupError, TypeError, AttributeError):
             raise InvalidChange(here, path, "a path that before has, after the changes ahead of it") from None
     for name in {**entity, **wanted}:
-        if not _same(entity.get(name, _ABSENT), wanted.get(name, _ABSENT)):
+        if entity.get(name, _ABSENT) != wanted.get(name, _ABSENT):
             raise InvalidChange(
                 "changes", f"{len(steps)} changes", f"such as lead from before to body, also in {name!r}"
             )
@@ -55,22 +55,10 @@ def check_changes(before: bytes, body: bytes, steps: Sequence[Step], act: Act) -
 def _fields(image: bytes) -> dict[str, Any] | None:
     """The fields of an object, with numbers that compare by value; None if it is none, or cannot be compared."""
     try:
-        found = _parsed(image)
+        found = exact_value(image)
     except _UNREADABLE:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _parsed(text: bytes) -> Any:
-    return json.loads(text, parse_int=_number, parse_float=_number)
-
-
-def _number(text: str) -> tuple[str, Decimal]:
-    return "number", Decimal(text)  # marked as one, because in Python true equals 1
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other)
 
 
 def _at(entity: Any, path: tuple[str | int, ...]) -> Any:

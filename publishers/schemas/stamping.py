@@ -15,7 +15,7 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Stamping", "tells_schemas", "unsealed"]
+__all__ = ["Stamping", "tells_schemas", "unsealed", "with_meta"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
@@ -95,7 +95,7 @@ class Stamping:
             if not any(known):
                 return columns
             if columns.meta is None:
-                return _with_meta(columns, _repeated(columns, [_stamp(versions) for versions in known]))
+                return with_meta(columns, _repeated(columns, [_stamp(versions) for versions in known]))
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
         for row in range(columns.count):
             type_id = 0 if columns.type_ids is None else columns.type_ids[row]
@@ -104,7 +104,7 @@ class Stamping:
                 metas[row] = self._tell(columns, row, metas[row], entity_type, versions)
             elif versions:
                 metas[row] = _checked(metas[row], entity_type, versions)
-        return _with_meta(columns, Column.of(metas))
+        return with_meta(columns, Column.of(metas))
 
     def _known(self, entity_type: str) -> list[int]:
         """The versions of an entity type, those included that this commit tells."""
@@ -181,7 +181,8 @@ def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
     return Column(None, memoryview(array("i", range(0, size * count + 1, size))), memoryview(stamp * count))
 
 
-def _with_meta(columns: Columns, meta: Column) -> Columns:
+def with_meta(columns: Columns, meta: Column) -> Columns:
+    """The same changes with something else attached."""
     body, before, changed, _ = columns.optional
     return Columns(
         columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed, meta

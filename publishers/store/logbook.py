@@ -4,9 +4,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace as replace_entry
 
@@ -18,7 +16,6 @@ from flow.demand import Tide
 from flow.executors import INLINE
 from publishers.criteria.criteria import Criterion
 from publishers.errors import (
-    InvalidOption,
     LogClosed,
     LogDropped,
     LogForked,
@@ -37,7 +34,7 @@ from publishers.store.system import SystemLog
 from publishers.views.view import Content
 from publishers.wal import FileSystem
 
-__all__ = ["Logbook", "options_with"]
+__all__ = ["Logbook"]
 
 _log = logging.getLogger("penstock.store")
 _PAGE: Final = 1000
@@ -128,7 +125,7 @@ class Logbook:
             log = ChangeLog.open(
                 self.shelf.path / entry.directory,
                 read_only=self._read_only,
-                options=options_with(self._options, known),
+                options=LogOptions.chosen(self._options, known),
                 filesystem=self._filesystem,
                 clock=self._clock,
             )
@@ -277,16 +274,3 @@ class Logbook:
         """What a log is called now; it may have had several names since it was made."""
         with self.lock:
             return next((entry.name for entry in self.roster.values() if entry.log_id == log_id), None)
-
-
-def options_with(options: LogOptions, changed: Mapping[str, Any]) -> LogOptions:
-    """Options with some of them changed.
-
-    Raises:
-        InvalidOption: If one is unknown or out of its bounds.
-    """
-    known = [field.name for field in fields(LogOptions)]
-    for name, value in changed.items():
-        if name not in known:
-            raise InvalidOption(name, value, "one of " + ", ".join(known))
-    return replace(options, **changed)

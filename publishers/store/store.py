@@ -15,8 +15,8 @@ from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import LogStatistics
 from publishers.options import KIB, LogOptions, check_directory, check_switches
 from publishers.store.directory import SYSTEM_DIRECTORY, Shelf
-from publishers.store.logbook import Logbook, options_with
-from publishers.store.roster import LogEntry, check_labels, created, dropped, replaced
+from publishers.store.logbook import Logbook
+from publishers.store.roster import LogEntry, Roster, check_labels, created, dropped, replaced
 from publishers.store.system import SystemLog
 from publishers.wal import FileSystem, RealFileSystem
 
@@ -109,14 +109,14 @@ class ChangeStore(Mapping[str, ChangeLog]):
         """
         check_switches(read_only=read_only)
         storage = filesystem or RealFileSystem()
-        chosen = options_with(LogOptions(), options)
+        chosen = LogOptions.chosen(None, options)
         shelf = Shelf(check_directory(path), storage)
         shelf.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:
                 shelf.own()
                 stack.callback(shelf.close)
-            kept = options_with(chosen, _SYSTEM_OPTIONS)
+            kept = LogOptions.chosen(chosen, _SYSTEM_OPTIONS)
             system = SystemLog.open(
                 shelf.path / SYSTEM_DIRECTORY,
                 read_only=read_only,
@@ -179,12 +179,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of that name, perhaps in other case.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
-            self._check_owned()
-            self._book.roster.check_free(name)
+        with self._changing() as roster:
+            roster.check_free(name)
             said = check_labels(type, labels)
-            options_with(self._options, options)
-            directory = self._book.roster.free_directory(name, self._book.shelf.names())
+            LogOptions.chosen(self._options, options)
+            directory = roster.free_directory(name, self._book.shelf.names())
             self._book.shelf.doubt(directory)
             entry = LogEntry(name, "", directory, type, said, options)
             log: ChangeLog | None = None
@@ -199,7 +198,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
                     self._book.remove(directory)
                 raise
             self._book.settle(directory)
-        self._book.truncate()
         self._book.tell_opened(log)
         return log
 
@@ -211,9 +209,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogBusy: If another process writes to it.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
-            self._check_owned()
-            entry = self._book.roster.find(name)
+        with self._changing() as roster:
+            entry = roster.find(name)
             handle = self._book.handle(entry)
             lock = self._book.shelf.lock_log(entry.directory) if handle is None else None
             try:
@@ -227,7 +224,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
             finally:
                 if lock is not None:
                     lock.close()
-        self._book.truncate()
         if handle is not None:
             handle.close(LogDropped(name))  # or wait until somebody else has
         self._book.remove(entry.directory)
@@ -243,13 +239,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of the new name.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
-            self._check_owned()
-            entry = self._book.roster.find(old)
-            self._book.roster.check_free(new, but=old)
+        with self._changing() as roster:
+            entry = roster.find(old)
+            roster.check_free(new, but=old)
             if new != old:
                 self._book.record(replaced(entry, replace(entry, name=new)))
-        self._book.truncate()
 
     def retype(
         self,
@@ -265,13 +259,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             InvalidChange: If the type or a label cannot be stored.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
-            self._check_owned()
-            entry = self._book.roster.find(name)
+        with self._changing() as roster:
+            entry = roster.find(name)
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
             self._book.record(replaced(entry, replace(entry, type=kind, labels=said)))
-        self._book.truncate()
 
     def names(self) -> list[str]:
         """What the logs are called, in order."""
@@ -381,11 +373,16 @@ class ChangeStore(Mapping[str, ChangeLog]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    def _check_owned(self) -> None:
-        self._book.check_open()
-        if self.read_only:
-            raise LogReadOnly(self.path)
-        self._book.catch_up()  # an interrupt may have come between a commit and its consequences
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Roster]:
+        """Holds the lock for one change of the owner's, and does afterwards what follows from it."""
+        with self._book.lock:
+            self._book.check_open()
+            if self.read_only:
+                raise LogReadOnly(self.path)
+            self._book.catch_up()  # an interrupt may have come between a commit and its consequences
+            yield self._book.roster
+        self._book.truncate()
 
 
 def _unknown(error: PenstockError | OSError) -> bool:

@@ -4,16 +4,14 @@ Bodies are parsed only where a mode compares fields or a lens looks into them, a
 views. What cannot be read as JSON is not shown through a lens, and is named in ``lacking``.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from publishers.model.change import Operation
-from publishers.views.paths import Fields, Path, parse_path, write
+from publishers.views.paths import Fields, Path, exact_value, parse_path, write
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, Lens, View
 
@@ -306,15 +304,6 @@ def _same(one: bytes, other: bytes) -> bool:
     if one == other:
         return True
     try:
-        return bool(_value(one) == _value(other))
+        return bool(exact_value(one) == exact_value(other))
     except (*unreadable, ArithmeticError):
         return False
-
-
-def _value(text: bytes) -> Any:
-    # A number is marked as one, because in Python true equals 1.
-    return json.loads(text, parse_int=_number, parse_float=_number)
-
-
-def _number(text: str) -> tuple[str, Decimal]:
-    return "number", Decimal(text)

@@ -7,7 +7,9 @@ Values are never turned into Python's numbers and back: an object becomes a mapp
 so what is not touched stays the text that was written.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +22,7 @@ __all__ = [
     "Fields",
     "Path",
     "collected",
+    "exact_value",
     "fields_of",
     "items_of",
     "parse_path",
@@ -112,6 +115,19 @@ def write(value: Fields | Iterable[bytes | msgspec.Raw]) -> bytes:
     if isinstance(value, Mapping):
         return _encoder.encode({name: msgspec.Raw(text) for name, text in value.items()})
     return _encoder.encode([msgspec.Raw(text) for text in value])
+
+
+def exact_value(text: bytes) -> Any:
+    """A JSON value in which numbers compare by value; each is marked as one, because in Python true equals 1.
+
+    Raises:
+        ValueError, RecursionError, ArithmeticError: If it is no JSON that can be compared.
+    """
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, Decimal]:
+    return "number", Decimal(text)
 
 
 def _opening(text: bytes | msgspec.Raw) -> bytes:
