@@ -6,7 +6,7 @@ subscribers share one publisher.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
@@ -19,17 +19,6 @@ from publishers.model.change import Area, Operation
 __all__ = ["Criteria", "Criterion"]
 
 _Name = TypeVar("_Name", bound=Enum)
-_FIELDS: Final = (
-    "areas",
-    "entity_types",
-    "keys",
-    "key_globs",
-    "key_patterns",
-    "operations",
-    "changed",
-    "where",
-    "transitions",
-)
 _SITED: Final = ("entity_types", "keys", "key_globs", "key_patterns", "changed", "where", "transitions")
 _FITTING: Final = {
     Area.DATA: frozenset(
@@ -217,6 +206,9 @@ class Criterion:
             except InvalidCriteria as error:
                 raise error.at(f"where[{place}]") from None
         return cls(**{**found, "where": conditions})
+
+
+_FIELDS: Final = tuple(one.name for one in fields(Criterion))
 
 
 @dataclass(frozen=True, slots=True)

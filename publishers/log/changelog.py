@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -36,7 +35,7 @@ from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
 from publishers.log.readable import ReadableLog
 from publishers.log.soundness import LogHealth, health_of
-from publishers.log.statistics import LogStatistics, statistics_of
+from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.model.position import Position, check_position
 from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
@@ -57,23 +56,10 @@ from publishers.wal import (
 )
 from publishers.wal.disk.filesystem import means_full
 
-__all__ = ["ChangeLog", "Produced"]
+__all__ = ["ChangeLog"]
 
 _LOG: Final = logging.getLogger("penstock.follower")
 _HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
-
-
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """What a producer has committed last.
-
-    Attributes:
-        sequence: Its greatest sequence.
-        version: The version of that transaction.
-    """
-
-    sequence: int
-    version: int
 
 
 class ChangeLog(ReadableLog):

@@ -11,7 +11,6 @@ A subscriber may be slow. The newest ``WAITING`` events wait for it; what was dr
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -71,28 +70,26 @@ class _HostBlock(Block):
         )
 
 
-@dataclass(slots=True, eq=False)
 class HostEvent:
     """Something that happened in this process.
 
-    Attributes:
+    Args:
         version: The version that was current.
         at: Microseconds since the Unix epoch.
         key: Of what it is about.
         what: Upper-case word of what happened.
         body: What is to be said of it.
-        block: The event as it is seen by one who has missed none.
     """
 
-    version: int
-    at: int
-    key: str
-    what: str
-    body: Mapping[str, Any]
-    block: Block = field(init=False)
+    __slots__ = ("at", "block", "body", "key", "version", "what")
 
-    def __post_init__(self) -> None:
-        self.block = self.told(self.version, 0)
+    def __init__(self, version: int, at: int, key: str, what: str, body: Mapping[str, Any]) -> None:
+        self.version = version
+        self.at = at
+        self.key = key
+        self.what = what
+        self.body = body
+        self.block = self.told(version, 0)
 
     def told(self, version: int, missed: int) -> Block:
         """The event as a subscriber sees it who is at that version, and has missed so many before it."""

@@ -256,10 +256,12 @@ class Schemas:
             told = self._told
             if told is None or not self._owner:
                 return self._begin()
-            # Asked again: whoever has the turn by now has loaded before, and what is marked is his.
-            if self._marked is not None and (ours or not self.turn.locked()):
-                told = [one for one in told if one.position.version <= self._marked]
-                told += self._since(self._marked, told)
+            marked = self._marked
+            # A mark that was there before the turn was seen to be free, and is there after it, is nobody's: whoever takes the
+            # turn now loads first, and waits here. Of the commit that marks next it would be another one.
+            if marked is not None and (ours or not self.turn.locked()) and self._marked == marked:
+                told = [one for one in told if one.position.version <= marked]
+                told += self._since(marked, told)
                 # In this order: wherever an interrupt comes, the next one looks again, or has nothing to look for.
                 self._fill(told)
                 self._marked = None
@@ -282,9 +284,8 @@ class Schemas:
     def _since(self, version: int, told: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
         """What was told behind a version, without what is known already. What is not shown may be cut off meanwhile."""
         known = {one.position for one in told}
-        changes = self._replay(
-            reader or (self._owner.whole if self._owner else self._files.reader), version + 1
-        )
+        reader = reader or (self._owner.whole if self._owner else self._files.reader)
+        changes = self._replay(reader, version + 1)
         return [_told_by(change) for change in changes if change.position not in known]
 
     def _replay(self, reader: LogReader, version: int) -> Iterator[Change]:
