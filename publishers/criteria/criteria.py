@@ -5,7 +5,7 @@ Both are frozen and normalised: equal wishes in any order are equal objects, whi
 subscribers share one publisher.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
@@ -19,6 +19,7 @@ from publishers.model.change import Area, Operation
 __all__ = ["Criteria", "Criterion"]
 
 _Name = TypeVar("_Name", bound=Enum)
+_Read = TypeVar("_Read")
 _SITED: Final = ("entity_types", "keys", "key_globs", "key_patterns", "changed", "where", "transitions")
 _FITTING: Final = {
     Area.DATA: frozenset(
@@ -199,13 +200,7 @@ class Criterion:
                 raise InvalidCriteria(str(name), values, "one of " + ", ".join(_FIELDS))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
-        conditions = []
-        for place, condition in enumerate(wish.get("where", ())):
-            try:
-                conditions.append(Where.from_json(condition))
-            except InvalidCriteria as error:
-                raise error.at(f"where[{place}]") from None
-        return cls(**{**found, "where": conditions})
+        return cls(**{**found, "where": _each("where", wish.get("where", ()), Where.from_json)})
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Criterion))
@@ -270,13 +265,7 @@ class Criteria:
             return cls.of()
         if not isinstance(wishes, list):
             raise InvalidCriteria("criteria", wishes, "a list of objects")
-        found = []
-        for place, wish in enumerate(wishes):
-            try:
-                found.append(Criterion.from_json(wish))
-            except InvalidCriteria as error:
-                raise error.at(f"criteria[{place}]") from None
-        return cls.of(found)
+        return cls.of(_each("criteria", wishes, Criterion.from_json))
 
     def to_json(self) -> list[dict[str, list[Any]]]:
         """The criteria as they travel, in a stable order; an empty list for everything."""
@@ -286,6 +275,17 @@ class Criteria:
     def unconditional(self) -> bool:
         """Whether every change matches."""
         return any(criterion.unconditional for criterion in self.criterions)
+
+
+def _each(name: str, given: Iterable[object], read: Callable[[object], _Read]) -> list[_Read]:
+    """Reads each of several, and says which one cannot be read."""
+    found = []
+    for place, one in enumerate(given):
+        try:
+            found.append(read(one))
+        except InvalidCriteria as error:
+            raise error.at(f"{name}[{place}]") from None
+    return found
 
 
 def _widest(wishes: set[Criterion]) -> set[Criterion]:
