@@ -281,6 +281,26 @@ class ChangeLog(ReadableLog):
             wake(woken)  # whatever was raised, and wherever an interrupt came
         return commit
 
+    def produced(self, producer: str | UUID) -> Produced | None:
+        """What a producer has committed last, or None if it is not known (any more)."""
+        found = self._writer()[1].producer(producer_id(producer))
+        return None if found is None else Produced(found.sequence, found.version)
+
+    def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
+        """Waits until no gating subscriber lags more than its ``max_lag``; for writers that can wait.
+
+        Args:
+            stopped: Ends the wait when it is set.
+            stall_timeout: Seconds for which a gating subscriber may make no progress.
+
+        Raises:
+            SubscriberStalled: If one made none; the error names it.
+            AdmissionStopped: If ``stopped`` was set.
+            LogClosed: If the log was closed.
+        """
+        self.check_here()
+        self._service.admission.wait(stopped, stall_timeout)
+
     def _is_plain(self, row: Mutation) -> bool:
         """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
         return isinstance(row, Mutation) and not (
@@ -398,27 +418,7 @@ class ChangeLog(ReadableLog):
         with self._service.noting():
             return self._schemas.told()
 
-    def produced(self, producer: str | UUID) -> Produced | None:
-        """What a producer has committed last, or None if it is not known (any more)."""
-        found = self._writer()[1].producer(producer_id(producer))
-        return None if found is None else Produced(found.sequence, found.version)
-
-    def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
-        """Waits until no gating subscriber lags more than its ``max_lag``; for writers that can wait.
-
-        Args:
-            stopped: Ends the wait when it is set.
-            stall_timeout: Seconds for which a gating subscriber may make no progress.
-
-        Raises:
-            SubscriberStalled: If one made none; the error names it.
-            AdmissionStopped: If ``stopped`` was set.
-            LogClosed: If the log was closed.
-        """
-        self.check_here()
-        self._service.admission.wait(stopped, stall_timeout)
-
-    # What is kept.
+    # Retention.
 
     def hold(
         self,
