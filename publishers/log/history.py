@@ -57,8 +57,8 @@ class Bounds:
     """
 
     limit: int
-    nbytes: int | None = None
-    check: Callable[[], None] = lambda: None
+    nbytes: int | None
+    check: Callable[[], None]
 
 
 def read_history(

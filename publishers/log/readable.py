@@ -207,7 +207,7 @@ class ReadableLog(OperatedLog):
             check_whole("max_bytes", max_bytes, "a number of bytes, from 1, or None", 1)
         if check is not None and not callable(check):
             raise InvalidOption("check", check, "a callable without arguments, or None")
-        bounds = Bounds(limit, max_bytes) if check is None else Bounds(limit, max_bytes, check)
+        bounds = Bounds(limit, max_bytes, check or (lambda: None))
         check_switches(reverse=reverse)
         self._check_open()
         view = _view(view, content, images, fields, mask, integers)
@@ -255,9 +255,7 @@ class ReadableLog(OperatedLog):
             HistoryPruned: If it is older than what is kept.
         """
         self.check_here()
-        kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
-        with self._service.noting():
-            return self._lineage.judge(kept, self.oldest, self.head)
+        return self._places.kept(token)
 
     def position_at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.

@@ -120,8 +120,8 @@ class Stamping:
         given = attached_of(meta).schema_version
         version = newest + 1 if given is None else given
         part = (columns.key[row] or b"").decode("utf-8", "replace")
-        again = any(told.entity_type == entity_type and told.part == part for told in self._told)
-        if version < newest or (version == newest and (again or not self._tells_now(entity_type))):
+        parts = {told.part for told in self._told if told.entity_type == entity_type}
+        if version < newest or (version == newest and (not parts or part in parts)):
             raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
         if not self._told:
             self._schemas.mark()
@@ -131,9 +131,6 @@ class Stamping:
         place = Position(0, self._rows + row + 1)
         self._told.append(Told(entity_type, part, version, place, msgspec.Raw(body or b"null")))
         return _spliced(meta, version) if given is None else meta or b""
-
-    def _tells_now(self, entity_type: str) -> bool:
-        return any(told.entity_type == entity_type for told in self._told)
 
 
 def tells_schemas(columns: Columns) -> bool:
