@@ -30,22 +30,6 @@ class Listener:
         criteria: What it listens to.
     """
 
-    __slots__ = (
-        "_backlog",
-        "_closed",
-        "_drain",
-        "_error",
-        "_hears_of_loss",
-        "_leave",
-        "_lock",
-        "_meter",
-        "_missed",
-        "_untold",
-        "criteria",
-        "id",
-        "name",
-    )
-
     def __init__(
         self,
         number: int,

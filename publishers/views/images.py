@@ -219,7 +219,7 @@ def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: boo
     candidates = [name for name, text in after.items() if bytes(text) != bytes(before.get(name, b""))]
     candidates += [name for name in before if name not in after]
     new, was = _only(after, candidates), _only(before, candidates)
-    seen, saw = _stripped(new, lenses), _stripped(was, lenses)
+    seen, saw = _masked(new, lenses, values=False), _masked(was, lenses, values=False)
     differ = [
         name
         for name in candidates
@@ -247,18 +247,11 @@ def _picked(fields: Fields, changed: bytes) -> Fields:
     }
 
 
-def _masked(fields: Fields, lenses: Sequence[Lens]) -> Fields:
+def _masked(fields: Fields, lenses: Sequence[Lens], *, values: bool = True) -> Fields:
+    """The fields through the lenses; without ``values`` they are only dropped, not masked, so that they may be compared."""
     for lens in lenses:
         fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
-        fields = fields if lens.mask is None else lens.mask.image_fields(fields)
-    return fields
-
-
-def _stripped(fields: Fields, lenses: Sequence[Lens]) -> Fields:
-    """What is left of the fields before values are masked: what may be compared."""
-    for lens in lenses:
-        fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
-        fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=False)
+        fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=values)
     return fields
 
 
