@@ -12,14 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from publishers.errors import InvalidCriteria
 from publishers.lossless import encodable
 
-__all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "value_key"]
+__all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
+
+_Kind = TypeVar("_Kind", bound=enum.Enum)
 
 Scalar = str | int | Decimal | bool | None
 
@@ -136,7 +138,7 @@ class Where:
             how, wanted = Comparison.EQ, wanted[0]
         put(self, "comparison", how)
         put(self, "value", wanted)
-        put(self, "image", _image(image))
+        put(self, "image", member("image", image, Image))
         put(self, "text", _text_of(self.to_json()))
 
     @classmethod
@@ -298,12 +300,17 @@ def _comparison(comparison: object) -> Comparison:
     return found
 
 
-def _image(image: object) -> Image:
-    if isinstance(image, Image):
-        return image
-    if not isinstance(image, str) or image not in Image.__members__:
-        raise InvalidCriteria("image", image, "one of " + ", ".join(Image.__members__))
-    return Image[image]
+def member(name: str, value: object, kind: type[_Kind]) -> _Kind:
+    """A member of an enum, given itself or by its name.
+
+    Raises:
+        InvalidCriteria: If it is none.
+    """
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str) or value not in kind.__members__:
+        raise InvalidCriteria(name, value, "one of " + ", ".join(kind.__members__))
+    return kind[value]
 
 
 def _wanted(comparison: Comparison, value: object) -> Scalar | tuple[Scalar, ...]:

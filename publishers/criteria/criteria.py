@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
 from flow.bridges.iterable import IterablePublisher
-from publishers.criteria.conditions import Image, Transition, Where
+from publishers.criteria.conditions import Image, Transition, Where, member
 from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
 from publishers.model.change import Area, Operation
@@ -86,15 +86,15 @@ class Criterion:
         transitions: Collection[Transition | str] = (),
     ) -> None:
         put = object.__setattr__
-        put(self, "areas", _enums("areas", areas, Area))
+        put(self, "areas", _members("areas", areas, Area))
         put(self, "entity_types", _texts("entity_types", entity_types))
         put(self, "keys", _texts("keys", keys))
         put(self, "key_globs", _texts("key_globs", key_globs))
         put(self, "key_patterns", _texts("key_patterns", key_patterns))
-        put(self, "operations", _enums("operations", operations, Operation))
+        put(self, "operations", _members("operations", operations, Operation))
         put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
         put(self, "where", _conditions((where,) if isinstance(where, (Where, str)) else where))
-        put(self, "transitions", _enums("transitions", transitions, Transition))
+        put(self, "transitions", _members("transitions", transitions, Transition))
         self._check_patterns()
         self._check_fit()
         self._check_conditions()
@@ -340,13 +340,5 @@ def _conditions(values: Collection[Where | str]) -> frozenset[Where]:
     return frozenset(found)
 
 
-def _enums(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
-    found = set()
-    for value in _collected(name, values):
-        if isinstance(value, kind):
-            found.add(value)
-        elif isinstance(value, str) and value in kind.__members__:
-            found.add(kind[value])
-        else:
-            raise InvalidCriteria(name, value, "one of " + ", ".join(kind.__members__))
-    return frozenset(found)
+def _members(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
+    return frozenset(member(name, value, kind) for value in _collected(name, values))

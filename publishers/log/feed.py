@@ -240,12 +240,6 @@ class _Making:
         else:
             self._subscriber.on_next(made)
 
-    def on_error(self, error: Exception, /) -> None:
-        self._subscriber.on_error(error)
-
-    def on_complete(self) -> None:
-        self._subscriber.on_complete()
-
     def _fail(self, error: BodyMismatch) -> None:
         self._subscription.cancel()  # no signal follows
         self._subscriber.on_error(error)
