@@ -13,7 +13,7 @@ from flow.executors import Executor, running_loop
 from flow.misuse import require_subscriber
 from flow.sources import error as failing
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.prepared import Prepared
+from publishers.criteria.index import Prepared
 from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.fanout.gap import OnGap, require_told
 from publishers.fanout.service import Service

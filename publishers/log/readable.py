@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack, overload
 
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.errors import (
     HistoryPruned,
     InvalidOption,
