@@ -35,6 +35,7 @@ from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
 from publishers.log.readable import ReadableLog
 from publishers.log.soundness import LogHealth, health_of
+from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.model.position import Position, check_position
@@ -90,7 +91,7 @@ class ChangeLog(ReadableLog):
         self._storage = storage
         name = f"penstock-{self.name}"
         service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
-        super().__init__(service, Lineage(files))
+        super().__init__(service, Places(service, Lineage(files)))
         self._schemas = Schemas(files, storage, lambda: self._failed)
         self._origin = None if options.origin is None else Origin(options.origin)
         self._publication = PublishGate(service)

@@ -14,12 +14,10 @@ from publishers.errors import (
     PublishingOff,
 )
 from publishers.fanout.gap import OnGap
-from publishers.fanout.service import Service
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import Bounds, History, read_back, read_history
-from publishers.log.lineage import Lineage
 from publishers.log.operations import OperatedLog, Tell
-from publishers.log.start import Places, Since
+from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
@@ -61,10 +59,6 @@ class ReadableLog(OperatedLog):
 
     name: str
     failure: Exception | None
-
-    def __init__(self, service: Service, lineage: Lineage) -> None:
-        super().__init__(service, Places(service, lineage))
-        self._lineage = lineage
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -236,13 +230,13 @@ class ReadableLog(OperatedLog):
         """A position with the history it belongs to; its text is what clients keep."""
         check_position("position", position)
         self.check_here()
-        return self._lineage.token(position)
+        return self._places.lineage.token(position)
 
     def idempotency_key(self, change: Change) -> str:
         """A text that this change has in every replay and over every transport, and no other change of any log has."""
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
-        return self._lineage.change_id(change.position)
+        return self._places.lineage.change_id(change.position)
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.

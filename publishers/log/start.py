@@ -53,11 +53,14 @@ class Places:
     Args:
         service: The log's watermark and frames.
         lineage: Judges the positions that clients kept.
+
+    Attributes:
+        lineage: The same.
     """
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
         self._service = service
-        self._lineage = lineage
+        self.lineage = lineage
 
     def find(
         self, since: Since, *, pruned: bool = False, check: Callable[[], None] = _go_on
@@ -104,7 +107,7 @@ class Places:
         """
         found = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         with self._service.noting():
-            return self._lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
+            return self.lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
 
     def at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.
