@@ -18,6 +18,7 @@ import msgspec
 
 from publishers.errors import InvalidCriteria
 from publishers.lossless import encodable
+from publishers.views.paths import split_path
 
 __all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
 
@@ -262,7 +263,7 @@ _NEVER: Final = object()  # no value of a condition has it for its key
 
 
 def _path(path: object) -> tuple[str, ...]:
-    names = _names(path) if isinstance(path, str) else path
+    names = split_path(path) if isinstance(path, str) else path
     right = f"1 to {_NAMES_MAX} names of fields, such as customer.name, or a list of them"
     if not isinstance(names, (tuple, list)) or not 1 <= len(names) <= _NAMES_MAX:
         raise InvalidCriteria("path", path, right)
@@ -271,20 +272,6 @@ def _path(path: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not encodable(name):
             raise InvalidCriteria("path", path, right)
     return found
-
-
-def _names(text: str) -> list[str]:
-    """Names between dots; a backslash takes the character after it as it is, here as in projections."""
-    names, escaped = [""], False
-    for char in text:
-        if escaped or char not in ".\\":
-            names[-1] += char
-            escaped = False
-        elif char == ".":
-            names.append("")
-        else:
-            escaped = True
-    return [*names, ""] if escaped else names
 
 
 def _path_text(path: tuple[str, ...]) -> str:

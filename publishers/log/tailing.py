@@ -67,10 +67,7 @@ class Following:
         """
         often = self._doubting or self._listener.kind == "poll"
         self._notified = self._listener.wait(self._often if often else self._seldom)
-        if self._notified:
-            self._doubting = 0
-        elif self._doubting:
-            self._doubting -= 1
+        self._doubting = 0 if self._notified else max(self._doubting - 1, 0)
 
     def wake(self) -> None:
         """Ends the wait of another thread."""

@@ -95,7 +95,12 @@ class Stamping:
             if not any(known):
                 return columns
             if columns.meta is None:
-                return with_meta(columns, _repeated(columns, [_stamp(versions) for versions in known]))
+                return with_meta(
+                    columns,
+                    _repeated(
+                        columns, [_spliced(None, versions[-1]) if versions else None for versions in known]
+                    ),
+                )
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
         for row in range(columns.count):
             type_id = 0 if columns.type_ids is None else columns.type_ids[row]
@@ -162,10 +167,6 @@ def _checked(meta: bytes | None, entity_type: str, versions: list[int]) -> bytes
 
 def _spliced(meta: bytes | None, version: int) -> bytes:
     return spliced(meta, b'"schema_version":%d' % version)
-
-
-def _stamp(versions: list[int]) -> bytes | None:
-    return _spliced(None, versions[-1]) if versions else None
 
 
 def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:

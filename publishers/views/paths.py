@@ -27,6 +27,7 @@ __all__ = [
     "items_of",
     "parse_path",
     "path_text",
+    "split_path",
     "write",
 ]
 
@@ -52,20 +53,24 @@ def parse_path(parameter: str, text: object) -> tuple[str, Path]:
     """
     if not isinstance(text, str) or not 0 < len(text) <= _CHARACTERS_MAX:
         raise InvalidOption(parameter, text if isinstance(text, str) else type(text).__name__, _RIGHT)
-    names: list[str] = [""]
-    escaped = False
-    for character in text:
-        if not escaped and character == "\\":
-            escaped = True
-            continue
-        if not escaped and character == ".":
-            names.append("")
-        else:
-            names[-1] += character
-        escaped = False
-    if escaped or "" in names or len(names) > _NAMES_MAX or not encodable(text):
+    names = split_path(text)
+    if "" in names or len(names) > _NAMES_MAX or not encodable(text):
         raise InvalidOption(parameter, text, _RIGHT)
     return (names[0], tuple(names[1:])) if text[0] == "$" else ("", tuple(names))
+
+
+def split_path(text: str) -> list[str]:
+    """The names of a path; one of them is empty where something is wrong with it."""
+    names, escaped = [""], False
+    for char in text:
+        if escaped or char not in ".\\":
+            names[-1] += char
+            escaped = False
+        elif char == ".":
+            names.append("")
+        else:
+            escaped = True
+    return [*names, ""] if escaped else names
 
 
 def path_text(path: Path, root: str = "") -> str:
