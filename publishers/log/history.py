@@ -120,9 +120,7 @@ def _page(
         change = block.change(index, view)
         size = _weight(change)
         full = len(changes) >= bounds.limit
-        if (
-            bounds.nbytes is not None
-        ):  # it is looked at before a change is added, so that the page holds no more
+        if bounds.nbytes is not None:  # before a change is added, so that the page holds no more
             full = full or (bool(changes) and nbytes + size > bounds.nbytes)
         if not changes or not _together(changes[-1], change, reverse=reverse):
             if full:

@@ -119,9 +119,7 @@ class OpenLogs:
         }
         try:
             if entry.log_id and kind_of(self._filesystem, self.disk.path / entry.directory) == "nothing":
-                raise NotALog(
-                    self.disk.path / entry.directory, "its files are gone"
-                )  # and none are made anew
+                raise NotALog(self.disk.path / entry.directory, "its files are gone")  # none are made anew
             log = ChangeLog.open(
                 self.disk.path / entry.directory,
                 read_only=self._read_only,
