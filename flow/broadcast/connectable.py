@@ -11,7 +11,7 @@ from flow.broadcast.policy import Lag
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
 from flow.misuse import require_publisher, require_seconds
-from flow.operators.timing import TIMERS, Alarm, Timers
+from flow.operators.timers import TIMERS, Alarm, Timers
 from flow.sources import Source
 
 __all__ = ["Connectable", "publish", "replay", "share"]
