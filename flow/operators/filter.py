@@ -1,8 +1,7 @@
 """The operator `filter`, and what others have of it that leave out elements too."""
 
-from builtins import filter as accepted
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from flow.contracts import Subscriber
 from flow.misuse import require_functions
@@ -26,8 +25,8 @@ class Sieve(Link[T, T]):
     """Passes on what ``keep`` accepts, and requests one more for each element that it does not."""
 
     __slots__ = ("_keep",)
-    _select: ClassVar[Any] = accepted
-    """``_select(keep, items)`` iterates over what passes of a batch."""
+    _ends: ClassVar[bool] = False
+    """Whether nothing passes behind what was not accepted."""
 
     def __init__(self, below: Subscriber[T], keep: Callable[[T], object]) -> None:
         super().__init__(below)
@@ -39,7 +38,7 @@ class Sieve(Link[T, T]):
         try:
             kept = bool(self._keep(item))
         except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
-            self._fail(error)
+            self._finish(error)
             return
         if kept:
             self._pass(item)
@@ -51,7 +50,11 @@ class Sieve(Link[T, T]):
         kept: list[T] = []
         failure: Exception | None = None
         try:
-            kept.extend(self._select(self._keep, items))  # what it has appended stays if one raises
+            for item in items:
+                if self._keep(item):
+                    kept.append(item)
+                elif self._ends:
+                    break
         except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
             failure = error
         self._pass_all(items if len(kept) == len(items) else kept, failure)

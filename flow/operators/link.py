@@ -111,11 +111,11 @@ class Link(Generic[A, B]):
             return
         self._greeted = True
         self._upstream = subscription
-        try:
-            self._downstream.on_subscribe(self)
-        except BaseException:
-            self.cancel()
-            raise
+        self._tell("on_subscribe", self)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Do what there is to do when the subscriber has its subscription."""
 
     def on_next(self, item: A, /) -> None:
         """Receive one element."""
@@ -149,6 +149,7 @@ class Link(Generic[A, B]):
             raise AttributeError(name)
 
     def _tell(self, name: str, what: object) -> None:
+        """Give a signal of this name, if there is one below; who raises then is cancelled and forgotten (rule 2.13)."""
         tell = getattr(self._downstream, name, None)
         if tell is not None:
             try:
@@ -158,7 +159,7 @@ class Link(Generic[A, B]):
                 raise
 
     def _pass(self, item: B) -> None:
-        """Give an element to who is below; who raises then is cancelled and forgotten (rule 2.13)."""
+        """`_tell` of an element, without looking for the signal each time."""
         try:
             self._downstream.on_next(item)
         except BaseException:
@@ -174,7 +175,7 @@ class Link(Generic[A, B]):
                 self.cancel()
                 raise
         if failure is not None:
-            self._fail(failure)
+            self._finish(failure)
 
     def _end(self) -> Subscriber[B]:
         """Forget both sides; return who was below, for the terminal signal."""
@@ -182,19 +183,15 @@ class Link(Generic[A, B]):
         self._upstream = GONE
         return downstream
 
-    def _finish(self) -> None:
-        """Complete before upstream does: cancel it."""
+    def _finish(self, error: Exception | None = None) -> None:
+        """Complete, or fail with the error, before upstream does: cancel it (rule 1.4)."""
         upstream = self._upstream
         downstream = self._end()
         upstream.cancel()
-        downstream.on_complete()
-
-    def _fail(self, error: Exception) -> None:
-        """Fail although upstream does not: cancel it (rule 1.4)."""
-        upstream = self._upstream
-        downstream = self._end()
-        upstream.cancel()
-        downstream.on_error(error)
+        if error is None:
+            downstream.on_complete()
+        else:
+            downstream.on_error(error)
 
 
 class _OneByOne(Link[B, B]):

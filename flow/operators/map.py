@@ -37,10 +37,10 @@ class Mapping(Link[A, B]):
         try:
             made = self._f(item)
         except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
-            self._fail(error)
+            self._finish(error)
             return
         if made is None:
-            self._fail(none_is_no_element())
+            self._finish(none_is_no_element())
         else:
             self._pass(made)
 

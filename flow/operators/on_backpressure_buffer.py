@@ -38,14 +38,11 @@ def on_backpressure_buffer(
     Raises:
         ValueError: If the capacity is no positive integer, or the policy none.
     """
-    Backlog[In](overflow, capacity, meter)  # refused now, and not at the first subscriber
+    backlog = partial(Backlog[In], overflow, capacity, meter)
+    backlog()  # refused now, and not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
     return staged(
-        lambda source: Queue(
-            source,
-            Tide(UNBOUNDED),
-            inlet=partial(_BoundedInlet, Backlog[In](overflow, capacity, meter), on_drop),
-        )
+        lambda source: Queue(source, Tide(UNBOUNDED), inlet=partial(_BoundedInlet, backlog(), on_drop))
     )
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from flow.contracts import UNBOUNDED, Subscriber, Subscription
+from flow.contracts import UNBOUNDED, Subscriber
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE
 from flow.misuse import require_functions
@@ -47,12 +47,8 @@ class Unasked(Link[T, T]):
         self._demand = 0
         self._on_drop = on_drop
 
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Request everything, when the subscriber knows of its subscription."""
-        first = not self._greeted
-        super().on_subscribe(subscription)
-        if first:
-            self._upstream.request(UNBOUNDED)
+    def _begin(self) -> None:
+        self._upstream.request(UNBOUNDED)
 
     def on_next(self, item: T, /) -> None:
         """Pass the element on, or let it go."""
@@ -69,7 +65,7 @@ class Unasked(Link[T, T]):
             try:
                 self._on_drop(item)
             except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
-                self._fail(error)
+                self._finish(error)
 
     def request(self, n: int, /) -> None:
         """Note what is asked for; nothing more is requested upstream."""

@@ -175,15 +175,12 @@ class Switch(Generic[T]):
             self.cancel()
             raise
 
-    def on_error(self, error: Exception, /) -> None:
-        """Go on after a failure."""
-        self._leave(error)
-
     def on_complete(self) -> None:
         """Go on after a completion."""
-        self._leave(None)
+        self.on_error(None)
 
-    def _leave(self, error: Exception | None) -> None:
+    def on_error(self, error: Exception | None, /) -> None:
+        """Go on after a failure."""
         with self._lock:
             if self._ended:
                 return

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from flow.contracts import Publisher, Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber
 from flow.demand import refusal
 from flow.drain.feed import GONE
 from flow.operators.link import Link, at_least, lift, present, present_all
@@ -38,10 +38,8 @@ class _Take(Link[T, T]):
         self._room = count  # guarded by the lock: any thread may request
         self._left = count
 
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        first = not self._greeted
-        super().on_subscribe(subscription)
-        if first and not self._left:
+    def _begin(self) -> None:
+        if not self._left:
             self._finish()
 
     def on_next(self, item: T, /) -> None:

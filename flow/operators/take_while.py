@@ -1,8 +1,7 @@
 """The operator `take_while`."""
 
 from collections.abc import Callable
-from itertools import takewhile
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from flow.misuse import require_functions
 from flow.operators.filter import Sieve
@@ -26,7 +25,7 @@ class _TakeWhile(Sieve[T]):
     """Ends at the first element that ``keep`` does not accept."""
 
     __slots__ = ()
-    _select: ClassVar[Any] = takewhile
+    _ends: ClassVar[bool] = True
 
     def _leave_out(self, count: int) -> None:
         self._finish()

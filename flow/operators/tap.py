@@ -59,7 +59,7 @@ class _Tap(Link[T, T]):
             try:
                 self._on_next(item)
             except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
-                self._fail(error)
+                self._finish(error)
                 return
         self._pass(item)
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from flow.contracts import Publisher, Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber
 from flow.demand import add, refusal, subtract
 from flow.operators.link import Link, lift, present
 from flow.operators.timers import TIMERS, Alarm, Timers, positive_seconds
@@ -52,12 +52,6 @@ class _Timeout(Link[T, T]):
         self._deadline = 0.0
         self._alarm: Alarm | None = None
 
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        first = not self._greeted
-        super().on_subscribe(subscription)
-        if first:
-            self._rest()
-
     def on_next(self, item: T, /) -> None:
         present(item, "the element")
         with self._lock:
@@ -66,7 +60,7 @@ class _Timeout(Link[T, T]):
             self._busy = True
             self._demand = subtract(self._demand, 1)
         self._pass(item)
-        self._rest()
+        self._begin()
 
     def request(self, n: int, /) -> None:
         if refusal(n) is None:
@@ -74,17 +68,17 @@ class _Timeout(Link[T, T]):
                 idle = not self._demand and not self._busy
                 self._demand = add(self._demand, n)
                 if idle:
-                    self._begin()
+                    self._wait()
         super().request(n)
 
-    def _rest(self) -> None:
+    def _begin(self) -> None:
         """Nothing is being signalled any more: the time begins, if something is asked for."""
         with self._lock:
             self._busy = False
             if self._demand:
-                self._begin()
+                self._wait()
 
-    def _begin(self) -> None:
+    def _wait(self) -> None:
         """Under the lock: from now on the next element may take its time."""
         if not self._ended:
             self._deadline = self._timers.monotonic() + self._seconds
@@ -104,7 +98,7 @@ class _Timeout(Link[T, T]):
                 self._arm(left)
                 return
             self._ended = True  # no element is passed on any more
-        self._fail(TimeoutError(f"no element came for {self._seconds} s"))
+        self._finish(TimeoutError(f"no element came for {self._seconds} s"))
 
     def _end(self) -> Subscriber[T]:
         """Forget both sides, once, although alarm and upstream may come at the same time; call the alarm off."""
