@@ -3,8 +3,8 @@
 `PUBLISHERS`, `SUBSCRIBERS` and `PROCESSORS` list them by name, with the tests that catch them.
 """
 
-from flow.tck.broken import demand, naive, processors, streams, subscribers, subscribing
-from flow.tck.broken.catalogue import PROCESSORS, PUBLISHERS, SUBSCRIBERS, Broken
+from tests.tck.broken import demand, naive, processors, streams, subscribers, subscribing
+from tests.tck.broken.catalogue import PROCESSORS, PUBLISHERS, SUBSCRIBERS, Broken
 
 __all__ = [
     "PROCESSORS",

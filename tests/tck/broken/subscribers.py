@@ -3,8 +3,8 @@
 from typing import Any
 
 from flow.contracts import Subscription
-from flow.tck.broken.catalogue import breaks_subscriber
-from flow.tck.honest import HonestSubscriber
+from tests.tck.broken.catalogue import breaks_subscriber
+from tests.tck.broken.honest import HonestSubscriber
 
 __all__: list[str] = []
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from flow.tck.broken.catalogue import breaks
-from flow.tck.honest import HonestPublisher, HonestSubscription
+from tests.tck.broken.catalogue import breaks
+from tests.tck.broken.honest import HonestPublisher, HonestSubscription
 
 __all__: list[str] = []
 

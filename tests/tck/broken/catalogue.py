@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from flow.tck.honest import HonestPublisher, HonestSubscription
+from tests.tck.broken.honest import HonestPublisher, HonestSubscription
 
 __all__ = [
     "PROCESSORS",

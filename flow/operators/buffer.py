@@ -1,17 +1,16 @@
-"""Operators that make lists of elements."""
+"""The operator `buffer`."""
 
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.demand import Tide, refusal
 from flow.drain.feed import GONE
-from flow.operators.inlet import Inlet
-from flow.operators.link import Link, Operator, at_least, lift, present
-from flow.operators.stage import InletStage, staged
-from flow.operators.timing import TIMERS, Alarm, Timers, positive_seconds
+from flow.operators.link import Link, at_least, lift, present
+from flow.operators.stage import Queue, staged
+from flow.operators.timers import TIMERS, Alarm, Timers, positive_seconds
 
 __all__ = ["buffer"]
 
@@ -40,14 +39,13 @@ def buffer(
     """
     at_least("count", count)
     if seconds is None:
-        counting: Operator[Any, Any] = lift(lambda below: _Counting(below, count))
-        return counting
+        return lift(_Counted, lambda: (count,))
     wait = positive_seconds("seconds", seconds)
     waiting = TIMERS if timers is None else timers
-    return staged(lambda source: _Windowing(source, count, wait, waiting))
+    return staged(lambda source: _Timed(source, count, wait, waiting))
 
 
-class _Counting(Link[T, list[T]]):
+class _Counted(Link[T, list[T]]):
     """Requests only whole lists, so the last, shorter one has been asked for too."""
 
     __slots__ = ("_count", "_items")
@@ -75,58 +73,56 @@ class _Counting(Link[T, list[T]]):
         self._upstream.request(min(UNBOUNDED, n * self._count) if refusal(n) is None else n)
 
 
-class _Windowing(InletStage[T, list[T]]):
+class _Timed(Queue[T, list[T]]):
     """One list at a time; its alarm is set when its first element comes."""
 
-    __slots__ = ("_alarm", "_count", "_due", "_lock", "_seconds", "_timers", "_window")
+    __slots__ = ("_alarm", "_count", "_due", "_lists", "_lock", "_seconds", "_timers")
 
     def __init__(self, source: Publisher[T], count: int, seconds: float, timers: Timers) -> None:
         # Refilled by exactly what was delivered: else the last places of a list could never be filled.
-        super().__init__(source, Inlet(Tide(count, 1), self._arrived, self._abort))
+        super().__init__(source, Tide(count, 1))
         self._count = count
         self._seconds = seconds
         self._timers = timers
         self._lock = threading.Lock()
         self._alarm: Alarm | None = None
         self._due = False
-        self._window = 0
+        self._lists = 0
 
     def pull(self, limit: int, /) -> Sequence[list[T]]:
-        self._settle()
         inlet = self._inlet
+        inlet.settle()
         size = len(inlet)
         with self._lock:
             if not size or (size < self._count and not self._due and not inlet.ended):
                 return ()
         # First the alarm, then the elements: one that comes in between sets another alarm, which rings in vain.
-        self._next_window()
-        items = inlet.take(self._count)
-        self._lent = len(items)
-        return (items,)
+        self._next_list()
+        return (inlet.take(self._count),)
 
     def release(self) -> None:
         super().release()
-        self._next_window()
+        self._next_list()
 
-    def _arrived(self) -> None:
+    def _wake(self) -> None:
         """Wake the drain if a list is ready; called by upstream."""
         with self._lock:
             if self._alarm is None and not self._due and len(self._inlet):
-                self._alarm = self._timers.after(self._seconds, partial(self._ring, self._window))
+                self._alarm = self._timers.after(self._seconds, partial(self._ring, self._lists))
         if len(self._inlet) >= self._count or self._inlet.ended:
-            self._wake()
+            super()._wake()
 
-    def _ring(self, window: int) -> None:
+    def _ring(self, number: int) -> None:
         with self._lock:
-            if window != self._window:
+            if number != self._lists:
                 return
             self._alarm = None
             self._due = len(self._inlet) > 0
-        self._wake()
+        super()._wake()
 
-    def _next_window(self) -> None:
+    def _next_list(self) -> None:
         with self._lock:
-            self._window += 1
+            self._lists += 1
             self._due = False
             alarm, self._alarm = self._alarm, None
         if alarm is not None:

@@ -1,4 +1,4 @@
-"""The engine of operators that go from one publisher to the next, without a queue."""
+"""What operators have in common that go from one publisher to the next, without a queue."""
 
 import threading
 from collections.abc import Callable
@@ -9,15 +9,20 @@ from flow.contracts import Publisher, Subscriber, Subscription
 from flow.demand import add, refusal, subtract
 from flow.drain.feed import GONE
 from flow.misuse import require_publisher
-from flow.operators.link import one_by_one, present
+from flow.operators.link import Lifted, Link, Operator, one_by_one, present
 
-__all__ = ["Switched", "Switching"]
+__all__ = ["Switch", "switched"]
 
 T = TypeVar("T")
 
 
-class Switching(Generic[T]):
-    """The subscription of who is below, served by one publisher after the other.
+def switched(begin: Callable[[Publisher[T], Subscriber[T]], "Switch[T]"]) -> Operator[T, T]:
+    """Make an operator of what makes a switch for each subscriber, of the source and the subscriber."""
+    return lambda source: Lifted(lambda below: begin(source, one_by_one(below)).switch(source))
+
+
+class Switch(Generic[T]):
+    """The subscription of who is below, and the subscriber of one publisher after the other.
 
     What was requested and not delivered is requested of the next publisher again. Signals come from one of them at a
     time, so they are serial. A subclass says in `_follow` what comes after the end of one.
@@ -29,6 +34,7 @@ class Switching(Generic[T]):
     __slots__ = (
         "__weakref__",
         "_below",
+        "_delivered",
         "_demand",
         "_ended",
         "_greeted",
@@ -45,11 +51,11 @@ class Switching(Generic[T]):
         self._upstream: Subscription | None = None
         self._demand = 0  # requested and not delivered
         self._next: Publisher[T] | None = None
-        self._refusal: Exception | None = (
-            None  # of a request that was passed on: its error is no failure of upstream
-        )
+        # Of a request that was passed on: its error is no failure of upstream.
+        self._refusal: Exception | None = None
         self._subscribing = False
         self._greeted = False
+        self._delivered = False  # something of the publisher that is there
         self._ended = False
 
     def _follow(self, error: Exception | None) -> None:
@@ -139,15 +145,16 @@ class Switching(Generic[T]):
                 self.cancel()
                 raise
 
-    # What a leg passes on.
+    # What the publishers signal.
 
-    def begin(self, subscription: Subscription) -> None:
+    def on_subscribe(self, subscription: Subscription, /) -> None:
         """Ask a new publisher for what is still wanted."""
         with self._lock:
             refused = self._ended
             demand = self._demand
             if not refused:
                 self._upstream = subscription
+                self._delivered = False
         if refused:
             subscription.cancel()
         elif not self._greeted:
@@ -155,11 +162,12 @@ class Switching(Generic[T]):
         elif demand:
             subscription.request(demand)
 
-    def deliver(self, item: T) -> None:
+    def on_next(self, item: T, /) -> None:
         """Pass an element on."""
         with self._lock:
             if self._ended:
                 return
+            self._delivered = True
             self._demand = subtract(self._demand, 1)
         try:
             self._below.on_next(item)
@@ -167,8 +175,12 @@ class Switching(Generic[T]):
             self.cancel()
             raise
 
-    def end(self, error: Exception | None) -> None:
-        """Go on after the end of a publisher."""
+    def on_complete(self) -> None:
+        """Go on after a completion."""
+        self.on_error(None)
+
+    def on_error(self, error: Exception | None, /) -> None:
+        """Go on after a failure."""
         with self._lock:
             if self._ended:
                 return
@@ -183,51 +195,11 @@ class Switching(Generic[T]):
             self.finish(failure)
 
 
-class _Leg(Generic[T]):
+class _Leg(Link[T, T]):
     """The subscriber of one of the publishers; deaf when that has ended."""
 
-    __slots__ = ("__weakref__", "_greeted", "_owner")
-
-    def __init__(self, owner: Switching[T]) -> None:
-        self._owner: Switching[T] | None = owner
-        self._greeted = False
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        present(subscription, "the subscription")
-        if self._greeted or self._owner is None:
-            subscription.cancel()
-            return
-        self._greeted = True
-        self._owner.begin(subscription)
+    __slots__ = ()
 
     def on_next(self, item: T, /) -> None:
         present(item, "the element")
-        if self._owner is not None:
-            self._owner.deliver(item)
-
-    def on_error(self, error: Exception, /) -> None:
-        present(error, "the error")
-        owner, self._owner = self._owner, None
-        if owner is not None:
-            owner.end(error)
-
-    def on_complete(self) -> None:
-        owner, self._owner = self._owner, None
-        if owner is not None:
-            owner.end(None)
-
-
-class Switched(Generic[T]):
-    """A publisher seen through an operator that switches."""
-
-    __slots__ = ("_begin", "_source")
-
-    def __init__(
-        self, source: Publisher[T], begin: Callable[[Publisher[T], Subscriber[T]], Switching[T]]
-    ) -> None:
-        self._source = source
-        self._begin = begin
-
-    def subscribe(self, subscriber: Subscriber[T], /) -> None:
-        """Begin with the source."""
-        self._begin(self._source, one_by_one(subscriber)).switch(self._source)
+        self._downstream.on_next(item)

@@ -4,8 +4,8 @@ from typing import Any
 
 from flow.contracts import UNBOUNDED, Subscription
 from flow.drain import COMPLETED, Failed
-from flow.tck.broken.catalogue import breaks_processor
-from flow.tck.relay import HonestProcessor
+from tests.tck.broken.catalogue import breaks_processor
+from tests.tck.broken.relay import HonestProcessor
 
 __all__: list[str] = []
 

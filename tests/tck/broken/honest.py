@@ -1,4 +1,4 @@
-"""Small honest parts: those that break rules (`flow.tck.broken`) differ from them in one thing each."""
+"""Small honest parts: those that break rules differ from them in one thing each."""
 
 import threading
 from collections.abc import Callable
@@ -112,7 +112,7 @@ class HonestSubscription:
         """Signal; who raises is cancelled and reported (rule 2.13)."""
         try:
             signal()
-        except Exception as error:  # noqa: BLE001 - rule 2.13
+        except Exception as error:
             self.done = True
             hooks.report(error, self.subscriber)
 

@@ -7,8 +7,8 @@ import threading
 from collections import deque
 from typing import Any
 
-from flow.tck.broken.catalogue import breaks
-from flow.tck.honest import HonestPublisher
+from tests.tck.broken.catalogue import breaks
+from tests.tck.broken.honest import HonestPublisher
 
 __all__ = ["NaiveBridge", "QueuePerSubscriber"]
 

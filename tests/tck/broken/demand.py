@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from flow.contracts import UNBOUNDED, Subscriber
-from flow.tck.broken.catalogue import breaks
-from flow.tck.honest import HonestSubscription
+from tests.tck.broken.catalogue import breaks
+from tests.tck.broken.honest import HonestSubscription
 
 __all__: list[str] = []
 

@@ -1,0 +1,99 @@
+"""The operator `on_backpressure_buffer`."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from flow.contracts import UNBOUNDED
+from flow.demand import Tide
+from flow.errors import Overflowed
+from flow.misuse import require_functions
+from flow.operators.inlet import Inlet
+from flow.operators.link import Fitting, In, present
+from flow.operators.stage import Queue, staged
+from flow.overflow import KEPT, Backlog, Meter, Overflow
+
+__all__ = ["on_backpressure_buffer"]
+
+T = TypeVar("T")
+
+
+def on_backpressure_buffer(
+    capacity: int,
+    overflow: Overflow = Overflow.ERROR,
+    on_drop: Callable[[In], object] | None = None,
+    *,
+    meter: Meter | None = None,
+) -> Fitting[In, In]:
+    """Request everything of upstream, and let wait what nobody has asked for.
+
+    An error overtakes what waits, completion does not.
+
+    Args:
+        capacity: Most elements that wait; there is no default. Without effect for LATEST and BUFFER.
+        overflow: Which element goes when there is one too many; ERROR ends the stream with `Overflowed`.
+        on_drop: Called with each element that went, on upstream's thread; if it raises, the stream ends with that.
+        meter: Counts what comes, waits and goes, for all subscribers.
+
+    Raises:
+        ValueError: If the capacity is no positive integer, or the policy none.
+    """
+    backlog = partial(Backlog[In], overflow, capacity, meter)
+    backlog()  # refused now, and not at the first subscriber
+    require_functions(on_drop=on_drop, optional=True)
+    return staged(
+        lambda source: Queue(source, Tide(UNBOUNDED), inlet=partial(_BoundedInlet, backlog(), on_drop))
+    )
+
+
+class _BoundedInlet(Inlet[T]):
+    """An inlet that requests everything, and lets elements go that find no room."""
+
+    __slots__ = ("_on_drop",)
+
+    def __init__(self, backlog: Backlog[T], on_drop: Callable[[T], object] | None, *inlet: Any) -> None:
+        super().__init__(*inlet)
+        self._buffer = backlog
+        self._on_drop = on_drop
+
+    def on_next(self, item: T, /) -> None:
+        """Let it wait, or let one go."""
+        present(item, "the element")
+        with self._lock:
+            if self._subscription is None:
+                return
+            evicted = self._buffer.put(item)
+            waiting = len(self._buffer)
+            on_drop = self._on_drop
+        if evicted is not KEPT:
+            if self._buffer.overflow is Overflow.ERROR:
+                self._fail(Overflowed(waiting + 1, waiting))
+            elif on_drop is not None:
+                try:
+                    on_drop(evicted)
+                except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
+                    self._fail(error)
+        self._wake()
+
+    def on_next_batch(self, items: Sequence[T], /) -> None:
+        """Take in one after the other: between them the subscriber may take some."""
+        for item in items:
+            self.on_next(item)
+
+    def take(self, limit: int) -> list[T]:
+        """Remove and return the oldest; the demand is unbounded, so nothing is to be settled."""
+        with self._lock:
+            taken: list[T] = self._buffer.take(limit)
+            return taken
+
+    def close(self) -> None:
+        """Forget what is called, too."""
+        super().close()
+        self._on_drop = None
+
+    def _fail(self, error: Exception) -> None:
+        """End although upstream does not, which is cancelled before the subscriber, who may be busy, is told."""
+        fail = self._on_failure
+        if fail is not None:
+            fail(error)
+        self.close()
