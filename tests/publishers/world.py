@@ -28,7 +28,7 @@ from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened,
 POINTS = [
     (
         Ring,
-        ("link", "settle", "restart", "enter", "leave", "poll", "groups", "standing", "ahead", "advance"),
+        ("link", "settle", "restart", "move", "poll", "groups", "standing", "ahead", "advance"),
     ),
     (DeliveryGroup, ("note", "_serve")),
     (Drain, ("lend", "give_back")),
