@@ -27,6 +27,7 @@ class Subscribed(Protocol):
         view: How it sees changes.
         max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
+        position: Everything before it was delivered, or did not match.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Subscribed(Protocol):
     view: View
     max_lag: int | None
     delivered: int
+    position: Position
 
     @property
     def cursor(self) -> RingCursor:
@@ -43,11 +45,6 @@ class Subscribed(Protocol):
     @property
     def until(self) -> int | None:
         """The last version to deliver, or None."""
-        ...
-
-    @property
-    def position(self) -> Position:
-        """Everything before it was delivered, or did not match."""
         ...
 
     @property

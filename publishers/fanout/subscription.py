@@ -48,6 +48,7 @@ class ChangeSubscription:
         name: What errors and statistics call it.
         max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
+        position: Everything before it was delivered, or did not match; never ahead of what the subscriber has been given.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ChangeSubscription:
             owner=self,
             group=shared.join(self._executor, service.group),
         )
-        self._settled = start
+        self.position = start
         self._filled: Batch | None = None
         self._seeking = threading.Lock()
         self._sought: Position | None = None  # a note of another thread, as is the next
@@ -100,7 +101,7 @@ class ChangeSubscription:
         self.cursor.move(Event.ENTER)
         self._told = self.state
         if until is not None:
-            service.bound(self)
+            service.waiting.bound(self)
 
     # What a subscriber may do.
 
@@ -123,11 +124,6 @@ class ChangeSubscription:
     def detached(self) -> bool:
         """Whether its publisher is detached."""
         return self.shared.standing is Standing.DETACHED
-
-    @property
-    def position(self) -> Position:
-        """Everything before it was delivered, or did not match; never ahead of what the subscriber has been given."""
-        return self._settled
 
     @property
     def state(self) -> State:
@@ -168,13 +164,13 @@ class ChangeSubscription:
     @property
     def lag(self) -> int | None:
         """Changes of the log between its position and the watermark; None if too many to be remembered."""
-        return self._service.admission.lag(self._settled)
+        return self._service.admission.lag(self.position)
 
     @property
     def behind(self) -> Lag:
         """How far it is behind the watermark in every measure; reads no disk."""
         service = self._service
-        return service.admission.behind(self._settled, service.watermark.visible, self.cursor.read_at)
+        return service.admission.behind(self.position, service.watermark.visible, self.cursor.read_at)
 
     @property
     def reads(self) -> int:
@@ -189,10 +185,10 @@ class ChangeSubscription:
                 if cursor.phase is not Phase.JOINING and self._filled is None:
                     if cursor.live:
                         cursor.poll(0, 0)
-                    self._settled = cursor.next
+                    self.position = cursor.next
             finally:
                 self._drain.release_hold()
-        return Checkpoint(self._settled, self._service.head, self.state)
+        return Checkpoint(self.position, self._service.head, self.state)
 
     def seek(self, position: Position) -> None:
         """Goes on elsewhere, forward or back: what follows is what a fresh subscription there would get.
@@ -240,7 +236,7 @@ class ChangeSubscription:
 
     def begin(self, oldest: Position, *, silently: bool) -> None:
         """Compares its place with the oldest one, before it is started; ``silently`` if the oldest is what was asked for."""
-        if self._settled < oldest:
+        if self.position < oldest:
             if silently:
                 self._go(oldest)
                 self._settle(oldest)
@@ -491,7 +487,7 @@ class ChangeSubscription:
             if action is Action.ENLIST:
                 self._service.replayer.enlist(self)
             elif action is Action.LIST:
-                self._service.park(self, self.cursor.next.version - 1)
+                self._service.waiting.add(self, self.cursor.next.version - 1)
             elif action is Action.SIGNAL:
                 # Whoever advanced the watermark before this was listed is found here: the drain reads it again.
                 self._tell_change()
@@ -537,8 +533,8 @@ class ChangeSubscription:
     # What it tells.
 
     def _settle(self, position: Position) -> None:
-        if position is not self._settled:
-            self._settled = position
+        if position is not self.position:
+            self.position = position
             if self.max_lag is not None:
                 self._service.admission.nudge()
 

@@ -245,7 +245,7 @@ class World:
         return tuple(sorted(number for number, one in enumerate(self.cursors) if one in cursors))
 
     def _wake(self, *, detached: bool = True) -> None:
-        """Signals those who wait for an advance, as Service.due does, or Waiting.replay those of a detached publisher."""
+        """Signals those who wait for an advance, as WaitingList.due does, or WaitingList.replay those of a detached publisher."""
         self.advanced = self.advanced and not detached
         for number, upto in list(self.listed.items()):
             if bool(upto) == detached and (upto or 0) < self.visible:

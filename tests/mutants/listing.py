@@ -460,7 +460,13 @@ _TELLING = [
         "pass",
         _WORLD,
     ),
-    Mutant("those who are parked not told", "publishers.fanout.service:Service.due", "*parked, ", "", _BOTH),
+    Mutant(
+        "those who are parked not told",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "*parked, ",
+        "",
+        _BOTH,
+    ),
     Mutant(
         "publisher not matched",
         "publishers.fanout.registry:Registry.snapshot",
@@ -519,8 +525,8 @@ _DETACHING = [
     ),
     Mutant(
         "those of detached publishers not told of an advance",
-        "publishers.fanout.service:Service.due",
-        "self._detached.advanced(self.replayer)",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "self._enlist(replayer)",
         "pass",
         ("detaching",),
         60,
