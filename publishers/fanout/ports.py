@@ -19,22 +19,23 @@ class Wakeable(Protocol):
 
 
 class Subscribed(Protocol):
-    """A subscription, as those see it that keep, wake, count and operate it; see `ChangeSubscription`."""
+    """A subscription, as those see it that keep, wake, count and operate it; see `ChangeSubscription`.
 
-    @property
-    def id(self) -> int:
-        """What tells it from every other subscription of this process."""
-        ...
+    Attributes:
+        id: What tells it from every other subscription of this process.
+        name: What errors and statistics call it.
+        view: How it sees changes.
+        max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
+        delivered: Changes that it was given.
+        position: Everything before it was delivered, or did not match.
+    """
 
-    @property
-    def name(self) -> str:
-        """What errors and statistics call it."""
-        ...
-
-    @property
-    def view(self) -> View:
-        """How it sees changes."""
-        ...
+    id: int
+    name: str
+    view: View
+    max_lag: int | None
+    delivered: int
+    position: Position
 
     @property
     def cursor(self) -> RingCursor:
@@ -44,16 +45,6 @@ class Subscribed(Protocol):
     @property
     def until(self) -> int | None:
         """The last version to deliver, or None."""
-        ...
-
-    @property
-    def max_lag(self) -> int | None:
-        """Changes that it may lag before writers that ask for admission wait; None if it does not gate."""
-        ...
-
-    @property
-    def position(self) -> Position:
-        """Everything before it was delivered, or did not match."""
         ...
 
     @property
@@ -69,11 +60,6 @@ class Subscribed(Protocol):
     @property
     def queued(self) -> int:
         """Changes that were read for it and not given to it yet."""
-        ...
-
-    @property
-    def delivered(self) -> int:
-        """Changes that it was given."""
         ...
 
     @property

@@ -378,7 +378,13 @@ _READING = [
         "self.upto + 1, max_events",
         _BOTH,
     ),
-    Mutant("eviction forgets to mark", _RING + "_overtake", "cursor.live = False", "pass", _WORLD),
+    Mutant(
+        "eviction forgets to mark",
+        _RING + "_overtake",
+        "self._move(cursor, Event.EVICT, max(cursor.next, resume))",
+        "pass",
+        _WORLD,
+    ),
     Mutant(
         "overtaken go on too late",
         _RING + "_overtake",
@@ -417,7 +423,7 @@ _READING = [
     Mutant(
         "checkpoint ahead of what was delivered",
         "publishers.fanout.subscription:ChangeSubscription.checkpoint",
-        "not self._replaying and self._filled is None",
+        "cursor.phase is not Phase.JOINING and self._filled is None",
         "True",
         _WORLD,
     ),
@@ -454,7 +460,13 @@ _TELLING = [
         "pass",
         _WORLD,
     ),
-    Mutant("those who are parked not told", "publishers.fanout.service:Service.due", "*parked, ", "", _BOTH),
+    Mutant(
+        "those who are parked not told",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "*parked, ",
+        "",
+        _BOTH,
+    ),
     Mutant(
         "publisher not matched",
         "publishers.fanout.registry:Registry.snapshot",
@@ -513,8 +525,8 @@ _DETACHING = [
     ),
     Mutant(
         "those of detached publishers not told of an advance",
-        "publishers.fanout.service:Service.due",
-        "self._detached.advanced(self.replayer)",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "self._enlist(replayer)",
         "pass",
         ("detaching",),
         60,

@@ -1,4 +1,4 @@
-"""Changes of place: seeking, and going over what is missing."""
+"""One subscription: seeking, going over what is missing, whole batches."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import Criterion, Gap, HistoryPruned, InvalidOption, LogForked, Position, PositionAhead
-from publishers.fanout.moving import Moving
+from publishers.fanout.gap import GapNotice
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     BatchProbe,
@@ -141,7 +141,7 @@ def test_what_is_no_position_is_refused_and_nothing_moves(log, place):
     assert probe.positions == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
-def test_seeking_behind_the_end_completes():
+def test_noting_behind_the_end_completes():
     """F62: the end that was asked for stays."""
     with opened() as log:
         fill(log, 3)
@@ -320,17 +320,17 @@ def test_a_gap_that_grows_just_when_it_is_told_is_told_once_and_whole(monkeypatc
     pool.run_all()
     subscription = probe.subscription
     subscription._jump(Position(2))
-    telling = threading.Thread(target=subscription._deliver_gap, args=(probe,), daemon=True)
+    telling = threading.Thread(target=subscription._missing.deliver, args=(probe,), daemon=True)
 
     def looked_at(self):
         gap = vars(self)["_gap"]
         if gap is not None and telling.ident is None:
             telling.start()
-            wait_until(lambda: not telling.is_alive() or self._seeking.locked())
+            wait_until(lambda: not telling.is_alive() or self._lock.locked())
         return gap
 
     note = property(looked_at, lambda self, gap: vars(self).update(_gap=gap))
-    monkeypatch.setattr(Moving, "_gap", note, raising=False)
+    monkeypatch.setattr(GapNotice, "_gap", note, raising=False)
     subscription._jump(Position(4))
     telling.join(20)
     pool.run_all()
@@ -344,16 +344,16 @@ def test_a_gap_that_grows_while_it_is_told_is_told_once(monkeypatch, log):
     probe = Probe()
     log.changes(since=Position(1), on_gap=gaps.append).subscribe(probe, executor=pool)
     pool.run_all()
-    deliver = Moving._deliver_gap
+    deliver = GapNotice.deliver
     grown = []
 
     def growing(self, subscriber):
         if not grown:
             grown.append(self)
-            self._jump(Position(4))
+            probe.subscription._jump(Position(4))
         deliver(self, subscriber)
 
-    monkeypatch.setattr(Moving, "_deliver_gap", growing)
+    monkeypatch.setattr(GapNotice, "deliver", growing)
     probe.subscription._jump(Position(2))
     pool.run_all()
     assert gaps == [Gap(Position(1), Position(4))]
