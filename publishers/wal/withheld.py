@@ -20,7 +20,7 @@ from publishers.wal.files.head import CUT, DEFERRED, SLOT_BYTES, Head
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
 from publishers.wal.format.control import draw_random
 from publishers.wal.read.catalog import Catalog, Limit
-from publishers.wal.recover.replay_segment import restore
+from publishers.wal.recover.inspector import restore
 from publishers.wal.recover.truncate import place_of, truncate
 
 __all__ = ["Withholding"]

@@ -1,18 +1,18 @@
 """What there is to be copied: the segments that a log shows at one moment, kept open against retention."""
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from publishers.errors import WalCorrupted
 from publishers.wal.disk.filesystem import File, FileSystem
-from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
+from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.follower import Follower
-from publishers.wal.format.frame import HEADER_BYTES, FrameHeader
+from publishers.wal.recover.inspector import header_at
 
-__all__ = ["Ahead", "Overtaken", "Shown", "header_of", "look"]
+__all__ = ["Ahead", "Overtaken", "Shown", "look"]
 
 _OPEN: Final = 64
 """Most files that are open ahead: what is open stays readable when retention deletes it."""
@@ -56,11 +56,8 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
         LogUnreadable: If a file cannot be opened.
         WalCorrupted: If HEAD or the header of a segment is damaged.
     """
-    follower = Follower.open(directory, filesystem=filesystem)
-    try:
+    with contextlib.closing(Follower.open(directory, filesystem=filesystem)) as follower:
         first, limit = follower.extent
-    finally:
-        follower.close()
     # Where all of a segment is withheld, what is shown ends before its checkpoint. That withholds nothing, and without it
     # there is no segment; the one before may be deleted.
     end = limit.offset if limit.offset > DATA_START else _checkpoint_end(filesystem, directory, limit.segment)
@@ -69,27 +66,8 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
 
 def _checkpoint_end(filesystem: FileSystem, directory: Path, number: int) -> int:
     """Behind the first frame of a segment."""
-    file = filesystem.open(directory / segment_name(number), "read")
-    try:
-        return (
-            DATA_START
-            + FrameHeader.unpack(file.pread(HEADER_BYTES, DATA_START).ljust(HEADER_BYTES, b"\0")).extent
-        )
-    finally:
-        file.close()
-
-
-def header_of(file: File, number: int) -> SegmentHeader:
-    """The header of a segment of the source.
-
-    Raises:
-        WalCorrupted: If it is damaged.
-        OSError: If it cannot be read.
-    """
-    try:
-        return SegmentHeader.unpack(file.pread(DATA_START, 0))
-    except ValueError as error:
-        raise WalCorrupted(number, 0, str(error)) from None
+    with contextlib.closing(filesystem.open(directory / segment_name(number), "read")) as file:
+        return DATA_START + header_at(file, DATA_START).extent
 
 
 class Ahead:

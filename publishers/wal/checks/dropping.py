@@ -11,8 +11,15 @@ from typing import Final, NamedTuple
 
 from publishers.wal.checks.report import Report, Verdict
 from publishers.wal.disk.filesystem import FileSystem, sync_names
-from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
-from publishers.wal.files.segment import DATA_START, SegmentHeader, index_name, segment_name, segment_number
+from publishers.wal.files.head import CUT, DEFERRED, KEEP, Head, HeadState
+from publishers.wal.files.segment import (
+    DATA_START,
+    SegmentHeader,
+    remove_segment,
+    segment_name,
+    segment_number,
+    segment_numbers,
+)
 
 __all__ = ["Beginning", "damaged_beginning", "drop"]
 
@@ -46,11 +53,9 @@ def damaged_beginning(filesystem: FileSystem, report: Report, state: HeadState) 
     Raises:
         OSError: If the directory or a header cannot be read.
     """
-    numbers = sorted(
-        number
-        for name in filesystem.listing(report.path)
-        if (number := segment_number(name)) is not None and number >= report.first
-    )
+    numbers = [
+        number for number in segment_numbers(filesystem.listing(report.path)) if number >= report.first
+    ]
     if state.flags & CUT:
         numbers = [number for number in numbers if number <= state.segment]
     first = report.first
@@ -64,39 +69,24 @@ def damaged_beginning(filesystem: FileSystem, report: Report, state: HeadState) 
         first += 1
     if first > last:
         return "the last segment is damaged too, so nothing would be left; without --drop-oldest the log is cut there"
-    file = filesystem.open(report.path / segment_name(first), "read")
-    try:
+    with contextlib.closing(filesystem.open(report.path / segment_name(first), "read")) as file:
         header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-    finally:
-        file.close()
     return Beginning(tuple(number for number in numbers if number < first), first, header.first_version)
 
 
-def drop(filesystem: FileSystem, directory: Path, state: HeadState, beginning: Beginning) -> None:
+def drop(filesystem: FileSystem, directory: Path, head: Head, beginning: Beginning) -> None:
     """Lets the log begin behind its damage. Copies were made, and the lock is held.
 
     Raises:
         OSError: If something cannot be written.
     """
+    state = head.state
     # What was withheld from an earlier place on is withheld from the new beginning on.
     behind = state.flags & DEFERRED and state.visible < beginning.version - 1
     visible = beginning.version - 1 if behind else KEEP
-    head = Head(filesystem.open(directory / HEAD_NAME, "write"), state)
-    try:
-        for _ in range(2):
-            head.write(
-                state.epoch,
-                state.durable,
-                state.segment,
-                state.offset,
-                oldest=beginning.first,
-                flags=state.flags & CUT,
-                visible=visible,
-            )
-    finally:
-        head.close()
+    place = state.epoch, state.durable, state.segment, state.offset
+    for _ in range(2):
+        head.write(*place, oldest=beginning.first, flags=state.flags & CUT, visible=visible)
     for number in beginning.numbers:
-        filesystem.unlink(directory / segment_name(number))
-        with contextlib.suppress(FileNotFoundError):
-            filesystem.unlink(directory / index_name(number))
+        remove_segment(filesystem, directory, number)
     sync_names(filesystem, directory)

@@ -1,5 +1,6 @@
 """The frames of a log one after the other, for whoever wants to look at them, or to save what a damage has left."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -93,7 +94,7 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
     except LogUnreadable as error:
         yield Gap(name, 0, "unreadable", f"it cannot be read ({error.why})")
         return
-    try:
+    with contextlib.closing(file):
         chain = Chain(0, 0)
         try:
             header = SegmentHeader.unpack(file.pread(DATA_START, 0))
@@ -110,8 +111,6 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
                     yield Gap(name, piece.offset, piece.kind, piece.why)
                 continue
             yield _dumped(name, piece)
-    finally:
-        file.close()
 
 
 def _dumped(name: str, piece: Good) -> Dumped:

@@ -5,32 +5,24 @@ from uuid import UUID
 
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.disk.filesystem import FileSystem
-from publishers.wal.files.segment import SparseIndex, Trailer, index_name
+from publishers.wal.files.segment import SparseIndex, Trailer, index_name, read_index
 from publishers.wal.format.frame import Chain
 
-__all__ = ["examine_index", "read_index"]
+__all__ = ["examine_index", "find_index"]
 
 
-def read_index(
+def find_index(
     filesystem: FileSystem, directory: Path, report: Report, log_id: UUID, number: int
 ) -> tuple[SparseIndex, Trailer] | None:
     """Reads an index; that there is none is a note, since it is written some time after the segment was closed."""
     try:
-        file = filesystem.open(directory / index_name(number), "read")
+        return read_index(filesystem, directory, log_id, number)
     except FileNotFoundError:
         _find(report, "index-missing", number, "there is none; the next opening makes it", Verdict.SOUND)
-        return None
-    except OSError as error:
-        _find(report, "unreadable", number, f"it cannot be read ({error.strerror})", Verdict.UNREADABLE)
-        return None
-    try:
-        return SparseIndex.unpack(file.pread(file.size(), 0), log_id, number)
     except OSError as error:
         _find(report, "unreadable", number, f"it cannot be read ({error.strerror})", Verdict.UNREADABLE)
     except ValueError as error:
         _find(report, "index", number, str(error), Verdict.CORRUPT)
-    finally:
-        file.close()
     return None
 
 

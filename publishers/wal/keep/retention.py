@@ -6,7 +6,6 @@ owners of holds make their places durable, HEAD names the oldest segment that st
 oldest on, and the directory is synced.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import FileSystem, sync_names
-from publishers.wal.files.segment import index_name, segment_name
+from publishers.wal.files.segment import remove_segment
 from publishers.wal.keep.holds import Extent, Holds, HoldStatistics
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, SegmentEntry
@@ -150,9 +149,7 @@ class Retention:
             self._write_head(oldest)
             self._catalog.drop(oldest)
             for number in gone:
-                self._filesystem.unlink(self._directory / segment_name(number))
-                with contextlib.suppress(FileNotFoundError):
-                    self._filesystem.unlink(self._directory / index_name(number))
+                remove_segment(self._filesystem, self._directory, number)
             sync_names(self._filesystem, self._directory)
         self.holds.tell(lost)
         return bool(gone)

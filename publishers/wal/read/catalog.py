@@ -1,5 +1,6 @@
 """The segments of an open log: which there are, where they end, and their shared open files."""
 
+import contextlib
 import errno
 from bisect import bisect_right
 from collections import OrderedDict
@@ -8,17 +9,16 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from publishers.errors import WalCorrupted
 from publishers.wal.disk.access import open_file
 from publishers.wal.disk.filesystem import File, FileSystem
 from publishers.wal.files.segment import (
     DATA_START,
-    SegmentHeader,
     SparseIndex,
     Trailer,
-    index_name,
+    check_header,
+    read_index,
     segment_name,
-    segment_number,
+    segment_numbers,
 )
 from publishers.wal.read.presence import Presence
 
@@ -135,8 +135,7 @@ class Catalog:
             OSError: If the directory or the header of a new segment cannot be read.
             WalCorrupted: If the header of a new segment is damaged.
         """
-        names = self._filesystem.listing(self._directory)
-        numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        numbers = segment_numbers(self._filesystem.listing(self._directory))
         if self.newest is not None:
             # Retention may have taken all of them; it never passes what is shown.
             numbers = numbers[: max(bisect_right(numbers, self.newest), 1)]
@@ -158,15 +157,8 @@ class Catalog:
             self.drop(entries[0].number)
 
     def _read_entry(self, number: int) -> SegmentEntry:
-        file = self._open(number)
-        try:
-            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-        except ValueError as error:
-            raise WalCorrupted(number, 0, str(error)) from None
-        finally:
-            file.close()
-        if header.log_id != self.log_id or header.number != number:
-            raise WalCorrupted(number, 0, f"the header is of segment {header.number} of log {header.log_id}")
+        with contextlib.closing(self._open(number)) as file:
+            header = check_header(file.pread(DATA_START, 0), number, self.log_id)
         return SegmentEntry(number, header.first_version, header.created_at)
 
     def _open(self, number: int) -> File:
@@ -260,11 +252,7 @@ class Catalog:
     def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:
         """Reads the index file of a closed segment; None if it is missing or not whole."""
         try:
-            file = self._filesystem.open(self._directory / index_name(number), "read")
-            try:
-                return SparseIndex.unpack(file.pread(file.size(), 0), self.log_id, number)
-            finally:
-                file.close()
+            return read_index(self._filesystem, self._directory, self.log_id, number)
         except (OSError, ValueError):
             return None
 

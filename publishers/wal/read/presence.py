@@ -4,6 +4,7 @@ To look at the name costs one `stat`. What HEAD and TAIL tell is compared with w
 written over the very same files.
 """
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -85,10 +86,8 @@ class Presence:
             if error.errno == errno.ESTALE:
                 return None
             raise WalCorrupted(0, 0, f"HEAD cannot be read ({error})") from error
-        try:
+        with contextlib.closing(file):
             head = head_of(file)
-        finally:
-            file.close()
         return _identity(head) if head.offset else None
 
     def check_head(self, head: HeadState) -> None:

@@ -37,23 +37,30 @@ from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, Head, HeadState,
 from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
-    SparseIndex,
-    Trailer,
+    check_header,
     segment_name,
     segment_number,
+    segment_numbers,
     write_index,
 )
 from publishers.wal.files.tail_page import Tail, TailState
 from publishers.wal.format.control import Tables, draw_random
-from publishers.wal.format.frame import CONTROL, Chain, Scan
-from publishers.wal.read.catalog import Catalog, SegmentEntry
-from publishers.wal.recover.replay_segment import Restored, restore
-from publishers.wal.recover.torn import COPY_BYTES, judge, reading
+from publishers.wal.format.frame import Chain
+from publishers.wal.read.catalog import Catalog, Location, SegmentEntry
+from publishers.wal.recover.inspector import (
+    PARTIAL,
+    Acknowledged,
+    Restored,
+    is_of_two_histories,
+    reading,
+    restore,
+)
+from publishers.wal.recover.torn import judge
 from publishers.wal.recover.truncate import finish_truncation
 
 __all__ = ["Recovered", "recover"]
 
-_PARTIAL: Final = "some files are missing, or older than the others"
+_BLOCK: Final = 1 << 20
 
 
 class Recovered(NamedTuple):
@@ -89,7 +96,7 @@ def recover(
         OSError: If something cannot be written.
     """
     names = filesystem.listing(directory)
-    numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+    numbers = segment_numbers(names)
     if not numbers and HEAD_NAME not in names:
         tail.clear()  # of another log, whose files were removed
     head = _open_head(filesystem, directory, names, numbers, reserve)  # before anything is changed
@@ -157,7 +164,7 @@ class _Recovery:
         reserve: Reserve,
         shown: TailState | None,
     ) -> None:
-        self._shown = shown
+        self._acknowledged = Acknowledged(head.state, shown)
         self._filesystem = filesystem
         self._directory = directory
         self._head = head
@@ -174,11 +181,12 @@ class _Recovery:
         path = self._directory / segment_name(last.number)
         file = open_file(filesystem, path, "write")
         try:
-            size = reading(last.number, 0, file.size)
-            chain, end, tables, index, bad, why = self._scan_last(file, last, size)
+            with reading(last.number, 0):
+                size = file.size()
+            left = self._scan_last(file, last, size)
+            chain, end, tables, index, *_ = left
             version = chain.version
-            place = (bad, why or "zeros")
-            rest = judge(filesystem, self._directory, file, last.number, version, end, size, place)
+            rest = judge(filesystem, self._directory, file, last.number, left, size)
             self._drop_old()  # not before all that follows is known to be there
             start = state.offset if state.segment == last.number else 0
             again = partial(_write_again, file, max(start, DATA_START), end, last.number)
@@ -213,103 +221,62 @@ class _Recovery:
             sync_names(self._filesystem, self._directory)
 
     def _check_segments(self) -> list[SegmentHeader]:
-        state = self._head.state
         numbers = self._numbers
-        shown = 0 if self._shown is None else self._shown.segment
-        newest = max(state.segment, shown, numbers[-1] if numbers else 0)
-        for number in range(state.oldest, newest + 1):
+        newest = max(0, self._acknowledged.reached.segment, *numbers[-1:])
+        for number in range(self._head.state.oldest, newest + 1):
             if number not in numbers:
-                raise WalCorrupted(number, 0, f"the segment is missing; {_PARTIAL}")
+                raise WalCorrupted(number, 0, f"the segment is missing; {PARTIAL}")
         headers = [self._read_header(number) for number in numbers]
         for header, following in pairwise(headers):
             self._check_closed(header, following)
         return headers
 
     def _read_header(self, number: int) -> SegmentHeader:
-        data = reading(number, 0, partial(self._catalog.pread, number, DATA_START, 0))
-        try:
-            header = SegmentHeader.unpack(data)
-        except ValueError as error:
-            raise WalCorrupted(number, 0, str(error)) from None
-        log_id = self._head.state.log_id
-        if header.number != number or header.log_id != log_id:
-            raise WalCorrupted(
-                number, 0, f"the header is of segment {header.number} of log {header.log_id}, not {log_id}"
-            )
-        return header
+        with reading(number, 0):
+            return check_header(self._catalog.pread(number, DATA_START, 0), number, self._head.state.log_id)
 
     def _check_closed(self, header: SegmentHeader, following: SegmentHeader) -> None:
         number = header.number
-        size = reading(number, 0, partial(self._catalog.size, number))
+        with reading(number, 0):
+            size = self._catalog.size(number)
         loaded = self._catalog.load_index(number)
-        if loaded is None or not _fits(loaded[1], size, following):
-            loaded = self._scan_closed(header, size)
-            trailer = loaded[1]
-            if not _fits(trailer, size, following):
+        if loaded is None or not loaded[1].fits(size, following):
+            left = self._scan_closed(header, size)
+            if not left.trailer.fits(size, following):
                 raise WalCorrupted(following.number, 0, f"the header does not continue segment {number}")
             # An index only saves time: without room for it, it is made again some other day.
             with contextlib.suppress(OSError):
-                data = loaded[0].pack(header.log_id, number, trailer)
+                data = left.sparse.pack(header.log_id, number, left.trailer)
                 write_index(self._filesystem, self._directory, number, data)
         self._catalog.add(SegmentEntry(number, header.first_version, header.created_at))
 
-    def _scan_closed(self, header: SegmentHeader, size: int) -> tuple[SparseIndex, Trailer]:
+    def _scan_closed(self, header: SegmentHeader, size: int) -> Restored:
         number = header.number
-        index = SparseIndex()
-        chain = Chain(header.previous, header.first_version - 1)
-        file = open_file(self._filesystem, self._directory / segment_name(number), "read")
-        scan = Scan(file, DATA_START, size, chain)
-        committed_at = 0
-        try:
-            for offset, frame, _ in scan:
-                if not frame.flags & CONTROL:
-                    committed_at = frame.committed_at
-                    index.add(frame.version, frame.first_index, committed_at, offset)
-        except OSError as error:
-            raise WalCorrupted(number, scan.offset, f"it cannot be read ({error})") from error
-        finally:
-            file.close()
-        if scan.end != size:
-            raise WalCorrupted(number, scan.offset, scan.why or "the frames end before the segment")
-        return index, Trailer(chain.version, chain.crc, size, committed_at)
+        path = self._directory / segment_name(number)
+        with contextlib.closing(open_file(self._filesystem, path, "read")) as file:
+            left = restore(file, header, size)
+        if left.end != size:
+            raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
+        return left
 
     # --- the last segment ------------------------------------------------------------------------------------------
 
     def _scan_last(self, file: File, header: SegmentHeader, size: int) -> Restored:
-        restored = restore(file, header, size)
-        state = self._head.state
-        reached = (header.number, restored.end)
-        if state.durable > restored.chain.version or (state.segment, state.offset) > reached:
-            why = restored.why or "the log ends here"
-            raise WalCorrupted(
-                header.number, restored.bad, f"{why}, but HEAD vouches for version {state.durable}"
-            )
-        shown = self._shown
-        if shown is not None and (
-            shown.visible > restored.chain.version or (shown.segment, shown.end) > reached
-        ):
-            why = f"{restored.why or 'the log ends here'}, but TAIL tells that version {shown.visible} was shown"
-            raise WalCorrupted(header.number, restored.bad, f"{why}; {_PARTIAL}")
-        for epoch in restored.tables.epochs[-1:]:
-            if epoch.epoch == state.epoch and epoch.random != state.random:
+        left = restore(file, header, size)
+        number, state = header.number, self._head.state
+        lacking = self._acknowledged.lacking(left.chain.version, Location(number, left.end))
+        if lacking is not None:
+            raise WalCorrupted(number, left.bad, f"{left.why or 'the log ends here'}, but {lacking}")
+        for epoch in left.tables.epochs[-1:]:
+            if is_of_two_histories(state, epoch):
                 ours, theirs = epoch_text(epoch.epoch, epoch.random), epoch_text(state.epoch, state.random)
-                raise WalCorrupted(
-                    header.number, DATA_START, f"it is of epoch {ours}, and HEAD of {theirs}; {_PARTIAL}"
-                )
-        return restored
-
-
-def _fits(trailer: Trailer, size: int, following: SegmentHeader) -> bool:
-    return (trailer.end, trailer.last_version + 1, trailer.last_crc) == (
-        size,
-        following.first_version,
-        following.previous,
-    )
+                why = f"it is of epoch {ours}, and HEAD of {theirs}; {PARTIAL}"
+                raise WalCorrupted(number, DATA_START, why)
+        return left
 
 
 def _write_again(file: File, start: int, end: int, number: int) -> None:
-    while start < end:
-        size = min(COPY_BYTES, end - start)
-        data = reading(number, start, partial(file.pread, size, start))
-        write_all(file, data, start)
-        start += size
+    for at in range(start, end, _BLOCK):
+        with reading(number, at):
+            data = file.pread(min(_BLOCK, end - at), at)
+        write_all(file, data, at)

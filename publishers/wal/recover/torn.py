@@ -1,23 +1,18 @@
 """Judging what lies behind the last good frame: torn by a crash, or damage to something that was acknowledged."""
 
 import contextlib
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from publishers.errors import WalCorrupted
 from publishers.wal.append.active_segment import FIRST_FILL, write_zeros
-from publishers.wal.disk.filesystem import File, FileSystem, means_full, sync_file, write_all
+from publishers.wal.disk.filesystem import File, FileSystem, means_full, read_blocks, sync_file, write_all
 from publishers.wal.files.segment import segment_name
-from publishers.wal.format.frame import CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.recover.inspector import Restored, find_vouching, reading
 
-__all__ = ["COPY_BYTES", "Rest", "judge", "reading"]
+__all__ = ["Rest", "judge"]
 
-_T = TypeVar("_T")
 _TORN_BYTES: Final = 16 << 20
-COPY_BYTES: Final = 1 << 20
-"""How much recovery reads at once."""
 
 
 class Rest(NamedTuple):
@@ -32,55 +27,34 @@ class Rest(NamedTuple):
     torn: int
 
 
-def reading(number: int, offset: int, read: Callable[[], _T]) -> _T:
-    """Turns an error of a read into what it means: data that were acknowledged are not there any more."""
-    try:
-        return read()
-    except OSError as error:
-        raise WalCorrupted(number, offset, f"it cannot be read ({error})") from error
-
-
 def judge(
-    filesystem: FileSystem,
-    directory: Path,
-    file: File,
-    number: int,
-    version: int,
-    end: int,
-    size: int,
-    bad: tuple[int, str],
+    filesystem: FileSystem, directory: Path, file: File, number: int, left: Restored, size: int
 ) -> Rest:
-    """Decides about what lies behind ``end``, and cuts off what is torn; that is kept in a ``.torn`` file.
+    """Decides about what lies behind the last good frame, and cuts off what is torn; that is kept in a ``.torn`` file.
 
     Args:
         filesystem: Where.
         directory: Of the log.
         file: The last segment, open for writing.
         number: Of that segment.
-        version: The last good one.
-        end: Where the last good frame ends.
+        left: What is good in it.
         size: Of the file.
-        bad: Where the first bad frame lies, and why it is one.
 
     Raises:
         WalCorrupted: If a frame behind tells that what should be before it was durable.
         OSError: If something cannot be written.
     """
-    torn = 0
-    for start in range(end, size, COPY_BYTES):
-        data = reading(number, start, partial(file.pread, min(COPY_BYTES, size - start), start))
-        if data.count(0) != len(data):
-            torn = start - end + len(data.rstrip(b"\0"))
-    if not torn:
-        return Rest(size, 0)
-    rest = reading(number, end, partial(file.pread, torn, end))
-    vouched = _vouching(rest, version)
-    if vouched is not None:
-        offset, why = bad
-        raise WalCorrupted(
-            number, offset, f"{why}, but a frame at {end + vouched} was written when it was durable"
-        )
-    _keep_torn(filesystem, directory, number, rest[:_TORN_BYTES])
+    end = left.end
+    with reading(number, end):
+        torn = _count_used(file, end, size)
+        if not torn:
+            return Rest(size, 0)
+        vouching = find_vouching(file, end, size, left.chain.version)
+        rest = file.pread(min(torn, _TORN_BYTES), end)
+    if vouching is not None:
+        why = f"{left.why or 'zeros'}, but a frame at {vouching} was written when it was durable"
+        raise WalCorrupted(number, left.bad, why)
+    _keep_torn(filesystem, directory, number, rest)
     file.truncate(end)
     sync_file(file)
     filled = min(size, end + FIRST_FILL)
@@ -94,33 +68,20 @@ def judge(
     return Rest(filled, torn)
 
 
+def _count_used(file: File, start: int, end: int) -> int:
+    """Bytes from one place to the last that is not zero before another."""
+    used = 0
+    for at, data in read_blocks(file, start, end):
+        if data.count(0) != len(data):
+            used = at - start + len(data.rstrip(b"\0"))
+    return used
+
+
 def _keep_torn(filesystem: FileSystem, directory: Path, number: int, data: bytes) -> None:
     """Keeps what is cut off for whoever wants to look at it; not at the price of the opening."""
-    with contextlib.suppress(OSError):
-        file = filesystem.open(directory / (segment_name(number) + ".torn"), "create")
-        try:
-            file.truncate(0)
-            write_all(file, data, 0)
-        finally:
-            file.close()
-
-
-def _vouching(data: bytes, version: int) -> int | None:
-    """Where a whole frame lies that was written when versions above ``version`` were durable already."""
-    view = memoryview(data)
-    zeros = bytes(512)
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        if data[at : at + 512] == zeros:
-            at += 512
-            continue
-        header = FrameHeader.unpack(view, at)
-        plausible = (
-            version < header.durable <= header.version
-            and 0 < header.length <= len(data) - at - HEADER_BYTES
-            and header.flags < 2 * CONTROL
-        )
-        if plausible and header.verify(view[at + HEADER_BYTES : at + HEADER_BYTES + header.length]):
-            return at
-        at += 8
-    return None
+    with (
+        contextlib.suppress(OSError),
+        contextlib.closing(filesystem.open(directory / (segment_name(number) + ".torn"), "create")) as file,
+    ):
+        file.truncate(0)
+        write_all(file, data, 0)
