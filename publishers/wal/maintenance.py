@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +23,11 @@ _AHEAD: Final = 1.0
 """Seconds above which a last commit ahead of the clock is worth a warning: no burst of commits gets so far by itself."""
 
 
+@dataclass(slots=True)
 class Maintenance:
     """Each step answers whether it has done something, so that another one may find more to do.
 
-    Args:
+    Attributes:
         writer: Of the log.
         evidence: What HEAD tells of it.
         catalog: Its segments.
@@ -34,40 +36,31 @@ class Maintenance:
         directory: Of the log.
         clock: Measures the time between two writes of HEAD.
         reserve: Filled before anything else gets room.
-
-    Attributes:
         space_low: Whether a step of the last round found no room on the disk.
         closed: Whether the log is closed, so that nothing is done any more.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        evidence: Evidence,
-        catalog: Catalog,
-        options: LogOptions,
-        filesystem: FileSystem,
-        directory: Path,
-        clock: Clock,
-        reserve: Reserve,
-    ) -> None:
-        self.space_low = self.closed = False
-        self._writer = writer
-        self._evidence = evidence
-        self._catalog = catalog
-        self._options = options
-        self._filesystem = filesystem
-        self._directory = directory
-        self._clock = clock.monotonic
-        self._ahead = False
-        self._reserve = reserve
-        self._head_at = clock.monotonic()
+    writer: Writer
+    evidence: Evidence
+    catalog: Catalog
+    options: LogOptions
+    filesystem: FileSystem
+    directory: Path
+    clock: Clock
+    reserve: Reserve
+    space_low: bool = False
+    closed: bool = False
+    _ahead: bool = False
+    _head_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._head_at = self.clock.monotonic()
 
     @property
     def steps(self) -> tuple[Callable[[], bool], ...]:
         """Every step, each of which may raise `OSError`."""
         return (
-            self._reserve.fill,
+            self.reserve.fill,
             self._fill,
             self._make_spare,
             self._write_index,
@@ -80,7 +73,7 @@ class Maintenance:
 
         Never raises for the disk: where there is no room the step is for the next round, any other error fails the log.
         """
-        health = self._writer.health
+        health = self.writer.health
         done = full = False
         for step in steps:
             if self.closed or health.why is not None:
@@ -97,46 +90,46 @@ class Maintenance:
 
     def _fill(self) -> bool:
         """Writes zeros when less than half a step of them is left."""
-        active = self._writer.active
-        step = self._options.fill_step
+        active = self.writer.active
+        step = self.options.fill_step
         if active.filled - active.offset >= step // 2:
             return False
-        return active.fill(min(active.offset + step, self._options.segment_bytes))
+        return active.fill(min(active.offset + step, self.options.segment_bytes))
 
     def _make_spare(self) -> bool:
         """Makes the spare segment once the active segment is half full."""
-        writer = self._writer
-        if not writer.spares.wanted or 2 * writer.active.offset < self._options.segment_bytes:
+        writer = self.writer
+        if not writer.spares.wanted or 2 * writer.active.offset < self.options.segment_bytes:
             return False
         writer.spares.make()
         return True
 
     def _write_index(self) -> bool:
-        closed = self._writer.closed
+        closed = self.writer.closed
         if not closed:
             return False
         active, trailer = closed[0]
-        if active.number >= self._catalog.entries[0].number:
-            data = active.index.pack(self._catalog.log_id, active.number, trailer)
-            write_index(self._filesystem, self._directory, active.number, data)
+        if active.number >= self.catalog.entries[0].number:
+            data = active.index.pack(self.catalog.log_id, active.number, trailer)
+            write_index(self.filesystem, self.directory, active.number, data)
         closed.popleft()
         return True
 
     def _refresh_head(self) -> bool:
         """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
-        state = self._evidence.state
-        _, segment, offset = self._writer.evidence()
-        if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
+        state = self.evidence.state
+        _, segment, offset = self.writer.evidence()
+        if (segment, offset) <= (state.segment, state.offset) and self.evidence.even:
             return False
-        if self._clock() - self._head_at < self._options.head_sync:
+        if self.clock.monotonic() - self._head_at < self.options.head_sync:
             return False
-        self._evidence.write()
-        self._head_at = self._clock()
+        self.evidence.write()
+        self._head_at = self.clock.monotonic()
         return True
 
     def _watch_clock(self) -> bool:
         """Warns once while commits are stamped with the future, because the clock was ahead for a moment."""
-        ahead = self._writer.ahead
+        ahead = self.writer.ahead
         if ahead > _AHEAD and not self._ahead:
             _LOG.warning(
                 "the last commit is %.0f s ahead of the clock, which has been put back since; until it has caught up, each "

@@ -1,13 +1,10 @@
-"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications, hard links."""
+"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from publishers.wal.disk.filesystem import FencedError, FileSystem
 from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.files.tail_page import Tail
-from publishers.wal.keep.hard_links import Links
-from publishers.wal.read.catalog import SegmentEntry
 
 __all__ = ["Peers"]
 
@@ -41,17 +38,6 @@ class Peers:
         self.tail.claim()
         self._notifier = filesystem.notifier(directory)
         self._unannounced = False
-        self._links: Links | None = None
-
-    def link(self, entries: Callable[[], Sequence[SegmentEntry]], max_bytes: int) -> None:
-        """Begins to link segments for consumers that hold them; see `Links`."""
-        self._links = Links(self._filesystem, self._directory, entries, max_bytes)
-
-    @property
-    def links(self) -> Links:
-        """Hard links for consumers; only once the log is open."""
-        assert self._links is not None
-        return self._links
 
     def sign(self, epoch: int) -> None:
         """Tells in LOCK who holds it."""
@@ -79,13 +65,12 @@ class Peers:
 
         Raises:
             FencedError: If LOCK is no longer what this writer has locked.
-            SyncError: If a directory of links cannot be synced.
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
             raise FencedError
         self._notifier.look()
         self.notify()
-        return self._links is not None and self._links.tend()
+        return False
 
     def close(self) -> None:
         """Frees the lock."""

@@ -1,23 +1,29 @@
 """The owner's face of a log: the one opening that may write."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
 from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.errors import LogClosed, LogFailed, LogForked
+from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, NotALog
 from publishers.options import LogOptions
 from publishers.wal.append.evidence import Evidence
 from publishers.wal.append.sealed import Appended, Transaction
+from publishers.wal.append.writer import Writer
+from publishers.wal.disk.access import check_openable
 from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, means_full
+from publishers.wal.disk.reserve import Reserve
+from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
 from publishers.wal.format.control import Epoch, ProducerState
 from publishers.wal.keep.hard_links import Links
 from publishers.wal.keep.retention import Retention
 from publishers.wal.maintenance import Maintenance
-from publishers.wal.ownership import Owned, own
+from publishers.wal.peers import Peers
 from publishers.wal.read.reader import Reader
+from publishers.wal.recover.recovery import recover
 from publishers.wal.withheld import Withholding
 
 __all__ = ["Wal"]
@@ -36,6 +42,7 @@ class Wal:
         reader: Reads what is durable and not withheld.
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
+        links: Hard links for consumers that must not depend on retention.
         inherited: What to raise in a child of ``fork``; None in the process that opened it.
     """
 
@@ -43,35 +50,57 @@ class Wal:
 
     def __init__(
         self,
+        directory: Path,
         options: LogOptions,
         filesystem: FileSystem,
         clock: Clock,
-        owned: Owned,
+        files: contextlib.ExitStack,
     ) -> None:
-        """Not to be called; see `open`."""
-        self._owned = owned
-        self.directory, self._peers, reserve, writer, recovered = owned
-        self.log_id: UUID = recovered.catalog.log_id
-        self.torn_bytes = recovered.torn
-        self._writer = writer
-        self._reserve = reserve
-        self._catalog = recovered.catalog
+        """Not to be called; see `open`. Here stands what an open log consists of, in the order in which it is opened.
+
+        Args:
+            directory: Of the log.
+            options: Bounds and policies.
+            filesystem: Where it is.
+            clock: For commits.
+            files: Closes what is opened here, in the reverse order.
+        """
+        self.directory = directory
         self._closed = False
-        self._evidence = evidence = Evidence(recovered.head, writer)
-        self._withholding = Withholding(
-            writer, recovered.head, evidence, recovered.catalog, filesystem, self.directory
+        self._files = files
+        # The lock comes first, and owners before are fenced off before anything is looked at.
+        self._peers = peers = Peers(filesystem, directory)
+        files.callback(peers.close)
+        self._reserve = reserve = Reserve(filesystem, directory, options)
+        recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail)
+        catalog, head, epoch, active, chain, tables, self.torn_bytes = recovered
+        for file in (head, active, catalog):
+            files.callback(file.close)
+        self.log_id: UUID = catalog.log_id
+        self._catalog = catalog
+        self._writer = writer = Writer(
+            filesystem, directory, options, clock, catalog, head, epoch, active, chain, tables, reserve
         )
-        self.reader = Reader(self._catalog, self._withholding.readable)
+        files.callback(writer.close)
+        # Before a new epoch, which may begin a segment: links are made in the order of the segments.
+        self.links = Links(filesystem, directory, lambda: catalog.entries, options.held_max_bytes)
+        writer.open_epoch()
+        _fill(reserve)
+        peers.sign(epoch)
+        # What stands on the writer, and owns no file.
+        self._evidence = evidence = Evidence(head, writer)
+        self._withholding = Withholding(writer, head, evidence, catalog, filesystem, directory)
+        self.reader = Reader(catalog, self._withholding.readable)
         self._maintenance = Maintenance(
-            writer, evidence, self._catalog, options, filesystem, self.directory, clock, reserve
+            writer, evidence, catalog, options, filesystem, directory, clock, reserve
         )
         self.retention = Retention(
-            self._catalog,
+            catalog,
             lambda: (writer.active.number, writer.active.offset),
             evidence.write,
             options,
             filesystem,
-            self.directory,
+            directory,
             writer.ages,
         )
         forks.register(self)
@@ -108,13 +137,16 @@ class Wal:
         """
         options = options or LogOptions()
         filesystem = filesystem or RealFileSystem()
-        owned = own(Path(directory), options, filesystem, clock)
-        try:
-            wal = cls(options, filesystem, clock, owned)
+        path = Path(directory)
+        with _refusing(filesystem, path, options), contextlib.ExitStack() as files:
+            try:
+                filesystem.make_directory(path)
+                check_names(path, filesystem.listing(path))
+            except (FileExistsError, NotADirectoryError):
+                raise NotALog(path, "it is not a directory") from None
+            wal = cls(path, options, filesystem, clock, files)
             wal.publish_tail(wal.visible)
-        except BaseException:
-            owned.close()
-            raise
+            wal._files = files.pop_all()
         return wal
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -156,11 +188,6 @@ class Wal:
         What survived of an epoch ends before the ``first_version`` of the first *greater* epoch here.
         """
         return self._writer.tables.epochs
-
-    @property
-    def links(self) -> Links:
-        """Hard links for consumers that must not depend on retention."""
-        return self._peers.links
 
     @property
     def whole(self) -> Reader:
@@ -346,7 +373,8 @@ class Wal:
         """
         maintenance = self._maintenance
         with self._withholding.housekeeping:
-            return maintenance.take(self._peers.tend, *maintenance.steps, lambda: self._retain(floor))
+            tend = self._peers.tend, self.links.tend
+            return maintenance.take(*tend, *maintenance.steps, lambda: self._retain(floor))
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.
@@ -383,4 +411,28 @@ class Wal:
         if self._closed:
             return
         self._closed = self._maintenance.closed = True
-        self._owned.close()
+        self._files.close()
+
+
+@contextlib.contextmanager
+def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterator[None]:
+    """Turns an error of the disk into what it means to who opens a log."""
+    try:
+        yield
+    except OSError as error:
+        if means_full(error):
+            free = None
+            with contextlib.suppress(OSError):
+                free = filesystem.free_bytes(path)
+            raise LogFull(free, options.fill_step) from error
+        check_openable(error, path)
+        raise LogFailed("refused", str(error), opening=True) from error
+
+
+def _fill(reserve: Reserve) -> None:
+    """Keeps room back; where there is none, the log is opened without, and takes no changes yet."""
+    try:
+        reserve.fill()
+    except OSError as error:
+        if not means_full(error):
+            raise
