@@ -1,13 +1,15 @@
 """The owner's face of a log: the one opening that may write."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, NotALog
+from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, LogUnreadable, NotALog
 from publishers.options import LogOptions
 from publishers.wal.append.evidence import Evidence
 from publishers.wal.append.sealed import Appended, Transaction
@@ -17,16 +19,20 @@ from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSyst
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
+from publishers.wal.files.segment import write_index
 from publishers.wal.format.control import Epoch, ProducerState
 from publishers.wal.keep.hard_links import Links
 from publishers.wal.keep.retention import Retention
-from publishers.wal.maintenance import Maintenance
 from publishers.wal.peers import Peers
 from publishers.wal.read.reader import Reader
 from publishers.wal.recover.recovery import recover
 from publishers.wal.withheld import Withholding
 
 __all__ = ["Wal"]
+
+_LOG: Final = logging.getLogger(__name__)
+_AHEAD: Final = 1.0
+"""Seconds above which a last commit ahead of the clock is worth a warning: no burst of commits gets so far by itself."""
 
 
 class Wal:
@@ -43,6 +49,7 @@ class Wal:
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
         links: Hard links for consumers that must not depend on retention.
+        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
         inherited: What to raise in a child of ``fork``; None in the process that opened it.
     """
 
@@ -66,14 +73,18 @@ class Wal:
             files: Closes what is opened here, in the reverse order.
         """
         self.directory = directory
-        self._closed = False
+        self.space_low = self._closed = self._stamps_ahead = False
         self._files = files
+        self._options = options
+        self._filesystem = filesystem
+        self._clock = clock.monotonic
         # The lock comes first, and owners before are fenced off before anything is looked at.
         self._peers = peers = Peers(filesystem, directory)
         files.callback(peers.close)
         self._reserve = reserve = Reserve(filesystem, directory, options)
         recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail)
-        catalog, head, epoch, active, chain, tables, self.torn_bytes = recovered
+        catalog, head, active, chain, tables, self.torn_bytes = recovered
+        epoch = head.state.epoch
         for file in (head, active, catalog):
             files.callback(file.close)
         self.log_id: UUID = catalog.log_id
@@ -90,10 +101,8 @@ class Wal:
         # What stands on the writer, and owns no file.
         self._evidence = evidence = Evidence(head, writer)
         self._withholding = Withholding(writer, head, evidence, catalog, filesystem, directory)
+        self._head_at = self._clock()
         self.reader = Reader(catalog, self._withholding.readable)
-        self._maintenance = Maintenance(
-            writer, evidence, catalog, options, filesystem, directory, clock, reserve
-        )
         self.retention = Retention(
             catalog,
             lambda: (writer.active.number, writer.active.offset),
@@ -108,7 +117,7 @@ class Wal:
     def forked(self, pid: int, /) -> None:
         """See `flow.forks.Forkable`: each file lets go by itself, and nothing is done with them any more."""
         self.inherited = self.retention.holds.inherited = LogForked(self.directory, pid)
-        self._closed = self._maintenance.closed = True
+        self._closed = True
 
     @classmethod
     def open(
@@ -203,11 +212,6 @@ class Wal:
     def bytes(self) -> int:
         """Bytes of all segments, zeros ahead of the end not counted."""
         return self.retention.bytes
-
-    @property
-    def space_low(self) -> bool:
-        """Whether the last zero-fill, spare segment, index or HEAD found no room on the disk."""
-        return self._maintenance.space_low
 
     @property
     def reserve_bytes(self) -> int:
@@ -371,10 +375,87 @@ class Wal:
         Returns:
             Whether something was done, so that another step may find more to do.
         """
-        maintenance = self._maintenance
+        steps = (
+            self._peers.tend,
+            self.links.tend,
+            self._reserve.fill,  # before anything else gets room
+            self._fill,
+            self._make_spare,
+            self._write_index,
+            self._refresh_head,
+            self._watch_clock,
+            lambda: self._retain(floor),
+        )
         with self._withholding.housekeeping:
-            tend = self._peers.tend, self.links.tend
-            return maintenance.take(*tend, *maintenance.steps, lambda: self._retain(floor))
+            return self._take(steps)
+
+    def _take(self, steps: Sequence[Callable[[], bool]]) -> bool:
+        """Takes steps one after the other, each of which answers whether it has done something."""
+        health = self._writer.health
+        done = full = False
+        for step in steps:
+            if self._closed or health.why is not None:
+                break
+            try:
+                done = step() or done
+            except (OSError, LogUnreadable) as error:
+                if isinstance(error, OSError) and means_full(error):
+                    full = True
+                else:
+                    health.fail(error)
+        self.space_low = full
+        return done
+
+    def _fill(self) -> bool:
+        """Writes zeros when less than half a step of them is left."""
+        active = self._writer.active
+        step = self._options.fill_step
+        if active.filled - active.offset >= step // 2:
+            return False
+        return active.fill(min(active.offset + step, self._options.segment_bytes))
+
+    def _make_spare(self) -> bool:
+        """Makes the spare segment once the active segment is half full."""
+        writer = self._writer
+        if not writer.spares.wanted or 2 * writer.active.offset < self._options.segment_bytes:
+            return False
+        writer.spares.make()
+        return True
+
+    def _write_index(self) -> bool:
+        closed = self._writer.closed
+        if not closed:
+            return False
+        active, trailer = closed[0]
+        if active.number >= self._catalog.entries[0].number:
+            data = active.index.pack(self._catalog.log_id, active.number, trailer)
+            write_index(self._filesystem, self.directory, active.number, data)
+        closed.popleft()
+        return True
+
+    def _refresh_head(self) -> bool:
+        """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
+        state = self._evidence.state
+        _, segment, offset = self._writer.evidence()
+        if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
+            return False
+        if self._clock() - self._head_at < self._options.head_sync:
+            return False
+        self._evidence.write()
+        self._head_at = self._clock()
+        return True
+
+    def _watch_clock(self) -> bool:
+        """Warns once while commits are stamped with the future, because the clock was ahead for a moment."""
+        ahead = self._writer.ahead
+        if ahead > _AHEAD and not self._stamps_ahead:
+            _LOG.warning(
+                "the last commit is %.0f s ahead of the clock, which has been put back since; until it has caught up, each "
+                "commit is stamped a microsecond after the one before",
+                ahead,
+            )
+        self._stamps_ahead = ahead > _AHEAD or (self._stamps_ahead and ahead > 0)
+        return False
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.
@@ -410,7 +491,7 @@ class Wal:
         """Closes the files and writes nothing, as a crash of the process would."""
         if self._closed:
             return
-        self._closed = self._maintenance.closed = True
+        self._closed = True
         self._files.close()
 
 

@@ -3,12 +3,13 @@
 import contextlib
 import errno
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
 from publishers.wal.backups.source import Ahead, Overtaken, Shown, look
-from publishers.wal.backups.target import Plan, make_plan
+from publishers.wal.backups.target import Comparison, Plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine
 from publishers.wal.disk.filesystem import (
@@ -89,11 +90,11 @@ def copy_log(
         shown = look(filesystem, source)
         try:
             # Before the lock: nothing is changed in a directory that does not fit.
-            make_plan(filesystem, source, target, shown, links=links)
+            Comparison(filesystem, source, target, shown, links).plan()
             filesystem.make_directory(target)
             with _locked(filesystem, target):
-                plan = make_plan(filesystem, source, target, shown, links=links)
-                work = _Copying(filesystem, source, target, plan, links=links, progress=progress)
+                plan = Comparison(filesystem, source, target, shown, links).plan()
+                work = _Copying(filesystem, source, target, plan, links, progress)
                 work.run()
                 report = examine(filesystem, target, progress=progress)
             since = plan.head.durable if plan.head is not None else 0
@@ -121,6 +122,7 @@ def _locked(filesystem: FileSystem, target: Path) -> Iterator[None]:
             filesystem.unlink(path)
 
 
+@dataclass
 class _Copying:
     """One run, with the lock of the target.
 
@@ -130,26 +132,16 @@ class _Copying:
         bytes: Bytes that were copied.
     """
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        source: Path,
-        target: Path,
-        plan: Plan,
-        *,
-        links: bool,
-        progress: Progress | None,
-    ) -> None:
-        self.linked = 0
-        self.copied = 0
-        self.bytes = 0
-        self._filesystem = filesystem
-        self._source = source
-        self._target = target
-        self._plan = plan
-        self._links = links
-        self._progress = progress
-        self._end: Restored | None = None
+    _filesystem: FileSystem
+    _source: Path
+    _target: Path
+    _plan: Plan
+    _links: bool
+    _progress: Progress | None
+    linked: int = 0
+    copied: int = 0
+    bytes: int = 0
+    _end: Restored | None = None
 
     def run(self) -> None:
         """Everything from what a run before has left up to HEAD."""

@@ -1,6 +1,7 @@
 """What a target holds already, and what a backup has to add to it; or why it must not be touched."""
 
 import contextlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from publishers.wal.files.segment import (
 from publishers.wal.files.tail_page import TAIL_NAME
 from publishers.wal.recover.inspector import restore
 
-__all__ = ["Plan", "belongs", "make_plan"]
+__all__ = ["Comparison", "Plan", "belongs"]
 
 _ENDING: Final = 64 * 1024
 """So much of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
@@ -52,8 +53,9 @@ class Plan(NamedTuple):
     there: int
 
 
-def make_plan(filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool) -> Plan:
-    """Compares a target with what is to be in it; changes nothing.
+@dataclass
+class Comparison:
+    """Compares a target with what is to be in it.
 
     Args:
         filesystem: Where both are.
@@ -61,27 +63,23 @@ def make_plan(filesystem: FileSystem, source: Path, target: Path, shown: Shown, 
         target: Directory of the backup; it may be missing.
         shown: What the log shows.
         links: Whether hard links to the segments of the source may stay.
-
-    Raises:
-        BackupRefused: If the target does not fit.
-        Overtaken: If retention takes what is compared.
-        OSError: What the file system raises.
     """
-    return _Comparison(filesystem, source, target, shown, links=links).plan()
 
-
-class _Comparison:
-    def __init__(
-        self, filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool
-    ) -> None:
-        self._filesystem = filesystem
-        self._source = source
-        self._target = target
-        self._shown = shown
-        self._links = links
-        self._numbers: list[int] = []
+    _filesystem: FileSystem
+    _source: Path
+    _target: Path
+    _shown: Shown
+    _links: bool
+    _numbers: list[int] = field(default_factory=list)
 
     def plan(self) -> Plan:
+        """What is to be done; changes nothing.
+
+        Raises:
+            BackupRefused: If the target does not fit.
+            Overtaken: If retention takes what is compared.
+            OSError: What the file system raises.
+        """
         head = self._look()
         if head is not None and head.durable == self._shown.version:
             # Of frames that are no versions the log shows fewer while something behind them is withheld.

@@ -11,10 +11,10 @@ from publishers.wal.checks.report import Report
 from publishers.wal.disk.access import open_file
 from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_number
-from publishers.wal.format.columns import Columns, decode_payload
-from publishers.wal.format.compression import inflate
-from publishers.wal.format.frame import COMPRESSED, CONTROL, Chain, FrameHeader
+from publishers.wal.format.columns import Columns
+from publishers.wal.format.frame import CONTROL, Chain, FrameHeader
 from publishers.wal.read.catalog import Location
+from publishers.wal.read.reader import unpack_payload
 
 __all__ = ["Dumped", "Gap", "dump"]
 
@@ -119,8 +119,7 @@ def _dumped(name: str, piece: Good) -> Dumped:
     if not header.flags & CONTROL:
         try:
             # A copy, because the payload is gone at the next step.
-            raw = inflate(payload, header.transaction_bytes) if header.flags & COMPRESSED else bytes(payload)
-            columns, annotations = decode_payload(raw, header.count)
+            columns, annotations = unpack_payload(header, memoryview(bytes(payload)))
         except ValueError:
             columns = None
     return Dumped(name, offset, header, columns, annotations, salvaged=False)

@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 from uuid import UUID
 
-from publishers.wal.checks.dropping import drop
 from publishers.wal.checks.heads import examine_head
 from publishers.wal.checks.plan import Repair, make_plan
 from publishers.wal.checks.report import Report
@@ -35,6 +34,7 @@ from publishers.wal.files.mirrored_file import TWINS, MirroredFile
 from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
+    remove_segment,
     segment_name,
     segment_number,
     segment_numbers,
@@ -238,13 +238,28 @@ class _Work:
             head.write(report.epoch, version, segment, offset)
 
     def _drop(self) -> None:
+        """Lets the log begin behind its damage.
+
+        It is what retention does, for another reason and with a copy: second names for the segments that go, HEAD that names
+        the oldest one that stays, in both slots, and then the segments go, the oldest first. A crash in between leaves the rest
+        to the next opening.
+        """
         beginning = self._planned.beginning
         assert beginning is not None
         for number in beginning.numbers:
             self._link(segment_name(number))
         sync_names(self._filesystem, self._directory)
         with self._open_head() as head:
-            drop(self._filesystem, self._directory, head, beginning)
+            state = head.state
+            # What was withheld from an earlier place on is withheld from the new beginning on.
+            behind = state.flags & DEFERRED and state.visible < beginning.version - 1
+            visible = beginning.version - 1 if behind else KEEP
+            place = state.epoch, state.durable, state.segment, state.offset
+            for _ in range(2):
+                head.write(*place, oldest=beginning.first, flags=state.flags & CUT, visible=visible)
+        for number in beginning.numbers:
+            remove_segment(self._filesystem, self._directory, number)
+        sync_names(self._filesystem, self._directory)
 
     def _index(self, number: int) -> None:
         with self._open(segment_name(number), "read") as file:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -21,11 +22,10 @@ from publishers.wal.files.segment import (
     segment_numbers,
 )
 from publishers.wal.files.tail_page import TailState
-from publishers.wal.format.columns import decode_payload
-from publishers.wal.format.compression import inflate
 from publishers.wal.format.control import Epoch
-from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain
+from publishers.wal.format.frame import CONTROL, HEADER_BYTES, LAST, Chain
 from publishers.wal.read.catalog import Location
+from publishers.wal.read.reader import unpack_payload
 from publishers.wal.recover.inspector import Acknowledged, Replay, find_vouching, is_of_two_histories
 from publishers.wal.recover.truncate import is_outdated
 
@@ -34,40 +34,33 @@ __all__ = ["Segments"]
 _TELL: Final = 1 << 20
 
 
+@dataclass
 class Segments:
     """One examination of all segments; fills in a report."""
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        report: Report,
-        head: HeadState | None,
-        tail: TailState | None,
-        names: list[str],
-        progress: Callable[[int, int], None],
-    ) -> None:
-        self._filesystem = filesystem
+    _filesystem: FileSystem
+    _report: Report
+    _head: HeadState | None
+    _tail: TailState | None
+    _names: list[str]
+    _progress: Callable[[int, int], None]
+    _total: int = 0
+    _told: int = 0
+    _chain: Chain | None = None
+    _whole: int = 0
+    _last_at: int = 0
+    _index_left: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _epoch: Epoch | None = None
+
+    def __post_init__(self) -> None:
+        report, head, tail = self._report, self._head, self._tail
         self._directory = report.path
-        self._report = report
-        self._head = head
-        self._tail = tail
-        self._names = names
-        self._numbers = segment_numbers(names)
-        self._progress = progress
-        self._total = 0
-        self._told = 0
-        self._chain: Chain | None = None
-        self._whole = 0
-        self._last_at = 0
-        self._index_left: dict[int, tuple[int, int, int]] = {}
-        self._epoch: Epoch | None = None
+        self._numbers = segment_numbers(self._names)
         self._bounded = report.live or bool(head and head.flags & CUT)
         if not self._bounded:
             self._acknowledged = Acknowledged(head, tail)
         elif not report.live:
-            self._acknowledged = Acknowledged(
-                head, None
-            )  # what was shown behind the place of a cut is given up
+            self._acknowledged = Acknowledged(head, None)  # what is behind the place of a cut is given up
         elif tail is not None:  # HEAD may vouch for what is not shown yet
             self._acknowledged = Acknowledged(None, tail._replace(visible=0))
         else:
@@ -314,9 +307,7 @@ class Segments:
         try:
             replay.take(offset, header, payload)
             if not header.flags & CONTROL:
-                packed = header.flags & COMPRESSED
-                raw = inflate(payload, header.transaction_bytes) if packed else payload
-                decode_payload(raw, header.count)
+                unpack_payload(header, payload)
         except FormatTooNew as error:
             self._break("format", number, offset, str(error), Verdict.UNREADABLE)
         except ValueError as error:

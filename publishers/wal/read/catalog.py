@@ -4,6 +4,7 @@ import contextlib
 import errno
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -110,23 +111,23 @@ class Catalog:
     def drop(self, below: int) -> None:
         """Forgets the segments with a lower number and closes their files, each when its last reader is through."""
         with self._lock:
-            self.entries = tuple(entry for entry in self.entries if entry.number >= below)
-            for numbers in (self._indexes, self._ends):
-                for number in [number for number in numbers if number < below]:
-                    del numbers[number]
-            for number in [number for number in self._handles if number < below]:
-                self._retire(self._handles.pop(number))
+            self._forget(lambda number: number < below)
 
     def cut(self, number: int, index: SparseIndex) -> None:
         """Forgets the segments with a higher number, which are gone; ``number`` is being written again."""
         with self._lock:
-            self.entries = tuple(entry for entry in self.entries if entry.number <= number)
-            for numbers in (self._indexes, self._ends):
-                for later in [later for later in numbers if later >= number]:
-                    del numbers[later]
-            for later in [later for later in self._handles if later > number]:
-                self._retire(self._handles.pop(later))
+            self._forget(lambda later: later > number)
+            self._ends.pop(number, None)
+            self._indexes.pop(number, None)
             self._keep_index(number, index)
+
+    def _forget(self, is_gone: Callable[[int], bool]) -> None:
+        self.entries = tuple(entry for entry in self.entries if not is_gone(entry.number))
+        for numbers in (self._indexes, self._ends):
+            for number in filter(is_gone, [*numbers]):
+                del numbers[number]
+        for number in filter(is_gone, [*self._handles]):
+            self._retire(self._handles.pop(number))
 
     def refresh(self) -> None:
         """Compares with the directory, for a follower that shares it with a writer.

@@ -13,6 +13,7 @@ The order of the steps is what makes it safe; a crash between any two of them le
 """
 
 import contextlib
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +29,18 @@ from publishers.wal.append.active_segment import (
     Spare,
     control_frame,
     create_segment,
+    write_zeros,
 )
 from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.disk.filesystem import (
+    File,
+    FileSystem,
+    means_full,
+    read_blocks,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import tidy
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
@@ -51,16 +61,17 @@ from publishers.wal.recover.inspector import (
     PARTIAL,
     Acknowledged,
     Restored,
+    find_vouching,
     is_of_two_histories,
     reading,
     restore,
 )
-from publishers.wal.recover.torn import judge
 from publishers.wal.recover.truncate import finish_truncation
 
 __all__ = ["Recovered", "recover"]
 
 _BLOCK: Final = 1 << 20
+_TORN_BYTES: Final = 16 << 20
 
 
 class Recovered(NamedTuple):
@@ -69,7 +80,6 @@ class Recovered(NamedTuple):
     Attributes:
         catalog: All segments.
         head: HEAD, with the new epoch.
-        epoch: The new epoch.
         active: The last segment, ready to be continued.
         chain: What the next frame continues.
         tables: Producers and epochs.
@@ -78,7 +88,6 @@ class Recovered(NamedTuple):
 
     catalog: Catalog
     head: Head
-    epoch: int
     active: ActiveSegment
     chain: Chain
     tables: Tables
@@ -121,21 +130,22 @@ def recover(
 def _open_head(
     filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int], reserve: Reserve
 ) -> Head:
-    state = None
     if HEAD_NAME in names:
-        file = open_file(filesystem, directory / HEAD_NAME, "write")
-        try:
-            state = read_head(file)
-        except OSError as error:
-            file.close()
-            raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
-        if state is not None:
-            begun = not numbers and (state.segment, state.offset, state.durable) == (1, 0, 0)
-            if numbers or begun:
+        with contextlib.ExitStack() as stack:
+            file = open_file(filesystem, directory / HEAD_NAME, "write")
+            stack.callback(file.close)
+            try:
+                state = read_head(file)
+            except OSError as error:
+                number = numbers[0] if numbers else 0
+                raise WalCorrupted(number, 0, f"HEAD cannot be read ({error})") from error
+            if state is not None:
+                if not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
+                    raise WalCorrupted(
+                        state.segment, 0, "HEAD tells of this segment, but there are none at all"
+                    )
+                stack.pop_all()
                 return Head(file, state, reserve)
-            file.close()
-            raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
-        file.close()
     if numbers:
         raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
     return Head.create(filesystem, directory, HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1), reserve)
@@ -153,25 +163,21 @@ def _create_first(
     create_segment(filesystem, directory, SegmentHeader(1, 1, log_id, now, 0), frame, spare=spare).close()
 
 
+@dataclass
 class _Recovery:
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        head: Head,
-        names: list[str],
-        numbers: list[int],
-        reserve: Reserve,
-        shown: TailState | None,
-    ) -> None:
-        self._acknowledged = Acknowledged(head.state, shown)
-        self._filesystem = filesystem
-        self._directory = directory
-        self._head = head
-        self._names = names
-        self._numbers = [number for number in numbers if number >= head.state.oldest]
-        self._reserve = reserve
-        self._catalog = Catalog(filesystem, directory, head.state.log_id)
+    _filesystem: FileSystem
+    _directory: Path
+    _head: Head
+    _names: list[str]
+    _numbers: list[int]
+    _reserve: Reserve
+    _shown: TailState | None
+    _catalog: Catalog = field(init=False)
+
+    def __post_init__(self) -> None:
+        state = self._head.state
+        self._numbers = [number for number in self._numbers if number >= state.oldest]
+        self._catalog = Catalog(self._filesystem, self._directory, state.log_id)
 
     def run(self) -> Recovered:
         filesystem = self._filesystem
@@ -186,7 +192,7 @@ class _Recovery:
             left = self._scan_last(file, last, size)
             chain, end, tables, index, *_ = left
             version = chain.version
-            rest = judge(filesystem, self._directory, file, last.number, left, size)
+            torn, filled = self._mend(file, last.number, left, size)
             self._drop_old()  # not before all that follows is known to be there
             start = state.offset if state.segment == last.number else 0
             again = partial(_write_again, file, max(start, DATA_START), end, last.number)
@@ -202,10 +208,10 @@ class _Recovery:
             file.close()
             self._catalog.close()
             raise
-        active = ActiveSegment(filesystem, path, file, last, end, rest.filled)
+        active = ActiveSegment(filesystem, path, file, last, end, filled)
         active.index = index
         self._catalog.add(SegmentEntry(last.number, last.first_version, last.created_at), active.index)
-        return Recovered(self._catalog, self._head, epoch, active, chain, tables, rest.torn)
+        return Recovered(self._catalog, self._head, active, chain, tables, torn)
 
     # --- the segments ----------------------------------------------------------------------------------------------
 
@@ -222,7 +228,7 @@ class _Recovery:
 
     def _check_segments(self) -> list[SegmentHeader]:
         numbers = self._numbers
-        newest = max(0, self._acknowledged.reached.segment, *numbers[-1:])
+        newest = max(0, Acknowledged(self._head.state, self._shown).reached.segment, *numbers[-1:])
         for number in range(self._head.state.oldest, newest + 1):
             if number not in numbers:
                 raise WalCorrupted(number, 0, f"the segment is missing; {PARTIAL}")
@@ -264,7 +270,7 @@ class _Recovery:
     def _scan_last(self, file: File, header: SegmentHeader, size: int) -> Restored:
         left = restore(file, header, size)
         number, state = header.number, self._head.state
-        lacking = self._acknowledged.lacking(left.chain.version, Location(number, left.end))
+        lacking = Acknowledged(state, self._shown).lacking(left.chain.version, Location(number, left.end))
         if lacking is not None:
             raise WalCorrupted(number, left.bad, f"{left.why or 'the log ends here'}, but {lacking}")
         for epoch in left.tables.epochs[-1:]:
@@ -273,6 +279,52 @@ class _Recovery:
                 why = f"it is of epoch {ours}, and HEAD of {theirs}; {PARTIAL}"
                 raise WalCorrupted(number, DATA_START, why)
         return left
+
+    def _mend(self, file: File, number: int, left: Restored, size: int) -> tuple[int, int]:
+        """Cuts off what is torn behind the last good frame, and keeps that in a ``.torn`` file.
+
+        Returns:
+            The bytes that were cut off, and up to where the file holds zeros now.
+
+        Raises:
+            WalCorrupted: If a frame there tells that what should be before it was durable.
+            OSError: If something cannot be written.
+        """
+        end = left.end
+        with reading(number, end):
+            torn = _count_used(file, end, size)
+            if not torn:
+                return 0, size
+            vouching = find_vouching(file, end, size, left.chain.version)
+            rest = file.pread(min(torn, _TORN_BYTES), end)
+        if vouching is not None:
+            why = f"{left.why or 'zeros'}, but a frame at {vouching} was written when it was durable"
+            raise WalCorrupted(number, left.bad, why)
+        # For whoever wants to look at it, and not at the price of the opening.
+        kept = self._directory / f"{segment_name(number)}.torn"
+        with contextlib.suppress(OSError), contextlib.closing(self._filesystem.open(kept, "create")) as copy:
+            copy.truncate(0)
+            write_all(copy, rest, 0)
+        file.truncate(end)
+        sync_file(file)
+        filled = min(size, end + FIRST_FILL)
+        try:
+            write_zeros(file, end, filled)
+        except OSError as error:
+            if not means_full(error):
+                raise
+            file.truncate(end)
+            filled = end
+        return torn, filled
+
+
+def _count_used(file: File, start: int, end: int) -> int:
+    """Bytes from one place to the last that is not zero before another."""
+    used = 0
+    for at, data in read_blocks(file, start, end):
+        if data.count(0) != len(data):
+            used = at - start + len(data.rstrip(b"\0"))
+    return used
 
 
 def _write_again(file: File, start: int, end: int, number: int) -> None:
