@@ -214,8 +214,8 @@ _CHAIN = [
     Mutant(
         "neither frames nor segments chained",
         _WAL + "files.segment:Trailer.fits",
-        "following.previous,",
-        "self.last_crc,",
+        "following.previous)",
+        "self.last_crc)",
         ("T3-forks",),
         besides=(_FRAMES_UNCHAINED,),
     ),

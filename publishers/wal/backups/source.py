@@ -60,14 +60,11 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
         first, limit = follower.extent
     # Where all of a segment is withheld, what is shown ends before its checkpoint. That withholds nothing, and without it
     # there is no segment; the one before may be deleted.
-    end = limit.offset if limit.offset > DATA_START else _checkpoint_end(filesystem, directory, limit.segment)
+    end = limit.offset
+    if end <= DATA_START:
+        with contextlib.closing(filesystem.open(directory / segment_name(limit.segment), "read")) as file:
+            end = DATA_START + header_at(file, DATA_START).extent
     return Shown(follower.log_id, first, limit.version, limit.segment, end)
-
-
-def _checkpoint_end(filesystem: FileSystem, directory: Path, number: int) -> int:
-    """Behind the first frame of a segment."""
-    with contextlib.closing(filesystem.open(directory / segment_name(number), "read")) as file:
-        return DATA_START + header_at(file, DATA_START).extent
 
 
 class Ahead:

@@ -13,14 +13,13 @@ from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, TWINS
 from publishers.wal.files.segment import (
     DATA_START,
-    SegmentHeader,
-    check_header,
+    read_header,
     segment_name,
     segment_number,
     segment_numbers,
 )
 from publishers.wal.files.tail_page import TAIL_NAME
-from publishers.wal.recover.inspector import restore
+from publishers.wal.recover.inspector import inspect_segment
 
 __all__ = ["Comparison", "Plan", "belongs"]
 
@@ -141,9 +140,8 @@ class Comparison:
         shown = self._shown
         beyond = number > shown.segment
         try:
-            with self._open_target(number) as file:
-                header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-        except ValueError:
+            header = read_header(self._filesystem, self._target, number)
+        except WalCorrupted:
             return beyond  # damaged: it is copied anew, or what is made is found to be damaged
         if header.log_id != shown.log_id:
             raise self._refusal(
@@ -151,14 +149,11 @@ class Comparison:
             )
         if number >= shown.first:
             try:
-                source = self._open_source(number)
-            except Overtaken:
-                if beyond:
-                    raise self._beyond(f"segment {number}") from None
-                raise
-            with source as file:
-                if check_header(file.pread(DATA_START, 0), number) != header:
-                    raise self._refusal(self._other(number, 0))
+                theirs = read_header(self._filesystem, self._source, number)
+            except FileNotFoundError:
+                raise (self._beyond(f"segment {number}") if beyond else Overtaken(number)) from None
+            if theirs != header:
+                raise self._refusal(self._other(number, 0))
         return beyond
 
     def _check_end(self, head: HeadState) -> None:
@@ -204,14 +199,15 @@ class Comparison:
 
     def _continued(self, number: int) -> bool:
         """Whether the segment before one is whole in the target, and the one that it continues."""
-        goes_on = self._open_source(number) if number >= self._shown.first else self._open_target(number)
+        goes_on = self._source if number >= self._shown.first else self._target
         try:
-            with goes_on as file, self._open_target(number - 1) as ours:
-                following = SegmentHeader.unpack(file.pread(DATA_START, 0))
-                header = SegmentHeader.unpack(ours.pread(DATA_START, 0))
-                return restore(ours, header, ours.size()).trailer.fits(ours.size(), following)
-        except (ValueError, WalCorrupted):
+            following = read_header(self._filesystem, goes_on, number)
+            left = inspect_segment(self._filesystem, self._target, number - 1)
+        except FileNotFoundError:
+            raise Overtaken(number) from None
+        except WalCorrupted:
             return False
+        return left.trailer.fits(left.size, following)
 
     def _same(self, number: int) -> bool:
         """Whether a closed segment is there, whole and of the right content; its header has been compared."""

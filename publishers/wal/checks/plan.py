@@ -1,6 +1,5 @@
 """What a repair is going to do, and why it may refuse: made from a report, without a write."""
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -8,13 +7,7 @@ from publishers.wal.checks.heads import examine_head
 from publishers.wal.checks.report import Report, Verdict
 from publishers.wal.disk.filesystem import FileSystem
 from publishers.wal.files.head import CUT, HEAD_NAME, HeadState
-from publishers.wal.files.segment import (
-    DATA_START,
-    SegmentHeader,
-    segment_name,
-    segment_number,
-    segment_numbers,
-)
+from publishers.wal.files.segment import read_header, segment_number, segment_numbers
 from publishers.wal.read.catalog import Location
 
 __all__ = ["Repair", "Step", "make_plan"]
@@ -203,9 +196,8 @@ def _find_beginning(filesystem: FileSystem, report: Report, state: HeadState) ->
         first += 1
     if first > last:
         return "the last segment is damaged too, so nothing would be left; without --drop-oldest the log is cut there"
-    with contextlib.closing(filesystem.open(report.path / segment_name(first), "read")) as file:
-        header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-    return Beginning(tuple(number for number in numbers if number < first), first, header.first_version)
+    version = read_header(filesystem, report.path, first).first_version
+    return Beginning(tuple(number for number in numbers if number < first), first, version)
 
 
 def _plan_head(planned: Repair) -> None:

@@ -32,8 +32,6 @@ from publishers.wal.files.directory import take_lock
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
 from publishers.wal.files.segment import (
-    DATA_START,
-    SegmentHeader,
     remove_segment,
     segment_name,
     segment_number,
@@ -42,7 +40,7 @@ from publishers.wal.files.segment import (
 )
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.keep.hard_links import link_again
-from publishers.wal.recover.inspector import first_nonzero, restore
+from publishers.wal.recover.inspector import first_nonzero, inspect_segment
 from publishers.wal.recover.truncate import truncate
 from publishers.wal.wal import Wal
 
@@ -262,10 +260,9 @@ class _Work:
         sync_names(self._filesystem, self._directory)
 
     def _index(self, number: int) -> None:
-        with self._open(segment_name(number), "read") as file:
-            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-            left = restore(file, header, file.size())
-        data = left.sparse.pack(header.log_id, number, left.trailer)
+        left = inspect_segment(self._filesystem, self._directory, number)
+        report = self._planned.before
+        data = left.sparse.pack(UUID(hex=report.log_id), number, left.trailer)
         write_index(self._filesystem, self._directory, number, data)
 
     # --- what is kept --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ __all__ = [
     "Trailer",
     "check_header",
     "index_name",
+    "read_header",
     "read_index",
     "remove_segment",
     "segment_name",
@@ -147,6 +148,18 @@ def check_header(data: bytes, number: int, log_id: UUID | None = None) -> Segmen
     return header
 
 
+def read_header(filesystem: FileSystem, directory: Path, number: int) -> SegmentHeader:
+    """Reads the header of a segment of whatever log.
+
+    Raises:
+        FormatTooNew: If it is of a later format.
+        OSError: If it cannot be read.
+        WalCorrupted: If it is damaged.
+    """
+    with contextlib.closing(filesystem.open(directory / segment_name(number), "read")) as file:
+        return check_header(file.pread(DATA_START, 0), number)
+
+
 class Trailer(NamedTuple):
     """What an index tells about the end of its segment.
 
@@ -164,11 +177,8 @@ class Trailer(NamedTuple):
 
     def fits(self, size: int, following: SegmentHeader) -> bool:
         """Whether a segment of that size ends so, and the segment behind it continues it."""
-        return (self.end, self.last_version + 1, self.last_crc) == (
-            size,
-            following.first_version,
-            following.previous,
-        )
+        goes_on = (size, following.first_version, following.previous)
+        return (self.end, self.last_version + 1, self.last_crc) == goes_on
 
 
 class SparseIndex:

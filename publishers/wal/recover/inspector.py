@@ -11,13 +11,22 @@ stands here once:
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
 from publishers.errors import WalCorrupted
-from publishers.wal.disk.filesystem import File, read_blocks
+from publishers.wal.disk.access import open_file
+from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
 from publishers.wal.files.head import HeadState
-from publishers.wal.files.segment import DATA_START, SegmentHeader, SparseIndex, Trailer
+from publishers.wal.files.segment import (
+    DATA_START,
+    SegmentHeader,
+    SparseIndex,
+    Trailer,
+    check_header,
+    segment_name,
+)
 from publishers.wal.files.tail_page import TailState
 from publishers.wal.format.control import Epoch, Kind, ProducerState, Tables, decode_control
 from publishers.wal.format.frame import CONTROL, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, Scan
@@ -31,6 +40,7 @@ __all__ = [
     "find_vouching",
     "first_nonzero",
     "header_at",
+    "inspect_segment",
     "intact_frames",
     "is_of_two_histories",
     "reading",
@@ -130,6 +140,7 @@ class Restored(NamedTuple):
         end: Where it goes.
         tables: Producers and epochs.
         sparse: The sparse index.
+        size: Of the file, as far as it was scanned.
         bad: Where the scan stopped.
         why: Why it stopped there; None if only zeros follow.
     """
@@ -138,6 +149,7 @@ class Restored(NamedTuple):
     end: int
     tables: Tables
     sparse: SparseIndex
+    size: int
     bad: int
     why: str | None
 
@@ -170,7 +182,21 @@ def restore(file: File, header: SegmentHeader, size: int) -> Restored:
         # The checkpoint was synced before the segment got its name.
         raise WalCorrupted(number, DATA_START, scan.why or "the checkpoint is missing")
     whole = Chain(scan.end_crc, chain.version, chain.committed_at)
-    return Restored(whole, scan.end, replay.tables, replay.sparse, scan.offset, scan.why)
+    return Restored(whole, scan.end, replay.tables, replay.sparse, size, scan.offset, scan.why)
+
+
+def inspect_segment(filesystem: FileSystem, directory: Path, number: int) -> Restored:
+    """Scans a segment that is not the last one.
+
+    Raises:
+        FormatTooNew: If a later version of penstock wrote in it.
+        LogUnreadable, OSError: If it cannot be opened.
+        WalCorrupted: If it cannot be read, or its beginning is damaged.
+    """
+    with contextlib.closing(open_file(filesystem, directory / segment_name(number), "read")) as file:
+        with reading(number, 0):
+            header, size = check_header(file.pread(DATA_START, 0), number), file.size()
+        return restore(file, header, size)
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ from publishers.wal.recover.inspector import (
     Acknowledged,
     Restored,
     find_vouching,
+    inspect_segment,
     is_of_two_histories,
     reading,
     restore,
@@ -192,7 +193,7 @@ class _Recovery:
             left = self._scan_last(file, last, size)
             chain, end, tables, index, *_ = left
             version = chain.version
-            torn, filled = self._mend(file, last.number, left, size)
+            torn, filled = self._mend(file, last.number, left)
             self._drop_old()  # not before all that follows is known to be there
             start = state.offset if state.segment == last.number else 0
             again = partial(_write_again, file, max(start, DATA_START), end, last.number)
@@ -247,7 +248,9 @@ class _Recovery:
             size = self._catalog.size(number)
         loaded = self._catalog.load_index(number)
         if loaded is None or not loaded[1].fits(size, following):
-            left = self._scan_closed(header, size)
+            left = inspect_segment(self._filesystem, self._directory, number)
+            if left.end != size:
+                raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
             if not left.trailer.fits(size, following):
                 raise WalCorrupted(following.number, 0, f"the header does not continue segment {number}")
             # An index only saves time: without room for it, it is made again some other day.
@@ -255,15 +258,6 @@ class _Recovery:
                 data = left.sparse.pack(header.log_id, number, left.trailer)
                 write_index(self._filesystem, self._directory, number, data)
         self._catalog.add(SegmentEntry(number, header.first_version, header.created_at))
-
-    def _scan_closed(self, header: SegmentHeader, size: int) -> Restored:
-        number = header.number
-        path = self._directory / segment_name(number)
-        with contextlib.closing(open_file(self._filesystem, path, "read")) as file:
-            left = restore(file, header, size)
-        if left.end != size:
-            raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
-        return left
 
     # --- the last segment ------------------------------------------------------------------------------------------
 
@@ -280,7 +274,7 @@ class _Recovery:
                 raise WalCorrupted(number, DATA_START, why)
         return left
 
-    def _mend(self, file: File, number: int, left: Restored, size: int) -> tuple[int, int]:
+    def _mend(self, file: File, number: int, left: Restored) -> tuple[int, int]:
         """Cuts off what is torn behind the last good frame, and keeps that in a ``.torn`` file.
 
         Returns:
@@ -290,7 +284,7 @@ class _Recovery:
             WalCorrupted: If a frame there tells that what should be before it was durable.
             OSError: If something cannot be written.
         """
-        end = left.end
+        end, size = left.end, left.size
         with reading(number, end):
             torn = _count_used(file, end, size)
             if not torn:
