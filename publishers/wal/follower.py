@@ -8,8 +8,7 @@ from uuid import UUID
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
 from publishers.options import LogOptions
-from publishers.wal.disk.access import check_openable, open_file
-from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
+from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem, check_openable, open_file
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START

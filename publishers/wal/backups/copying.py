@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
-from publishers.wal.backups.source import Ahead, Overtaken, Shown, look
+from publishers.wal.backups.source import Overtaken, Shown, look, open_ahead
 from publishers.wal.backups.target import Comparison, Plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine
@@ -180,11 +180,9 @@ class _Copying:
         """The last one first: whoever opened the target for writing in between would write to that, and to no link."""
         wanted = self._plan.wanted
         order = [*wanted[-1:], *wanted[:-1]]
-        with contextlib.closing(Ahead(self._filesystem, self._source, order)) as ahead:
-            while (taken := ahead.take()) is not None:
-                number = taken[0]
-                with contextlib.closing(taken[1]) as file:
-                    self._put_segment(number, file)
+        with contextlib.closing(open_ahead(self._filesystem, self._source, order)) as ahead:
+            for number, file in ahead:
+                self._put_segment(number, file)
                 if number == order[0]:
                     sync_names(self._filesystem, self._target)
 

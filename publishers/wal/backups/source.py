@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -12,7 +12,7 @@ from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.follower import Follower
 from publishers.wal.recover.inspector import header_at
 
-__all__ = ["Ahead", "Overtaken", "Shown", "look"]
+__all__ = ["Overtaken", "Shown", "look", "open_ahead"]
 
 _OPEN: Final = 64
 """Most files that are open ahead: what is open stays readable when retention deletes it."""
@@ -67,55 +67,27 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
     return Shown(follower.log_id, first, limit.version, limit.segment, end)
 
 
-class Ahead:
-    """Opens segments in the order in which they are asked for, a bounded number of them ahead."""
+def open_ahead(
+    filesystem: FileSystem, directory: Path, numbers: Iterable[int]
+) -> Generator[tuple[int, File], None, None]:
+    """Opens segments in the order in which they are asked for, a bounded number of them ahead, and closes them.
 
-    def __init__(self, filesystem: FileSystem, directory: Path, numbers: Iterable[int]) -> None:
-        """Opens the first ones.
-
-        Raises:
-            Overtaken: If one of them is missing.
-            OSError: What the file system raises.
-        """
-        self._filesystem = filesystem
-        self._directory = directory
-        self._waiting = deque(numbers)
-        self._opened: deque[tuple[int, File]] = deque()
-        try:
-            self._fill()
-        except BaseException:
-            self.close()
-            raise
-
-    def _fill(self) -> None:
-        while self._waiting and len(self._opened) < _OPEN:
-            number = self._waiting[0]
-            try:
-                file = self._filesystem.open(self._directory / segment_name(number), "read")
-            except FileNotFoundError:
-                raise Overtaken(number) from None
-            self._opened.append((number, file))
-            self._waiting.popleft()
-
-    def take(self) -> tuple[int, File] | None:
-        """The next one, which the caller closes; None behind the last.
-
-        Raises:
-            Overtaken: If one that is opened ahead is missing.
-            OSError: What the file system raises.
-        """
-        if not self._opened:
-            return None
-        taken = self._opened.popleft()
-        try:
-            self._fill()
-        except BaseException:
-            taken[1].close()
-            raise
-        return taken
-
-    def close(self) -> None:
-        """Closes those that nobody has taken."""
-        for _, file in self._opened:
+    Raises:
+        Overtaken: If one of them is missing, also one that is opened ahead.
+        OSError: What the file system raises.
+    """
+    waiting = deque(numbers)
+    opened: deque[tuple[int, File]] = deque()
+    try:
+        while waiting or opened:
+            while waiting and len(opened) <= _OPEN:
+                number = waiting.popleft()
+                try:
+                    opened.append((number, filesystem.open(directory / segment_name(number), "read")))
+                except FileNotFoundError:
+                    raise Overtaken(number) from None
+            yield opened[0]
+            opened.popleft()[1].close()
+    finally:
+        for _, file in opened:
             file.close()
-        self._opened.clear()

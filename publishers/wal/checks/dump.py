@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from publishers.errors import FormatTooNew, LogUnreadable
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Report
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
+from publishers.wal.disk.filesystem import FileSystem, RealFileSystem, open_file
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_number
 from publishers.wal.format.columns import Columns
 from publishers.wal.format.frame import CONTROL, Chain, FrameHeader

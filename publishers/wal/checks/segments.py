@@ -8,7 +8,6 @@ from uuid import UUID
 
 from publishers.errors import FormatTooNew
 from publishers.model.position import epoch_text
-from publishers.wal.checks.indexes import examine_index, find_index
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.disk.filesystem import File, FileSystem
@@ -17,6 +16,9 @@ from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
     SparseIndex,
+    Trailer,
+    index_name,
+    read_index,
     segment_name,
     segment_number,
     segment_numbers,
@@ -185,7 +187,7 @@ class Segments:
         size = file.size()
         bounded = last and self._bounded
         end = min(size, self._reached.offset) if bounded else size
-        self._report.segments += 1
+        report.segments += 1
         header = self._header(file, number)
         before = self._chain
         self._chain = chain = (
@@ -193,18 +195,41 @@ class Segments:
             if header is not None
             else before or Chain(0, 0)
         )
-        if not self._report.oldest and header is not None and not self._report.broken:
-            self._report.oldest = header.first_version
-            self._report.version = header.first_version - 1
-        loaded = None
-        if not last and report.log_id is not None:
-            log_id = UUID(hex=report.log_id)
-            loaded = find_index(self._filesystem, self._directory, report, log_id, number)
-        index, trailer = loaded or (None, None)
+        if not report.oldest and header is not None and not report.broken:
+            report.oldest = header.first_version
+            report.version = header.first_version - 1
+        index, trailer = (None, None) if last else self._read_index(number)
         self._frames(file, number, end, chain, index, last=last)
-        self._report.bytes += end
-        if trailer is not None and index is not None and self._clean(number):
-            examine_index(self._report, number, trailer, chain, end, self._index_left)
+        report.bytes += end
+        if trailer is not None and self._clean(number):
+            if (trailer.last_version, trailer.last_crc, trailer.end) != (chain.version, chain.crc, end):
+                self._blame_index(number, "its trailer does not tell the end of the segment")
+            elif self._index_left:
+                left = self._index_left
+                why = f"it has {len(left)} entries that are no frames, the first for byte {min(left)}"
+                self._blame_index(number, why)
+
+    def _read_index(self, number: int) -> tuple[SparseIndex | None, Trailer | None]:
+        """Derived from its segment, so never evidence; it is written some time after that was closed."""
+        if self._report.log_id is None:
+            return None, None
+        log_id = UUID(hex=self._report.log_id)
+        try:
+            return read_index(self._filesystem, self._directory, log_id, number)
+        except FileNotFoundError:
+            why = "there is none; the next opening makes it"
+            self._blame_index(number, why, "index-missing", Verdict.SOUND)
+        except OSError as error:
+            why = f"it cannot be read ({error.strerror})"
+            self._blame_index(number, why, "unreadable", Verdict.UNREADABLE)
+        except ValueError as error:
+            self._blame_index(number, str(error))
+        return None, None
+
+    def _blame_index(
+        self, number: int, why: str, kind: str = "index", verdict: Verdict = Verdict.CORRUPT
+    ) -> None:
+        self._report.findings.append(Finding(kind, verdict, number, 0, index_name(number), why))
 
     def _clean(self, number: int) -> bool:
         name = segment_name(number)

@@ -19,6 +19,7 @@ from typing import Final, Literal, Protocol
 from uuid import UUID
 
 from flow import forks
+from publishers.errors import LogUnreadable
 from publishers.wal.disk.notify import FileNotifier, Listener, Notifier, listen
 
 __all__ = [
@@ -30,7 +31,9 @@ __all__ = [
     "Mode",
     "RealFileSystem",
     "SyncError",
+    "check_openable",
     "means_full",
+    "open_file",
     "put_file",
     "read_blocks",
     "read_file",
@@ -50,6 +53,14 @@ _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENO
 
 
 _BLOCK: Final = 1 << 20
+
+_UNOPENABLE: Final = frozenset(
+    {
+        errno.EACCES, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.ENFILE, errno.ENOTSUP, errno.ENXIO, errno.EPERM,
+        errno.EROFS,
+    }
+)  # fmt: skip
+"""Errors that tell of a name, and of whoever opens it, and nothing of the bytes on the disk."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -174,6 +185,31 @@ class FencedError(OSError):
 
 class SyncError(OSError):
     """A sync raised, so that nobody can know what of the data before it reached the disk."""
+
+
+def check_openable(error: OSError, path: Path) -> None:
+    """Returns if an error tells of the disk, or that something is missing.
+
+    Raises:
+        LogUnreadable: If it tells that a file is there and cannot be opened.
+    """
+    if error.errno in _UNOPENABLE and not isinstance(error, SyncError):
+        where = path if error.filename is None else Path(error.filename)
+        raise LogUnreadable(where, error.strerror or str(error)) from error
+
+
+def open_file(filesystem: FileSystem, path: Path, mode: Mode) -> File:
+    """Opens a file of a log.
+
+    Raises:
+        LogUnreadable: If it is there and cannot be opened.
+        OSError: Anything else; FileNotFoundError if it is missing.
+    """
+    try:
+        return filesystem.open(path, mode)
+    except OSError as error:
+        check_openable(error, path)
+        raise
 
 
 def sync_file(file: File) -> None:

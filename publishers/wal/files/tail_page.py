@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from flow import forks
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, write_all
+from publishers.wal.disk.filesystem import File, FileSystem, open_file, write_all
 
 __all__ = ["TAIL_NAME", "Tail", "TailState"]
 

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.disk.filesystem import File, FileSystem, open_file
 from publishers.wal.files.segment import (
     DATA_START,
     SparseIndex,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from publishers.errors import LogGone, LogReplaced, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.disk.filesystem import File, FileSystem, open_file
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.format.control import Epoch
 

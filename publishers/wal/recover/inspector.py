@@ -16,8 +16,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from publishers.errors import WalCorrupted
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
+from publishers.wal.disk.filesystem import File, FileSystem, open_file, read_blocks
 from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import (
     DATA_START,

@@ -31,11 +31,11 @@ from publishers.wal.append.active_segment import (
     create_segment,
     write_zeros,
 )
-from publishers.wal.disk.access import open_file
 from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
     means_full,
+    open_file,
     read_blocks,
     sync_file,
     sync_names,

@@ -9,7 +9,7 @@ from publishers.errors import BackupRefused, LogBusy, WalCorrupted
 from publishers.model.position import Position
 from publishers.wal import Wal
 from publishers.wal.backups import copying, source
-from publishers.wal.backups.source import Ahead, Overtaken
+from publishers.wal.backups.source import Overtaken, open_ahead
 from publishers.wal.checks import Verdict
 from publishers.wal.disk.filesystem import sync_names
 from publishers.wal.files.segment import check_header, segment_name, segment_number
@@ -243,13 +243,12 @@ def test_retention_that_takes_what_is_being_compared_begins_again(system, monkey
 def test_segments_are_opened_a_bounded_number_ahead(system, monkeypatch):
     """F144: and one that is missing there is told, with nothing left open."""
     monkeypatch.setattr(source, "_OPEN", 2)
-    ahead = Ahead(system, LOG, [4, 1, 9])
     with pytest.raises(Overtaken) as caught:
-        ahead.take()
+        next(open_ahead(system, LOG, [4, 1, 9]))
     assert caught.value.number == 9
-    ahead.close()
+    assert next(open_ahead(system, LOG, [4, 1, 2, 9]))[0] == 4
     with pytest.raises(Overtaken):
-        Ahead(system, LOG, [1, 9])
+        next(open_ahead(system, LOG, [1, 9]))
 
 
 def test_a_header_that_was_damaged_meanwhile_is_told(system):
