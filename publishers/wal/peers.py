@@ -1,5 +1,6 @@
 """What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from publishers.wal.disk.filesystem import FencedError, FileSystem
@@ -20,8 +21,8 @@ class Peers:
         tail: TAIL, which tells what the writer before has shown until this one publishes.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
-        """Takes the lock.
+    def __init__(self, filesystem: FileSystem, directory: Path, files: ExitStack) -> None:
+        """Takes the lock, which is freed with ``files``.
 
         Raises:
             LogBusy: If another writer has it.
@@ -30,13 +31,12 @@ class Peers:
         self._filesystem = filesystem
         self._directory = directory
         self._lock = take_lock(filesystem, directory)
-        try:
-            self.tail = Tail.create(filesystem, directory)
-        except BaseException:
-            self._lock.close()
-            raise
+        files.callback(self._lock.close)
+        self.tail = Tail.create(filesystem, directory)
+        files.callback(self.tail.close)
         self.tail.claim()
         self._notifier = filesystem.notifier(directory)
+        files.callback(self._notifier.close)
         self._unannounced = False
 
     def sign(self, epoch: int) -> None:
@@ -71,9 +71,3 @@ class Peers:
         self._notifier.look()
         self.notify()
         return False
-
-    def close(self) -> None:
-        """Frees the lock."""
-        self._notifier.close()
-        self.tail.close()
-        self._lock.close()

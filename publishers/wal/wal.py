@@ -84,14 +84,11 @@ class Wal:
         self._filesystem = filesystem
         self._clock = clock.monotonic
         # The lock comes first, and owners before are fenced off before anything is looked at.
-        self._peers = peers = Peers(filesystem, directory)
-        files.callback(peers.close)
+        self._peers = peers = Peers(filesystem, directory, files)
         self._reserve = reserve = Reserve(filesystem, directory, options)
-        recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail)
+        recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail, files)
         catalog, head, active, chain, tables, self.torn_bytes = recovered
         epoch = head.state.epoch
-        for file in (head, active, catalog):
-            files.callback(file.close)
         self.log_id: UUID = catalog.log_id
         self._catalog = catalog
         self._writer = writer = Writer(

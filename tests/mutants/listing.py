@@ -283,8 +283,8 @@ _LINEAGE = [
     Mutant(
         "TAIL not asked at an opening",
         _WAL + "recover.recovery:recover",
-        "reserve, tail.read()).run()",
-        "reserve, None).run()",
+        "reserve, tail.read()).run(files)",
+        "reserve, None).run(files)",
         _HISTORIES,
     ),
     Mutant(

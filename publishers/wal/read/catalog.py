@@ -5,6 +5,7 @@ import errno
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -59,13 +60,11 @@ class SegmentEntry(NamedTuple):
     began: float | None = None
 
 
+@dataclass(slots=True)
 class _Handle:
-    __slots__ = ("dropped", "file", "users")
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self.users = 0
-        self.dropped = False
+    file: File
+    users: int = 0
+    dropped: bool = False
 
 
 class Catalog:

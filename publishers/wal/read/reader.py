@@ -50,6 +50,7 @@ def unpack_payload(header: FrameHeader, payload: memoryview) -> tuple[Columns, b
     return decode_payload(inflate(payload, header.transaction_bytes), header.count)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Frame:
     """A verified frame whose payload is taken apart when somebody asks for it.
 
@@ -60,17 +61,12 @@ class Frame:
         since: Its version, or the first of those that do not exist and are told of right before it.
     """
 
-    __slots__ = ("_decoded", "_payload", "header", "location", "next", "since")
-
-    def __init__(
-        self, header: FrameHeader, payload: memoryview, location: Location, following: Location, since: int
-    ) -> None:
-        self.header = header
-        self.since = since
-        self.location = location
-        self.next = following
-        self._payload = payload
-        self._decoded: tuple[Columns, bytes] | None = None
+    header: FrameHeader
+    _payload: memoryview
+    location: Location
+    next: Location
+    since: int
+    _decoded: tuple[Columns, bytes] | None = None
 
     def _decode(self) -> tuple[Columns, bytes]:
         decoded = self._decoded

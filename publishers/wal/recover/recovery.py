@@ -96,9 +96,24 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    filesystem: FileSystem, directory: Path, options: LogOptions, now: int, reserve: Reserve, tail: Tail
+    filesystem: FileSystem,
+    directory: Path,
+    options: LogOptions,
+    now: int,
+    reserve: Reserve,
+    tail: Tail,
+    files: contextlib.ExitStack,
 ) -> Recovered:
     """Opens or creates a log whose lock is held.
+
+    Args:
+        filesystem: Where.
+        directory: Of the log.
+        options: Bounds.
+        now: Unix microseconds, for a log that is created.
+        reserve: Room for what must be written on a full disk.
+        tail: TAIL, which tells what was shown.
+        files: Closes what is opened here, whatever becomes of it.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote to it; nothing was changed.
@@ -109,51 +124,41 @@ def recover(
     numbers = segment_numbers(names)
     if not numbers and HEAD_NAME not in names:
         tail.clear()  # of another log, whose files were removed
-    head = _open_head(filesystem, directory, names, numbers, reserve)  # before anything is changed
-    try:
-        tidy(filesystem, directory)
-        if HEAD_NAME in names:
-            head.write_again()
-            if not numbers:
-                sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
+    # Before anything is changed.
+    head = _open_head(filesystem, directory, numbers, reserve, files) if HEAD_NAME in names else None
+    if head is None:
+        if numbers:
+            raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
+        log_id = UUID(bytes=filesystem.random_bytes(16), version=4)
+        head = Head.create(filesystem, directory, HeadState(log_id, 1, 0, 0, 1, 0, 1), reserve)
+        files.callback(head.close)
+    tidy(filesystem, directory)
+    if HEAD_NAME in names:
+        head.write_again()
         if not numbers:
-            _create_first(filesystem, directory, head.state.log_id, options, now)
-            numbers = [1]
-        if head.state.flags & CUT:
-            numbers = finish_truncation(filesystem, directory, head, numbers, tail)
-            names = filesystem.listing(directory)
-        return _Recovery(filesystem, directory, head, names, numbers, reserve, tail.read()).run()
-    except BaseException:
-        head.close()
-        raise
+            sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
+    if not numbers:
+        _create_first(filesystem, directory, head.state.log_id, options, now)
+        numbers = [1]
+    if head.state.flags & CUT:
+        numbers = finish_truncation(filesystem, directory, head, numbers, tail)
+        names = filesystem.listing(directory)
+    return _Recovery(filesystem, directory, head, names, numbers, reserve, tail.read()).run(files)
 
 
 def _open_head(
-    filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int], reserve: Reserve
-) -> Head:
-    if HEAD_NAME in names:
-        with contextlib.ExitStack() as stack:
-            file = open_file(filesystem, directory / HEAD_NAME, "write")
-            stack.callback(file.close)
-            try:
-                state = read_head(file)
-            except OSError as error:
-                number = numbers[0] if numbers else 0
-                raise WalCorrupted(number, 0, f"HEAD cannot be read ({error})") from error
-            if state is not None:
-                if not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
-                    raise WalCorrupted(
-                        state.segment, 0, "HEAD tells of this segment, but there are none at all"
-                    )
-                stack.pop_all()
-                return Head(file, state, reserve)
-    if numbers:
-        raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-    return Head.create(filesystem, directory, HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1), reserve)
-
-
-def _draw_id(filesystem: FileSystem) -> UUID:
-    return UUID(bytes=filesystem.random_bytes(16), version=4)
+    filesystem: FileSystem, directory: Path, numbers: list[int], reserve: Reserve, files: contextlib.ExitStack
+) -> Head | None:
+    """HEAD as it is; None if no slot is valid."""
+    file = open_file(filesystem, directory / HEAD_NAME, "write")
+    files.callback(file.close)
+    try:
+        state = read_head(file)
+    except OSError as error:
+        raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
+    if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
+        raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
+    return None if state is None else Head(file, state, reserve)
 
 
 def _create_first(
@@ -180,35 +185,32 @@ class _Recovery:
         self._numbers = [number for number in self._numbers if number >= state.oldest]
         self._catalog = Catalog(self._filesystem, self._directory, state.log_id)
 
-    def run(self) -> Recovered:
+    def run(self, files: contextlib.ExitStack) -> Recovered:
+        files.callback(self._catalog.close)
         filesystem = self._filesystem
         state = self._head.state
         headers = self._check_segments()
         last = headers[-1]
         path = self._directory / segment_name(last.number)
         file = open_file(filesystem, path, "write")
-        try:
-            with reading(last.number, 0):
-                size = file.size()
-            left = self._scan_last(file, last, size)
-            chain, end, tables, index, *_ = left
-            version = chain.version
-            torn, filled = self._mend(file, last.number, left)
-            self._drop_old()  # not before all that follows is known to be there
-            start = state.offset if state.segment == last.number else 0
-            again = partial(_write_again, file, max(start, DATA_START), end, last.number)
-            self._reserve.holding(again)  # in place, but some file systems write to a new one
-            sync_file(file)
-            sync_names(filesystem, self._directory)
-            epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
-            # What was to be withheld may be among what the crash has taken.
-            visible = state.visible if state.flags & DEFERRED and state.visible < version else None
-            random = draw_random(filesystem)
-            self._head.write(epoch, version, last.number, end, visible=visible, random=random)
-        except BaseException:
-            file.close()
-            self._catalog.close()
-            raise
+        files.callback(file.close)
+        with reading(last.number, 0):
+            size = file.size()
+        left = self._scan_last(file, last, size)
+        chain, end, tables, index, *_ = left
+        version = chain.version
+        torn, filled = self._mend(file, last.number, left)
+        self._drop_old()  # not before all that follows is known to be there
+        start = state.offset if state.segment == last.number else 0
+        again = partial(_write_again, file, max(start, DATA_START), end, last.number)
+        self._reserve.holding(again)  # in place, but some file systems write to a new one
+        sync_file(file)
+        sync_names(filesystem, self._directory)
+        epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
+        # What was to be withheld may be among what the crash has taken.
+        visible = state.visible if state.flags & DEFERRED and state.visible < version else None
+        random = draw_random(filesystem)
+        self._head.write(epoch, version, last.number, end, visible=visible, random=random)
         active = ActiveSegment(filesystem, path, file, last, end, filled)
         active.index = index
         self._catalog.add(SegmentEntry(last.number, last.first_version, last.created_at), active.index)
@@ -233,14 +235,14 @@ class _Recovery:
         for number in range(self._head.state.oldest, newest + 1):
             if number not in numbers:
                 raise WalCorrupted(number, 0, f"the segment is missing; {PARTIAL}")
-        headers = [self._read_header(number) for number in numbers]
+        headers = []
+        for number in numbers:
+            with reading(number, 0):
+                data = self._catalog.pread(number, DATA_START, 0)
+            headers.append(check_header(data, number, self._head.state.log_id))
         for header, following in pairwise(headers):
             self._check_closed(header, following)
         return headers
-
-    def _read_header(self, number: int) -> SegmentHeader:
-        with reading(number, 0):
-            return check_header(self._catalog.pread(number, DATA_START, 0), number, self._head.state.log_id)
 
     def _check_closed(self, header: SegmentHeader, following: SegmentHeader) -> None:
         number = header.number
