@@ -10,6 +10,7 @@ beyond the place with `PositionForked`.
 import contextlib
 import errno
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from uuid import UUID
@@ -130,14 +131,16 @@ def _copy(filesystem: FileSystem, source: File, target: Path, start: int) -> Non
         sync_file(copy)
 
 
+@dataclass
 class _Work:
     """Carries out a plan while the lock is held."""
 
-    def __init__(self, filesystem: FileSystem, directory: Path, planned: Repair) -> None:
-        self._filesystem = filesystem
-        self._directory = directory
-        self._planned = planned
-        self._numbers = segment_numbers(filesystem.listing(directory))
+    _filesystem: FileSystem
+    _directory: Path
+    _planned: Repair
+
+    def __post_init__(self) -> None:
+        self._numbers = segment_numbers(self._filesystem.listing(self._directory))
 
     def run(self) -> None:
         """Does all steps, each of which may be done again."""
@@ -151,7 +154,10 @@ class _Work:
                     self._cut(step.segment, step.offset)
                 case "copies":
                     for name in TWINS:
-                        self._write_mirrored(MirroredFile(self._filesystem, self._directory, name))
+                        mirrored = MirroredFile(self._filesystem, self._directory, name)
+                        text = mirrored.read().text
+                        assert text is not None  # one of the copies is whole: the plan has seen to it
+                        mirrored.write(text)
                 case "drop":
                     self._drop()
                 case "index":
@@ -191,11 +197,6 @@ class _Work:
         with self._open(segment_name(segment), "write") as file:
             write_all(file, bytes(-offset & 7), offset)
             sync_file(file)
-
-    def _write_mirrored(self, mirrored: MirroredFile) -> None:
-        text = mirrored.read().text
-        assert text is not None  # one of the copies is whole: the plan has seen to it
-        mirrored.write(text)
 
     def _write_head(self) -> None:
         """Both slots, from the one that is whole or from the segments."""

@@ -8,7 +8,7 @@ from publishers import backup, restore
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
 from publishers.model.position import Position
 from publishers.wal import Wal
-from publishers.wal.backups import copying, source
+from publishers.wal.backups import copy, source
 from publishers.wal.backups.source import Overtaken, open_ahead
 from publishers.wal.checks import Verdict
 from publishers.wal.disk.filesystem import sync_names
@@ -226,7 +226,7 @@ def test_retention_that_takes_what_is_being_compared_begins_again(system, monkey
     """F144."""
     backup(LOG, TARGET, filesystem=system)
     grow(system, 5)
-    look, looks = copying.look, []
+    look, looks = copy.look, []
 
     def late(*arguments):
         found = look(*arguments)
@@ -235,7 +235,7 @@ def test_retention_that_takes_what_is_being_compared_begins_again(system, monkey
             prune(system, 3)
         return found
 
-    monkeypatch.setattr(copying, "look", late)
+    monkeypatch.setattr(copy, "look", late)
     assert sound(system).report.oldest == 1
     assert looks == [1, 3, 3]
 
