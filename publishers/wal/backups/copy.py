@@ -3,24 +3,39 @@
 import contextlib
 import errno
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
-from publishers.wal.backups.source import Ahead, Overtaken, Shown, header_of, look
-from publishers.wal.backups.target import Plan, make_plan
+from publishers.wal.backups.source import Overtaken, Shown, look, open_ahead
+from publishers.wal.backups.target import Comparison, Plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine
-from publishers.wal.disk.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.disk.filesystem import (
+    File,
+    FileSystem,
+    read_blocks,
+    read_file,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from publishers.wal.files.directory import LOCK_NAME, take_lock, tidy
 from publishers.wal.files.head import CUT, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
-from publishers.wal.files.segment import index_name, segment_name, segment_number, write_index
-from publishers.wal.recover.replay_segment import Restored, restore
+from publishers.wal.files.segment import (
+    DATA_START,
+    check_header,
+    index_name,
+    segment_name,
+    segment_number,
+    write_index,
+)
+from publishers.wal.recover.inspector import Restored, restore
 
 __all__ = ["Copied", "copy_log"]
 
-_BLOCK: Final = 1 << 20
 _ATTEMPTS: Final = 8
 _UNLINKABLE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
@@ -75,11 +90,11 @@ def copy_log(
         shown = look(filesystem, source)
         try:
             # Before the lock: nothing is changed in a directory that does not fit.
-            make_plan(filesystem, source, target, shown, links=links)
+            Comparison(filesystem, source, target, shown, links).plan()
             filesystem.make_directory(target)
             with _locked(filesystem, target):
-                plan = make_plan(filesystem, source, target, shown, links=links)
-                work = _Copying(filesystem, source, target, plan, links=links, progress=progress)
+                plan = Comparison(filesystem, source, target, shown, links).plan()
+                work = _Copying(filesystem, source, target, plan, links, progress)
                 work.run()
                 report = examine(filesystem, target, progress=progress)
             since = plan.head.durable if plan.head is not None else 0
@@ -98,18 +113,16 @@ def copy_log(
 def _locked(filesystem: FileSystem, target: Path) -> Iterator[None]:
     """The lock of the target, which is there only while it is being written."""
     path = target / LOCK_NAME
-    lock = take_lock(filesystem, target)
-    try:
+    with contextlib.closing(take_lock(filesystem, target)) as lock:
         if not lock.is_at(path):  # another one has just ended, and has removed it
             raise LogBusy(target, None)
         try:
             yield
         finally:
             filesystem.unlink(path)
-    finally:
-        lock.close()
 
 
+@dataclass
 class _Copying:
     """One run, with the lock of the target.
 
@@ -119,26 +132,16 @@ class _Copying:
         bytes: Bytes that were copied.
     """
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        source: Path,
-        target: Path,
-        plan: Plan,
-        *,
-        links: bool,
-        progress: Progress | None,
-    ) -> None:
-        self.linked = 0
-        self.copied = 0
-        self.bytes = 0
-        self._filesystem = filesystem
-        self._source = source
-        self._target = target
-        self._plan = plan
-        self._links = links
-        self._progress = progress
-        self._end: Restored | None = None
+    _filesystem: FileSystem
+    _source: Path
+    _target: Path
+    _plan: Plan
+    _links: bool
+    _progress: Progress | None
+    linked: int = 0
+    copied: int = 0
+    bytes: int = 0
+    _end: Restored | None = None
 
     def run(self) -> None:
         """Everything from what a run before has left up to HEAD."""
@@ -177,18 +180,11 @@ class _Copying:
         """The last one first: whoever opened the target for writing in between would write to that, and to no link."""
         wanted = self._plan.wanted
         order = [*wanted[-1:], *wanted[:-1]]
-        ahead = Ahead(self._filesystem, self._source, order)
-        try:
-            while (taken := ahead.take()) is not None:
-                number, file = taken
-                try:
-                    self._put_segment(number, file)
-                finally:
-                    file.close()
+        with contextlib.closing(open_ahead(self._filesystem, self._source, order)) as ahead:
+            for number, file in ahead:
+                self._put_segment(number, file)
                 if number == order[0]:
                     sync_names(self._filesystem, self._target)
-        finally:
-            ahead.close()
 
     def _put_segment(self, number: int, file: File) -> None:
         plan, last = self._plan, number == self._plan.shown.segment
@@ -216,20 +212,20 @@ class _Copying:
         return True
 
     def _copy(self, number: int, file: File, fresh: Path, size: int) -> None:
-        copy = self._filesystem.open(fresh, "create")
-        try:
-            for at in range(0, size, _BLOCK):
-                data = file.pread(min(_BLOCK, size - at), at)
-                if len(data) != min(_BLOCK, size - at):
-                    raise WalCorrupted(number, at + len(data), f"the segment ends before byte {size}")
+        end = 0
+        with contextlib.closing(self._filesystem.open(fresh, "create")) as copy:
+            for at, data in read_blocks(file, 0, size):
+                if at != end:
+                    break
                 write_all(copy, data, at)
+                end = at + len(data)
                 self.bytes += len(data)
-                self._tell(at + len(data), size)
+                self._tell(end, size)
+            if end != size:
+                raise WalCorrupted(number, end, f"the segment ends before byte {size}")
             if number == self._plan.shown.segment:
                 self._end = _judged(copy, number, self._plan.shown)
             sync_file(copy)
-        finally:
-            copy.close()
 
     def _tell(self, at: int, size: int) -> None:
         """Parts of a segment count as well: there may be only one."""
@@ -245,13 +241,9 @@ class _Copying:
         if number not in self._plan.wanted and index_name(number) in self._filesystem.listing(target):
             return
         try:
-            file = self._filesystem.open(self._source / index_name(number), "read")
+            data = read_file(self._filesystem, self._source / index_name(number))
         except FileNotFoundError:
             return
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
         write_index(self._filesystem, target, number, data)
 
     def _put_twin(self, name: str) -> None:
@@ -271,7 +263,7 @@ class _Copying:
 
 def _judged(copy: File, number: int, shown: Shown) -> Restored:
     """What the copy of the last segment holds: exactly up to the newest visible version."""
-    end = restore(copy, header_of(copy, number), shown.end)
+    end = restore(copy, check_header(copy.pread(DATA_START, 0), number), shown.end)
     if (end.end, end.chain.version) != (shown.end, shown.version):
         why = end.why or f"version {end.chain.version} ends here"
         raise WalCorrupted(
