@@ -15,9 +15,9 @@ from transports.errors import Problem
 
 __all__ = [
     "GraphQLComplete",
+    "GraphQLMessage",
     "GraphQLRequest",
     "GraphQLSubscribe",
-    "GraphQLMessage",
     "complete",
     "credits_of",
     "error",
