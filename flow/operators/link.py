@@ -207,7 +207,8 @@ class _OneByOne(Link[B, B]):
 
     def on_next(self, item: B, /) -> None:
         downstream: Any = self._downstream
-        downstream.on_next_batch((item,))
+        if downstream is not GONE:  # who leaves on another thread is forgotten before upstream knows
+            downstream.on_next_batch((item,))
 
 
 def lift(
