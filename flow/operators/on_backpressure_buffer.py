@@ -112,7 +112,7 @@ class _BoundedInlet(Inlet[T]):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End although upstream does not, which is cancelled before the subscriber, who may be busy, is told."""
+        """End although upstream does not; it is cancelled without waiting for the subscriber, who may be busy."""
         fail = self._on_failure
         if fail is not None:
             fail(error)

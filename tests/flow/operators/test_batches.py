@@ -61,6 +61,15 @@ def test_a_batch_stays_one_call(operator):
     assert set(probe.signals) == {"subscribe", "batch"}
 
 
+@pytest.mark.parametrize("operator", SAME.values(), ids=SAME)
+def test_of_an_upstream_without_batches_each_element_is_a_batch_of_one(operator):
+    upstream, probe = given_in_batches(operator, [])
+    upstream.send(1, 2)
+    assert [list(batch) for batch in probe.batches] == [[1], [2]]
+    with pytest.raises(TypeError, match=r"rule 2\.13"):
+        upstream.send(None)
+
+
 def test_what_loses_nothing_passes_on_the_very_batch():
     batch = [1, 2]
     for name in ("filter", "take_while", "tap", "take", "skip"):
