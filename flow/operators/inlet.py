@@ -126,14 +126,21 @@ class Inlet(Generic[T]):
         """Remove and return the oldest, at most ``limit``; they are to be settled later."""
         with self._lock:
             buffer = self._buffer
-            items = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+            if limit < len(buffer):
+                items = [buffer.popleft() for _ in range(limit)]
+            else:
+                items = list(buffer)
+                buffer.clear()
         self._lent += len(items)
         return items
 
     def settle(self, left: int = 0) -> None:
         """Say that of the elements taken all but ``left`` are done with, so that more may come."""
-        done, self._lent = self._lent - left, left
-        due = self._tide.consume(done) if done else 0
+        done = self._lent - left
+        if not done:
+            return
+        self._lent = left
+        due = self._tide.consume(done)
         if due:
             with self._lock:
                 subscription = self._subscription

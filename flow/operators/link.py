@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
 from flow.misuse import require_publisher, require_subscriber
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 else:
     In = TypeVar("In")
     Out = TypeVar("Out")
-
-BESIDE: Final = ("on_lagged", "on_state")
-"""Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
 """What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links.
@@ -140,13 +137,21 @@ class Link(Generic[A, B]):
         self._end()
         upstream.cancel()
 
-    if not TYPE_CHECKING:  # else every attribute of a link would count as known
+    @property
+    def on_lagged(self) -> Callable[[object], None]:
+        """Pass on that elements were lost."""
+        return self._beside("on_lagged")
 
-        def __getattr__(self, name: str) -> Any:
-            """Have the signals beside the stream that downstream has, and that only."""
-            if name in BESIDE and callable(getattr(self._downstream, name, None)):
-                return partial(self._tell, name)
-            raise AttributeError(name)
+    @property
+    def on_state(self) -> Callable[[object], None]:
+        """Pass on where a feed stands."""
+        return self._beside("on_state")
+
+    def _beside(self, name: str) -> Callable[[object], None]:
+        """The signal beside the stream, if it is there below. With ``__getattr__`` every attribute would be slower."""
+        if callable(getattr(self._downstream, name, None)):
+            return partial(self._tell, name)
+        raise AttributeError(name)
 
     def _tell(self, name: str, what: object) -> None:
         """Give a signal of this name, if there is one below; who raises then is cancelled and forgotten (rule 2.13)."""
@@ -168,9 +173,10 @@ class Link(Generic[A, B]):
 
     def _pass_all(self, items: Sequence[B], failure: Exception | None = None) -> None:
         """`_pass` for some elements, or none; then fail, if there is a failure."""
-        if items and self._downstream is not GONE:
+        downstream: Any = self._downstream
+        if items and downstream is not GONE:
             try:
-                cast("BatchSubscriber[B]", self._downstream).on_next_batch(items)
+                downstream.on_next_batch(items)
             except BaseException:
                 self.cancel()
                 raise
@@ -200,7 +206,9 @@ class _OneByOne(Link[B, B]):
     __slots__ = ()
 
     def on_next(self, item: B, /) -> None:
-        self._pass_all((item,))
+        downstream: Any = self._downstream
+        if downstream is not GONE:  # who leaves on another thread is forgotten before upstream knows
+            downstream.on_next_batch((item,))
 
 
 def lift(

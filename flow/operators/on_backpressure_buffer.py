@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from flow.contracts import UNBOUNDED
+from flow.contracts import UNBOUNDED, Publisher
 from flow.demand import Tide
+from flow.drain import Outcome
 from flow.errors import Overflowed
 from flow.misuse import require_functions
 from flow.operators.inlet import Inlet
 from flow.operators.link import Fitting, In, present
-from flow.operators.stage import Queue, staged
+from flow.operators.stage import Stage, staged
 from flow.overflow import KEPT, Backlog, Meter, Overflow
 
 __all__ = ["on_backpressure_buffer"]
@@ -41,13 +42,29 @@ def on_backpressure_buffer(
     backlog = partial(Backlog[In], overflow, capacity, meter)
     backlog()  # refused now, and not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
-    return staged(
-        lambda source: Queue(source, Tide(UNBOUNDED), inlet=partial(_BoundedInlet, backlog(), on_drop))
-    )
+    return staged(lambda source: _Bounded(source, backlog(), on_drop))
+
+
+class _Bounded(Stage[T]):
+    """A queue that requests everything, so nothing is to be settled."""
+
+    __slots__ = ("_inlet",)
+
+    def __init__(
+        self, source: Publisher[T], backlog: Backlog[T], on_drop: Callable[[T], object] | None
+    ) -> None:
+        self._inlet = _BoundedInlet(backlog, on_drop, Tide(UNBOUNDED), self._wake, self._abort)
+        super().__init__((source,), (self._inlet,))
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        return self._inlet.take(limit)
+
+    def outcome(self) -> Outcome | None:
+        return self._inlet.outcome()
 
 
 class _BoundedInlet(Inlet[T]):
-    """An inlet that requests everything, and lets elements go that find no room."""
+    """Lets elements go that find no room."""
 
     __slots__ = ("_on_drop",)
 
@@ -63,16 +80,8 @@ class _BoundedInlet(Inlet[T]):
             if self._subscription is None:
                 return
             evicted = self._buffer.put(item)
-            waiting = len(self._buffer)
-            on_drop = self._on_drop
         if evicted is not KEPT:
-            if self._buffer.overflow is Overflow.ERROR:
-                self._fail(Overflowed(waiting + 1, waiting))
-            elif on_drop is not None:
-                try:
-                    on_drop(evicted)
-                except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
-                    self._fail(error)
+            self._let_go(evicted)
         self._wake()
 
     def on_next_batch(self, items: Sequence[T], /) -> None:
@@ -81,7 +90,7 @@ class _BoundedInlet(Inlet[T]):
             self.on_next(item)
 
     def take(self, limit: int) -> list[T]:
-        """Remove and return the oldest; the demand is unbounded, so nothing is to be settled."""
+        """Remove and return the oldest, at most ``limit``."""
         with self._lock:
             taken: list[T] = self._buffer.take(limit)
             return taken
@@ -91,8 +100,19 @@ class _BoundedInlet(Inlet[T]):
         super().close()
         self._on_drop = None
 
+    def _let_go(self, item: T) -> None:
+        on_drop = self._on_drop
+        if self._buffer.overflow is Overflow.ERROR:
+            waiting = self._buffer.capacity
+            self._fail(Overflowed(waiting + 1, waiting))
+        elif on_drop is not None:
+            try:
+                on_drop(item)
+            except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
+                self._fail(error)
+
     def _fail(self, error: Exception) -> None:
-        """End although upstream does not, which is cancelled before the subscriber, who may be busy, is told."""
+        """End although upstream does not; it is cancelled without waiting for the subscriber, who may be busy."""
         fail = self._on_failure
         if fail is not None:
             fail(error)

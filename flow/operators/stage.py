@@ -83,20 +83,12 @@ class Queue(Stage[B], Generic[T, B]):
         source: What is subscribed to.
         tide: When to request how many.
         delay_error: Whether an error of the source waits until what is buffered was delivered.
-        inlet: Makes the inlet, with the arguments of `Inlet`.
     """
 
     __slots__ = ("_inlet",)
 
-    def __init__(
-        self,
-        source: Publisher[T],
-        tide: Tide,
-        *,
-        delay_error: bool = False,
-        inlet: Callable[..., Inlet[T]] = Inlet,
-    ) -> None:
-        self._inlet = inlet(tide, self._wake, None if delay_error else self._abort)
+    def __init__(self, source: Publisher[T], tide: Tide, *, delay_error: bool = False) -> None:
+        self._inlet = Inlet[T](tide, self._wake, None if delay_error else self._abort)
         super().__init__((source,), (self._inlet,))
 
     def pull(self, limit: int, /) -> Sequence[Any]:

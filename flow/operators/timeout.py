@@ -82,11 +82,8 @@ class _Timeout(Link[T, T]):
         """Under the lock: from now on the next element may take its time."""
         if not self._ended:
             self._deadline = self._timers.monotonic() + self._seconds
-            self._arm(self._seconds)
-
-    def _arm(self, seconds: float) -> None:
-        if self._alarm is None:
-            self._alarm = self._timers.after(seconds, self._ring)
+            if self._alarm is None:
+                self._alarm = self._timers.after(self._seconds, self._ring)
 
     def _ring(self) -> None:
         with self._lock:
@@ -95,7 +92,7 @@ class _Timeout(Link[T, T]):
                 return
             left = self._deadline - self._timers.monotonic()
             if left > 0:
-                self._arm(left)
+                self._alarm = self._timers.after(left, self._ring)
                 return
             self._ended = True  # no element is passed on any more
         self._finish(TimeoutError(f"no element came for {self._seconds} s"))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -112,9 +113,7 @@ class ExtraPublisherTests(StressTests):
     def test_extra_spec213_subscriberThatRaisesIsCancelledAndHarmsNobody(self) -> None:
         """It gets no further signal, its error goes nowhere but to the hook, and others go on."""
         told: list[Exception] = []
-        before = hooks.on_dropped_error
-        hooks.on_dropped_error = lambda error, _subscriber: told.append(error)
-        try:
+        with mock.patch.object(hooks, "on_dropped_error", lambda error, _subscriber: told.append(error)):
             publisher = self.lasting(3)
             raiser = self.subscribed(publisher, on_item=_raise)
             others = [] if self.multicast is None else [self.subscribed(publisher)]
@@ -130,8 +129,6 @@ class ExtraPublisherTests(StressTests):
                 self.until(lambda: told, "2.13", "flow.hooks.on_dropped_error was not called")
                 if len(told) != 1 or not isinstance(told[0], _Raising):
                     broken("2.13", f"reported was {told!r}, instead of what the subscriber raised, once")
-        finally:
-            hooks.on_dropped_error = before
 
     @rs("3.4", "extra")
     def test_extra_spec304_requestDoesNotWaitForOnNext(self) -> None:
@@ -222,9 +219,7 @@ class ExtraPublisherTests(StressTests):
     @rs("3.13", "extra")
     def test_extra_spec313_nothingKeepsTheSubscriberAfterAnyEnd(self) -> None:
         """After completion, after failure, and after the subscriber has raised."""
-        before = hooks.on_dropped_error
-        hooks.on_dropped_error = _nobody
-        try:
+        with mock.patch.object(hooks, "on_dropped_error", _nobody):
 
             def complete(witness: Witness) -> None:
                 witness.request(1)
@@ -241,8 +236,6 @@ class ExtraPublisherTests(StressTests):
             self.dropped_after(self.publisher(0), complete, "on_complete")
             self.dropped_after(self.lasting(3), refuse, "on_error")
             self.dropped_after(self.lasting(3), pain, "what it raised", on_item=_raise)
-        finally:
-            hooks.on_dropped_error = before
 
     @rs("3.17", "extra")
     def test_extra_spec317_demandBeyondAnyBoundSaturates(self) -> None:

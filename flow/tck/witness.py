@@ -198,10 +198,7 @@ class Witness:
 
     def expect_subscription(self) -> Subscription:
         """Wait for ``on_subscribe``, which has to be the first signal."""
-        kind, value = self._take("1.9", "on_subscribe, the first signal,")
-        if kind != "on_subscribe":
-            broken("1.9", f"the first signal is {_shown(kind, value)}, and not on_subscribe")
-        found: Subscription = value
+        found: Subscription = self._expect("1.9", "on_subscribe as the first signal", "on_subscribe")[1]
         return found
 
     def expect_next(self, rule: str = "1.1") -> Any:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import flow
 from flow import operators as op
+from flow.operators.link import one_by_one
 from tests.flow.operators.helpers import Upstream, run
 from tests.flow.probes import BatchProbe, Probe
 
@@ -58,6 +59,15 @@ def test_a_batch_stays_one_call(operator):
     _, probe = given_in_batches(operator, [[1, 2, 3], (4, 5)])
     assert [list(batch) for batch in probe.batches] == [[1, 2, 3], [4, 5]]
     assert set(probe.signals) == {"subscribe", "batch"}
+
+
+@pytest.mark.parametrize("operator", SAME.values(), ids=SAME)
+def test_of_an_upstream_without_batches_each_element_is_a_batch_of_one(operator):
+    upstream, probe = given_in_batches(operator, [])
+    upstream.send(1, 2)
+    assert [list(batch) for batch in probe.batches] == [[1], [2]]
+    with pytest.raises(TypeError, match=r"rule 2\.13"):
+        upstream.send(None)
 
 
 def test_what_loses_nothing_passes_on_the_very_batch():
@@ -139,6 +149,16 @@ def test_a_batch_that_overflows_ends_the_stream_at_the_first_element_too_many():
     assert isinstance(probe.error, flow.Overflowed)
     assert upstream.cancelled == 1
     assert meter.statistics() == flow.OverflowStatistics(3, 1, 0, 2)
+
+
+def test_an_element_that_meets_a_batch_subscriber_leaving_is_dropped():
+    probe = BatchProbe(first=1)
+    link = one_by_one(probe)
+    link.on_subscribe(Upstream())
+    link.on_next(1)
+    probe.cancel()
+    link.on_next(2)
+    assert probe.items == [1]
 
 
 class Told(Probe):

@@ -1,15 +1,20 @@
 import threading
 
 from flow import operators as op
+from tests.flow.operators.helpers import ManualTimers
 from tests.flow.probes import wait_until
 
 
 def test_alarms_ring_in_the_order_of_their_moments():
-    timers = op.ThreadTimers()
-    rung, last = [], threading.Event()
-    timers.after(0.03, lambda: (rung.append("c"), last.set()))
-    timers.after(0.001, lambda: rung.append("a"))
-    timers.after(0.01, lambda: rung.append("b"))
+    clock = ManualTimers()
+    timers = op.ThreadTimers(clock)
+    rung, may_ring, last = [], threading.Event(), threading.Event()
+    timers.after(0, lambda: may_ring.wait(10))
+    timers.after(3, lambda: (rung.append("c"), last.set()))
+    timers.after(1, lambda: rung.append("a"))
+    timers.after(2, lambda: rung.append("b"))
+    clock.advance(3)
+    may_ring.set()
     assert last.wait(10)
     assert rung == ["a", "b", "c"]
 
