@@ -28,7 +28,7 @@ from publishers.mutations.mutation import (
     upsert,
 )
 from publishers.wal import Columns
-from transports.cli.arguments import add_log_name
+from transports.cli.arguments import ArgumentParser
 from transports.cli.source import owned
 from transports.errors import InvalidInput
 
@@ -74,15 +74,11 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.add_argument(
-        "directory", metavar="DIR", help="directory of a log, made if there is none, or of a store"
-    )
-    parser.add_argument(
-        "file", metavar="FILE", nargs="?", default="-", help="JSON lines (default: standard input)"
-    )
-    add_log_name(parser, "store")
+    parser.value("directory", "DIR", "directory of a log, made if there is none, or of a store")
+    parser.value("file", "FILE", "JSON lines (default: standard input)", nargs="?", default="-")
+    parser.log_name("store")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
-__all__ = ["ArgumentParser", "add_directory", "add_json", "add_log_name", "number"]
+__all__ = ["ArgumentParser", "number"]
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -35,6 +35,32 @@ class ArgumentParser(argparse.ArgumentParser):
         self.fill()
         return super().parse_known_args(*given, **named)
 
+    # Arguments, by their kinds.
+
+    def value(self, name: str, metavar: str, what: str, **named: Any) -> None:
+        """Adds an argument, or an option that takes one."""
+        self.add_argument(name, metavar=metavar, help=what, **named)
+
+    def each(self, name: str, metavar: str, what: str) -> None:
+        """Adds an option that may be given again and again."""
+        self.add_argument(name, action="append", default=[], metavar=metavar, help=f"{what}; repeatable")
+
+    def flag(self, name: str, what: str) -> None:
+        """Adds an option that takes no argument."""
+        self.add_argument(name, action="store_true", help=what)
+
+    def directory(self) -> None:
+        """Adds the argument ``DIR`` of commands that take a log or a store."""
+        self.value("directory", "DIR", "directory of a log, or of a store of logs")
+
+    def json(self, what: str = "print one JSON document") -> None:
+        """Adds the option ``--json``."""
+        self.flag("--json", what)
+
+    def log_name(self, of: str = "server or store") -> None:
+        """Adds the option ``--log``."""
+        self.value("--log", "NAME", f"which log of a {of} that has several")
+
     def format_help(self) -> str:
         """The help, and after it the example."""
         told = super().format_help()
@@ -43,21 +69,6 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Ends the command with exit code 2 and one line on standard error."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())} ({self.prog} --help tells more)\n")
-
-
-def add_directory(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument ``DIR`` of commands that take a log or a store."""
-    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
-
-
-def add_json(parser: argparse.ArgumentParser, what: str = "print one JSON document") -> None:
-    """Adds the option ``--json``."""
-    parser.add_argument("--json", action="store_true", help=what)
-
-
-def add_log_name(parser: argparse.ArgumentParser, of: str = "server or store") -> None:
-    """Adds the option ``--log``."""
-    parser.add_argument("--log", metavar="NAME", help=f"which log of a {of} that has several")
 
 
 def number(low: int, high: int) -> Callable[[str], int]:

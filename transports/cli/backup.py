@@ -7,7 +7,7 @@ from typing import Final
 
 from publishers.backups import BackupReport, backup
 from publishers.wal.backups import Copied
-from transports.cli.arguments import add_directory, add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.output import show
 from transports.cli.progress import progress_bar
 from transports.cli.source import check_directory
@@ -21,21 +21,17 @@ CODES: Final = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Copies what a log, or each log of a store, shows, also while it is being written, and verifies the copy. Run again, it "
         "adds what is new. Closed segments are shared by hard links where that is possible, which are no second copy of the bits."
     )
     parser.epilog = CODES
-    add_directory(parser)
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        help="empty or missing directory, or one with an earlier backup of the same",
-    )
-    parser.add_argument("--copy", action="store_true", help="copies only, no hard links")
-    add_json(parser)
+    parser.directory()
+    parser.value("target", "TARGET", "empty or missing directory, or one with an earlier backup of the same")
+    parser.flag("--copy", "copies only, no hard links")
+    parser.json()
 
 
 def run(chosen: argparse.Namespace) -> int:

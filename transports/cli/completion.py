@@ -13,7 +13,7 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = {"FILE": "file", "DIR": "directory", "BACKUP": "directory", "TARGET": "directory"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Prints a script by which a shell completes commands, options, files and directories. It is as new as the penstock "

@@ -3,6 +3,7 @@
 import argparse
 
 from publishers.criteria.criteria import Criteria, Criterion
+from transports.cli.arguments import ArgumentParser
 
 __all__ = ["add_criteria", "criteria_of"]
 
@@ -16,16 +17,10 @@ _OPTIONS = (
 )
 
 
-def add_criteria(parser: argparse.ArgumentParser) -> None:
+def add_criteria(parser: ArgumentParser) -> None:
     """Adds the options."""
     for name, metavar, what in _OPTIONS:
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar=metavar.upper().replace(" ", "_"),
-            help=f"only {what}; repeatable",
-        )
+        parser.each(f"--{name}", metavar.upper().replace(" ", "_"), f"only {what}")
     parser.add_argument(
         "--where",
         action="append",
@@ -34,13 +29,7 @@ def add_criteria(parser: argparse.ArgumentParser) -> None:
         help="only where this holds, such as 'total > 10', 'status in [\"OPEN\",\"PAID\"]', 'note is null' or "
         "'before:total <= 10'; repeatable, and then all must hold",
     )
-    parser.add_argument(
-        "--transition",
-        action="append",
-        default=[],
-        metavar="MOVE",
-        help="only what ENTERED, LEFT or STAYED in the filter that --where is; repeatable",
-    )
+    parser.each("--transition", "MOVE", "only what ENTERED, LEFT or STAYED in the filter that --where is")
 
 
 def criteria_of(chosen: argparse.Namespace) -> Criteria:

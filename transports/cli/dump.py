@@ -14,7 +14,7 @@ from publishers.model.position import PositionToken
 from publishers.wal import Column, Columns
 from publishers.wal.checks import Dumped, Gap, Verdict, dump
 from publishers.wal.format.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
-from transports.cli.arguments import add_directory
+from transports.cli.arguments import ArgumentParser
 from transports.cli.output import print_json
 from transports.cli.source import logs_in
 from transports.cli.verify import verified
@@ -26,16 +26,14 @@ _AREAS: Final = {int(area): area.name for area in Area}
 _OPERATIONS: Final = {int(operation): operation.name for operation in Operation}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints the frames of a log, up to the first damage, as JSON lines."
     parser.epilog = "Exit codes: those of 'penstock verify'."
-    add_directory(parser)
-    parser.add_argument("--from", dest="since", metavar="P", help="from this version, or cursor, on")
-    parser.add_argument("--headers", action="store_true", help="without the changes")
-    parser.add_argument(
-        "--salvage", action="store_true", help="also what is behind a damage, and in .torn and .broken files"
-    )
+    parser.directory()
+    parser.value("--from", "P", "from this version, or cursor, on", dest="since")
+    parser.flag("--headers", "without the changes")
+    parser.flag("--salvage", "also what is behind a damage, and in .torn and .broken files")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from transports.access.tokens import token_given
+from transports.cli.arguments import ArgumentParser
 
 __all__ = ["add_token", "ask", "token_of"]
 
@@ -18,13 +19,13 @@ _TIMEOUT: Final = 10.0
 _MOST: Final = 64 << 20
 
 
-def add_token(parser: argparse.ArgumentParser) -> None:
+def add_token(parser: ArgumentParser) -> None:
     """Adds the arguments that tell a server who asks."""
-    parser.add_argument("--token", metavar="TOKEN", help="token for a server (default: $PENSTOCK_TOKEN)")
-    parser.add_argument(
+    parser.value("--token", "TOKEN", "token for a server (default: $PENSTOCK_TOKEN)")
+    parser.value(
         "--token-file",
-        metavar="FILE",
-        help="file that holds the token, which other users of this machine can read in --token",
+        "FILE",
+        "file that holds the token, which other users of this machine can read in --token",
     )
 
 

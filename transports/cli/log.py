@@ -9,7 +9,7 @@ from typing import Any, Final
 from publishers.errors import InvalidOption, PenstockError
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower
-from transports.cli.arguments import add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.output import print_json, show
 from transports.cli.source import check_directory
 
@@ -19,19 +19,17 @@ _DONE: Final = 0
 _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/shop", "the logs of a store", _list)
     making = _add(
         commands, "create var/shop orders", "make a log, and the store if there is none", _create, "NAME"
     )
-    making.add_argument("--type", metavar="TEXT", help="what kind of log it is, in your own words")
-    making.add_argument(
-        "--label", action="append", default=[], metavar="KEY=VALUE", help="what else to say of it; repeatable"
-    )
+    making.value("--type", "TEXT", "what kind of log it is, in your own words")
+    making.each("--label", "KEY=VALUE", "what else to say of it")
     dropping = _add(commands, "drop var/shop orders --yes", "drop a log with everything in it", _drop, "NAME")
-    dropping.add_argument("--yes", action="store_true", help="without asking")
+    dropping.flag("--yes", "without asking")
     _add(
         commands,
         "rename var/shop orders sales",
@@ -42,15 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> argparse.ArgumentParser:
+def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
     name = example.partition(" ")[0]
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: ArgumentParser = commands.add_parser(
         name, help=what, description=what, example=f"penstock log {example}"
     )
-    parser.add_argument("directory", metavar="DIR", help="directory of a store")
+    parser.value("directory", "DIR", "directory of a store")
     for one in names:
-        parser.add_argument(one.lower(), metavar=one, help="name of a log")
-    add_json(parser)
+        parser.value(one.lower(), one, "name of a log")
+    parser.json()
     parser.set_defaults(command=run)
     return parser
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from publishers.errors import InvalidOption
 from publishers.wal.checks import Repair, Verdict, repair
-from transports.cli.arguments import add_directory, add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.output import show
 from transports.cli.progress import each_log
 from transports.cli.verify import said
@@ -20,7 +20,7 @@ _REFUSED: Final = 2
 _UNREADABLE: Final = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Prints what it takes to make a damaged log whole up to the damage; does it with --write only. "
@@ -29,16 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit codes: 0 nothing to do, or done; 1 there is a plan; 2 nothing can be done; 3 unreadable."
     )
-    add_directory(parser)
-    parser.add_argument("--write", action="store_true", help="carry the plan out")
-    parser.add_argument("--head", action="store_true", help="only write a damaged HEAD anew")
-    parser.add_argument("--index", action="store_true", help="only build damaged or missing indexes anew")
-    parser.add_argument(
-        "--drop-oldest",
-        action="store_true",
-        help="drop what is up to the last damage, and keep what is intact behind it",
-    )
-    add_json(parser, "one JSON document for each log, one per line")
+    parser.directory()
+    parser.flag("--write", "carry the plan out")
+    parser.flag("--head", "only write a damaged HEAD anew")
+    parser.flag("--index", "only build damaged or missing indexes anew")
+    parser.flag("--drop-oldest", "drop what is up to the last damage, and keep what is intact behind it")
+    parser.json("one JSON document for each log, one per line")
 
 
 def run(chosen: argparse.Namespace) -> int:

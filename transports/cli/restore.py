@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from publishers.backups import restore
-from transports.cli.arguments import add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.backup import CODES, told
 from transports.cli.progress import progress_bar
 from transports.cli.source import check_directory
@@ -12,21 +12,19 @@ from transports.cli.source import check_directory
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Verifies a backup, copies it to where it can be opened for writing, and verifies the copy. Positions that clients have "
         "kept of what the backup does not hold are refused by name from the next opening for writing on."
     )
     parser.epilog = CODES
-    parser.add_argument("backup", metavar="BACKUP", help="directory of a backup")
-    parser.add_argument("directory", metavar="DIR", help="empty or missing directory")
-    parser.add_argument(
-        "--replace",
-        action="store_true",
-        help="rename DIR if it is not empty; its new name is printed, and nothing in it is lost",
+    parser.value("backup", "BACKUP", "directory of a backup")
+    parser.value("directory", "DIR", "empty or missing directory")
+    parser.flag(
+        "--replace", "rename DIR if it is not empty; its new name is printed, and nothing in it is lost"
     )
-    add_json(parser)
+    parser.json()
 
 
 def run(chosen: argparse.Namespace) -> int:

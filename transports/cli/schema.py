@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from publishers.errors import InvalidOption
-from transports.cli.arguments import add_log_name
+from transports.cli.arguments import ArgumentParser
 from transports.cli.http import add_token, ask, token_of
 from transports.cli.output import print_json
 from transports.cli.source import followed, url_of
@@ -16,17 +16,13 @@ from transports.errors import InvalidRequest
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints a schema as one JSON document, or, without TYPE, the entity types that have one and its versions."
-    parser.add_argument(
-        "source", metavar="URL|DIR", help="http://host:port/ of a server, or the directory of a log or store"
-    )
-    parser.add_argument("entity_type", metavar="TYPE", nargs="?", help="entity type")
-    parser.add_argument(
-        "--version", type=int, metavar="N", help="the schema_version of a change; the newest if left out"
-    )
-    add_log_name(parser)
+    parser.value("source", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store")
+    parser.value("entity_type", "TYPE", "entity type", nargs="?")
+    parser.value("--version", "N", "the schema_version of a change; the newest if left out", type=int)
+    parser.log_name()
     add_token(parser)
 
 

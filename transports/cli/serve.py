@@ -13,7 +13,7 @@ from publishers.store.store import ChangeStore
 from transports.access.host_names import is_loopback
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
-from transports.cli.arguments import add_directory, number
+from transports.cli.arguments import ArgumentParser, number
 from transports.cli.source import check_directory, is_store
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
@@ -26,16 +26,12 @@ _DEFAULT_PORT: Final = 8090
 _OPEN: Final = "no client needs a token: whoever reaches this port reads every change, schema and statistic of every log here"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    add_directory(parser)
-    parser.add_argument(
-        "--own", action="store_true", help="open it for writing, instead of following its writer"
-    )
-    parser.add_argument(
-        "--follow-name",
-        action="store_true",
-        help="when what DIR names is replaced, renamed or removed, serve what comes to that name",
+    parser.directory()
+    parser.flag("--own", "open it for writing, instead of following its writer")
+    parser.flag(
+        "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
@@ -44,28 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULT_PORT,
         help="port to listen on, 0 for a free one (default: %(default)s)",
     )
-    parser.add_argument(
-        "--origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="web page that may connect and read; repeatable",
+    parser.each("--origin", "URL", "web page that may connect and read")
+    parser.each(
+        "--allow-host", "NAME", "name by which it may be asked, beside those of this machine, * for all"
     )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="name by which it may be asked, beside those of this machine, * for all; repeatable",
-    )
-    parser.add_argument(
+    parser.value(
         "--token-file",
-        metavar="FILE",
-        help="let in who has one of its tokens, a line name:token each; read again on SIGHUP",
+        "FILE",
+        "let in who has one of its tokens, a line name:token each; read again on SIGHUP",
     )
-    parser.add_argument(
-        "--insecure", action="store_true", help="listen beyond this machine although nobody needs a token"
-    )
+    parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
     add_lens(parser)
 
 

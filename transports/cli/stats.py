@@ -13,7 +13,7 @@ from publishers.store.log_entries import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.files.segment import segment_number
-from transports.cli.arguments import add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.http import add_token, ask, token_of
 from transports.cli.output import show
 from transports.cli.source import logs_in, url_of
@@ -22,13 +22,11 @@ from transports.cli.stats_text import directory_words, server_words
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints the size and the ends of a log, or what a server tells of rings and subscribers, in words; all of it as JSON."
-    parser.add_argument(
-        "source", metavar="DIR|URL", help="directory of a log or store, or http://host:port/ of a server"
-    )
-    add_json(parser, "as one JSON document")
+    parser.value("source", "DIR|URL", "directory of a log or store, or http://host:port/ of a server")
+    parser.json("as one JSON document")
     add_token(parser)
 
 

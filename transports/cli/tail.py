@@ -14,7 +14,7 @@ from publishers.fanout.batch import Batch
 from publishers.model.change import Change
 from publishers.model.position import PositionToken
 from publishers.views.view import Content, Images, Integers
-from transports.cli.arguments import add_log_name, number
+from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token, token_of
 from transports.cli.source import followed, url_of
@@ -36,7 +36,7 @@ __all__ = ["add_arguments", "run"]
 _WINDOW: Final = 256
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Prints changes as JSON lines. A server that is lost is waited for, while standard error says why and where it will go on; "
@@ -46,9 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 the limit, the last version or the end of the log was reached; 1 refused, or the server is lost for good; "
         "2 wrong arguments; 130 interrupted; 141 broken pipe."
     )
-    parser.add_argument(
-        "source", metavar="URL|DIR", help="ws://host:port/ws, or the directory of a log or store"
-    )
+    parser.value("source", "URL|DIR", "ws://host:port/ws, or the directory of a log or store")
     add_criteria(parser)
     parser.add_argument(
         "--since",
@@ -57,17 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, or the cursor of "
         "an event (default: %(default)s)",
     )
-    parser.add_argument(
-        "--until", type=number(1, 2**53 - 1), metavar="VERSION", help="end after this version"
-    )
-    parser.add_argument("--limit", type=number(1, 2**53 - 1), metavar="N", help="end after so many changes")
+    parser.value("--until", "VERSION", "end after this version", type=number(1, 2**53 - 1))
+    parser.value("--limit", "N", "end after so many changes", type=number(1, 2**53 - 1))
     add_view(parser)
-    add_log_name(parser)
-    parser.add_argument(
+    parser.log_name()
+    parser.value(
         "--retry",
+        "N",
+        "attempts in a row to reach a server again that is lost, 0 for none (default: without end)",
         type=number(0, 2**31 - 1),
-        metavar="N",
-        help="attempts in a row to reach a server again that is lost, 0 for none (default: without end)",
     )
     add_token(parser)
 

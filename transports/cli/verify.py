@@ -4,21 +4,21 @@ import argparse
 from collections.abc import Iterator
 
 from publishers.wal.checks import Report, Verdict, verify
-from transports.cli.arguments import add_directory, add_json
+from transports.cli.arguments import ArgumentParser
 from transports.cli.output import show
 from transports.cli.progress import each_log
 
 __all__ = ["add_arguments", "run", "said", "verdict_of", "verified"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Looks at every byte of a log and writes nothing; beside a running writer up to what it shows."
     )
     parser.epilog = "Exit codes: 0 sound, 1 torn by a crash (unsynced writes only), 2 corrupt, 3 unreadable."
-    add_directory(parser)
-    add_json(parser, "one JSON document for each log, one per line")
+    parser.directory()
+    parser.json("one JSON document for each log, one per line")
 
 
 def run(chosen: argparse.Namespace) -> int:

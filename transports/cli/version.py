@@ -2,12 +2,13 @@
 
 import argparse
 
+from transports.cli.arguments import ArgumentParser
 from transports.server.version import version
 
 __all__ = ["add_arguments", "run"]
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
+def add_arguments(_: ArgumentParser) -> None:
     """Adds nothing."""
 
 

@@ -5,43 +5,28 @@ from collections.abc import Sequence
 
 from publishers.views.masking import Drop, Hash, Partial, Redact, Rule
 from publishers.views.view import Content, Images, Integers, View
+from transports.cli.arguments import ArgumentParser
 
 __all__ = ["add_lens", "add_view", "mask_of", "view_of"]
 
 
-def add_view(parser: argparse.ArgumentParser) -> None:
+def add_view(parser: ArgumentParser) -> None:
     """Adds the arguments of a view."""
-    parser.add_argument(
-        "--content", type=str.upper, choices=["HEADER", "BODY"], default="BODY", help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--images",
-        type=str.upper,
-        choices=[images.value for images in Images],
-        default="WRITTEN",
-        help="which images of an entity (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--integers",
-        type=str.upper,
-        choices=["NUMBER", "TEXT"],
-        default="NUMBER",
-        help="how whole numbers beyond 2^53 appear (default: %(default)s)",
-    )
+    for name, words, default, what in (
+        ("--content", ["HEADER", "BODY"], "BODY", ""),
+        ("--images", [images.value for images in Images], "WRITTEN", "which images of an entity "),
+        ("--integers", ["NUMBER", "TEXT"], "NUMBER", "how whole numbers beyond 2^53 appear "),
+    ):
+        told = f"{what}(default: %(default)s)"
+        parser.add_argument(name, type=str.upper, choices=words, default=default, help=told)
     add_lens(parser)
 
 
-def add_lens(parser: argparse.ArgumentParser) -> None:
+def add_lens(parser: ArgumentParser) -> None:
     """Adds the arguments of a projection and a mask."""
-    parser.add_argument(
-        "--field", action="append", default=[], metavar="PATH", help="only this field; repeatable"
-    )
-    parser.add_argument(
-        "--mask",
-        action="append",
-        default=[],
-        metavar="PATH[=RULE]",
-        help="hide this field: =DROP, =PARTIAL, =HASH:KEY or a text for its place; repeatable",
+    parser.each("--field", "PATH", "only this field")
+    parser.each(
+        "--mask", "PATH[=RULE]", "hide this field: =DROP, =PARTIAL, =HASH:KEY or a text for its place"
     )
 
 

@@ -13,7 +13,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
-from transports.codec.replies import Item, RemoteChange, RemoteGap, Subscribed
+from transports.codec.replies import Item, RemoteChange, RemoteGap, SubscribedReply
 from transports.errors import ConnectionLost
 from transports.protocol.client import ClientSubscription
 
@@ -173,7 +173,7 @@ class RemoteSubscription:
             self._buffer.extend(events)
         self._drain.signal()
 
-    def told(self, item: Subscribed | Item) -> None:
+    def told(self, item: SubscribedReply | Item) -> None:
         """The server has registered it, or a checkpoint has come."""
         self.head = item.head
         if isinstance(item, Item):

@@ -31,8 +31,8 @@ from transports.protocol.client import (
     ClientSubscription,
     Deliver,
     Ended,
+    Progress,
     Retry,
-    Told,
 )
 from transports.protocol.connection import Effect, Send
 
@@ -317,7 +317,7 @@ class RemoteLog:
                     self._connection.send(data)
                 case Deliver(entry, events, cursor):
                     self._subscriptions[entry].buffer(events, cursor)
-                case Told(entry, item):
+                case Progress(entry, item):
                     self._subscriptions[entry].told(item)
                 case Ended(entry, error):
                     self._subscriptions.pop(entry).end(error)
@@ -370,7 +370,7 @@ def connect(
 
     Args:
         url: ``ws://host:port/ws``, as ``Server.url`` tells it.
-        token: Told to the server in ``connection_init``.
+        token: Progress to the server in ``connection_init``.
         reconnect: Whether, and how patiently, a lost connection is made again; then subscriptions go on behind the last
             change that came, and their subscribers notice nothing.
         open_timeout: Seconds until an attempt to connect has failed.

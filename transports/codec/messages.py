@@ -29,7 +29,7 @@ __all__ = [
     "Message",
     "Request",
     "Subscribe",
-    "Wish",
+    "SubscribeWish",
     "check_weight",
     "encode",
     "parse",
@@ -109,7 +109,7 @@ def parse(text: bytes | str) -> Message:
     return _envelope.read(text)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SubscribeWish(msgspec.Struct, frozen=True):
     """What a client subscribes to, checked.
 
     Attributes:
@@ -158,12 +158,12 @@ class Wish(msgspec.Struct, frozen=True):
         hash(criteria)  # kept by what they are made of
         return criteria, weigh(criteria)
 
-    def bare(self) -> "Wish":
+    def bare(self) -> "SubscribeWish":
         """The same without the criteria, which stay with the publisher."""
         return msgspec.structs.replace(self, criteria=None, wishes=None)
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
+    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeWish":
         """Checks the payload of a ``subscribe`` message.
 
         Raises:

@@ -19,7 +19,7 @@ from transports.errors import CloseCode, Violation
 
 __all__ = [
     "Ack",
-    "Checkpoint",
+    "CheckpointReply",
     "Done",
     "Event",
     "Failure",
@@ -32,7 +32,7 @@ __all__ = [
     "RemoteModelChange",
     "Reply",
     "Schema",
-    "Subscribed",
+    "SubscribedReply",
     "read",
 ]
 
@@ -152,7 +152,7 @@ class Ack(msgspec.Struct, tag_field="type", tag="connection_ack"):
     payload: dict[str, Any] | None = None
 
 
-class Subscribed(msgspec.Struct, tag_field="type", tag="subscribed"):
+class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
     """Nothing at or after ``cursor`` can be missed."""
 
     id: str
@@ -208,7 +208,7 @@ class Item(msgspec.Struct):
     live: int | None = None
 
 
-class Checkpoint(msgspec.Struct, tag_field="type", tag="checkpoint"):
+class CheckpointReply(msgspec.Struct, tag_field="type", tag="checkpoint"):
     """How far some subscriptions are."""
 
     items: list[Item]
@@ -244,7 +244,9 @@ class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
     reason: str = ""
 
 
-Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Schema | Goaway | Ping | Pong
+Reply = (
+    Ack | SubscribedReply | Next | Missing | CheckpointReply | Failure | Done | Schema | Goaway | Ping | Pong
+)
 
 # An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
 _ESCAPE: Final = re.compile(

@@ -17,7 +17,7 @@ from publishers.model.change import Action, Area, Operation
 from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
-__all__ = ["TYPENAME", "Probe", "fields_of", "view_for"]
+__all__ = ["TYPENAME", "SelectionProbe", "fields_of", "view_for"]
 
 TYPENAME: Final = "__typename"
 
@@ -62,7 +62,7 @@ _BY_VALUE: Final[Mapping[str, str]] = {_text(value): name for name, value in var
 }
 
 
-class Probe:
+class SelectionProbe:
     """Stands for a change in a trial execution, and remembers what it is asked for.
 
     Attributes:

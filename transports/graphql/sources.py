@@ -16,13 +16,13 @@ from transports.graphql.types import ChangeEvent
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Source"]
+__all__ = ["OperationSource"]
 
 _BODY: Final = View(Content.BODY)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OperationSource:
     """Where the events of one subscription come from.
 
     Our connection subscribes to its feed in its own way, batch by batch and shared. To be what graphql-core takes for a

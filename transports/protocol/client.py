@@ -6,7 +6,6 @@ answered, and subscribes again behind what has come.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from publishers.schemas.registry import SchemaVersion
@@ -15,8 +14,8 @@ from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
-from transports.protocol.connection import Effect, Entry, Send
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.connection import Effect, Send, WireEntry
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
 
 __all__ = [
     "Answered",
@@ -25,8 +24,8 @@ __all__ = [
     "ClientSubscription",
     "Deliver",
     "Ended",
+    "Progress",
     "Retry",
-    "Told",
 ]
 
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
@@ -34,7 +33,7 @@ _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_C
 _CLIENT: Final = "penstock-python/1.0"
 
 
-class ClientSubscription(Entry):
+class ClientSubscription(WireEntry):
     """One subscription, over all connections.
 
     Attributes:
@@ -82,7 +81,7 @@ class ClientSubscription(Entry):
         self._came += count
 
 
-class ClientQuestion(Entry):
+class ClientQuestion(WireEntry):
     """A schema that is asked for."""
 
     __slots__ = ("payload",)
@@ -92,8 +91,7 @@ class ClientQuestion(Entry):
         self.payload = payload
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver(Effect):
+class Deliver(Effect, frozen=True):
     """Buffer some events, or a gap, behind which the cursor is."""
 
     entry: ClientSubscription
@@ -101,32 +99,28 @@ class Deliver(Effect):
     cursor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Told(Effect):
+class Progress(Effect, frozen=True):
     """Note how far a subscription is."""
 
     entry: ClientSubscription
-    item: replies.Subscribed | replies.Item
+    item: replies.SubscribedReply | replies.Item
 
 
-@dataclass(frozen=True, slots=True)
-class Ended(Effect):
+class Ended(Effect, frozen=True):
     """End a subscription, which the machine has forgotten, behind what is buffered."""
 
     entry: ClientSubscription
     error: Exception | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered(Effect):
+class Answered(Effect, frozen=True):
     """Answer a question, which the machine has forgotten."""
 
     entry: ClientQuestion
     answer: SchemaVersion | Exception | None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry(Effect):
+class Retry(Effect, frozen=True):
     """Call ``subscribe`` again after a delay, in seconds."""
 
     entry: ClientSubscription
@@ -141,7 +135,7 @@ class ClientSession:
         phase: Where the connection is; CLOSED while there is none.
 
     Args:
-        token: Told to the server, unless it is None.
+        token: Progress to the server, unless it is None.
         delay: Tells the seconds until a subscription is made again, for the time that its argument tells; None if it is not.
     """
 
@@ -167,7 +161,7 @@ class ClientSession:
 
     def subscribe(self, entry: ClientSubscription) -> list[Effect]:
         """Subscribes, now or as soon as the server has acknowledged."""
-        if entry.stage is Stage.ENDED:
+        if entry.stage is EntryStage.ENDED:
             return []
         self._subscriptions[entry.id] = entry
         return self._say("subscribe", entry, payload=entry.wish()) if self.ready else []
@@ -184,7 +178,7 @@ class ClientSession:
         self._questions[entry.id] = entry
         return self._say("schema", entry, payload=entry.payload) if self.ready else []
 
-    def cancel(self, entry: Entry) -> list[Effect]:
+    def cancel(self, entry: WireEntry) -> list[Effect]:
         """The client wants nothing more of this."""
         known = self._forget(entry)
         return self._say("complete", entry) if known and self.ready else []
@@ -193,7 +187,7 @@ class ClientSession:
 
     def begin(self) -> list[Effect]:
         """There is a new connection."""
-        self.phase, self._checkpoints = advance(Phase.OPENED, Event.INIT), 0
+        self.phase, self._checkpoints = advance(Phase.OPENED, PhaseEvent.INIT), 0
         payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
         return [Send(encode({"type": "connection_init", "payload": payload}))]
 
@@ -210,10 +204,10 @@ class ClientSession:
         match reply:
             case Ping():
                 return [Send(pong(reply.payload))]
-            case replies.Next() | replies.Missing() | replies.Subscribed():
+            case replies.Next() | replies.Missing() | replies.SubscribedReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._take(entry, reply)
-            case replies.Checkpoint():
+            case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():
                 return self._failed(reply)
@@ -223,20 +217,20 @@ class ClientSession:
                 self._forget(entry)
                 return [Ended(entry, None)]
             case replies.Goaway() if self.phase is Phase.ACKNOWLEDGED:
-                self.phase = advance(self.phase, Event.GOAWAY)
+                self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         return []
 
     def _acknowledged(self, reply: Reply) -> list[Effect]:
         if not isinstance(reply, replies.Ack):
             raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
-        self.phase = advance(self.phase, Event.ACK)
+        self.phase = advance(self.phase, PhaseEvent.ACK)
         effects = [effect for question in self._questions.values() for effect in self.ask(question)]
         return effects + [
             effect for entry in self._subscriptions.values() for effect in self.subscribe(entry)
         ]
 
     def _take(
-        self, entry: ClientSubscription, reply: replies.Next | replies.Missing | replies.Subscribed
+        self, entry: ClientSubscription, reply: replies.Next | replies.Missing | replies.SubscribedReply
     ) -> list[Effect]:
         match reply:
             case replies.Next():
@@ -249,11 +243,11 @@ class ClientSession:
                 gap = reply.gap()
                 entry.cursor = reply.end
                 return [Deliver(entry, [gap], reply.end)]
-            case replies.Subscribed():
+            case replies.SubscribedReply():
                 entry.cursor = entry.cursor or reply.cursor
-                return [Told(entry, reply)]
+                return [Progress(entry, reply)]
 
-    def _checkpoint(self, reply: replies.Checkpoint) -> list[Effect]:
+    def _checkpoint(self, reply: replies.CheckpointReply) -> list[Effect]:
         self._checkpoints += 1
         if reply.n != self._checkpoints:
             raise ConnectionError(
@@ -263,7 +257,7 @@ class ClientSession:
         for item in reply.items:
             if (entry := self._subscriptions.get(item.id)) is not None:
                 entry.cursor, entry.attempts = item.cursor, 0
-                effects.append(Told(entry, item))
+                effects.append(Progress(entry, item))
         return effects
 
     def _failed(self, reply: replies.Failure) -> list[Effect]:
@@ -290,24 +284,24 @@ class ClientSession:
 
     def lost(self) -> None:
         """The connection is gone; there may be another one."""
-        self.phase = advance(self.phase, Event.CLOSE)
+        self.phase = advance(self.phase, PhaseEvent.CLOSE)
 
     def give_up(self, error: Exception) -> list[Effect]:
         """There will be no connection."""
         effects: list[Effect] = [Answered(question, error) for question in self._questions.values()]
         effects += [Ended(entry, error) for entry in self._subscriptions.values()]
         for entry in (*self._questions.values(), *self._subscriptions.values()):
-            entry.stage = Stage.ENDED
+            entry.stage = EntryStage.ENDED
         self._questions.clear()
         self._subscriptions.clear()
         return effects
 
-    def _forget(self, entry: Entry) -> bool:
+    def _forget(self, entry: WireEntry) -> bool:
         """Whether it was known."""
-        entry.stage = Stage.ENDED
+        entry.stage = EntryStage.ENDED
         known = self._subscriptions.pop(entry.id, None) or self._questions.pop(entry.id, None)
         return known is not None
 
     @staticmethod
-    def _say(kind: str, entry: Entry, **fields: object) -> list[Effect]:
+    def _say(kind: str, entry: WireEntry, **fields: object) -> list[Effect]:
         return [Send(encode({"type": kind, "id": entry.id, **fields}))]

@@ -7,8 +7,9 @@ out as effects, in order. A protocol adds what its messages mean.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import msgspec
 
 from publishers.errors import PenstockError
 from transports.codec.envelope import Init
@@ -22,14 +23,14 @@ from transports.errors import (
     describe,
 )
 from transports.limits import Limits
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
 
-__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Entry", "Send", "ServerConnection"]
+__all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Send", "ServerConnection", "WireEntry"]
 
 _BURST: Final = 2.0
 
 
-class Entry:
+class WireEntry:
     """One subscription or other operation of a connection.
 
     Its identity, and not its id, is what the machine goes by: an id may be used again after its end, and nothing that
@@ -46,58 +47,51 @@ class Entry:
     def __init__(self, operation: str, head: bytes) -> None:
         self.id = operation
         self.head = head
-        self.stage = Stage.REQUESTED
+        self.stage = EntryStage.REQUESTED
 
     @property
     def ended(self) -> bool:
         """Whether nothing may be sent for it any more."""
-        return self.stage is Stage.ENDED
+        return self.stage is EntryStage.ENDED
 
 
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """What is to be done."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Send(Effect):
+class Send(Effect, frozen=True):
     """Write one message."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticate(Effect):
+class Authenticate(Effect, frozen=True):
     """Judge who this is, and call ``acknowledge`` or ``refuse``."""
 
     payload: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand(Effect):
+class Demand(Effect, frozen=True):
     """Request ``n`` more events."""
 
-    entry: Entry
+    entry: WireEntry
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel(Effect):
+class Cancel(Effect, frozen=True):
     """Stop an operation; the machine has forgotten the entry."""
 
-    entry: Entry
+    entry: WireEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Close(Effect):
+class Close(Effect, frozen=True):
     """Close the connection."""
 
     code: CloseCode
     reason: str
 
 
-_Entry = TypeVar("_Entry", bound=Entry)
+_Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class ServerConnection(ABC, Generic[_Entry]):
@@ -169,9 +163,9 @@ class ServerConnection(ABC, Generic[_Entry]):
                 CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
             )
         if isinstance(message, Init):
-            self.phase = advance(self.phase, Event.INIT)
+            self.phase = advance(self.phase, PhaseEvent.INIT)
         elif isinstance(message, self._late):
-            self.phase = advance(self.phase, Event.WORK)
+            self.phase = advance(self.phase, PhaseEvent.WORK)
 
     def _enter(self, name: str, make: Callable[[], tuple[_Entry, Effect]]) -> list[Effect]:
         """Takes an operation up, or tells its client why not; its id is known before it starts."""
@@ -191,7 +185,7 @@ class ServerConnection(ABC, Generic[_Entry]):
     def _forget(self, entry: _Entry | None) -> list[Effect]:
         if entry is None or entry.ended:
             return []
-        entry.stage = Stage.ENDED
+        entry.stage = EntryStage.ENDED
         del self.entries[entry.id]
         return [Cancel(entry)]
 
@@ -201,7 +195,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         """The client may start operations from now on."""
         if self.phase is not Phase.GREETED:
             return []
-        self.phase = advance(self.phase, Event.ACK)
+        self.phase = advance(self.phase, PhaseEvent.ACK)
         return [Send(self._ack())]
 
     def refuse(self, why: str) -> list[Effect]:
@@ -234,7 +228,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def lost(self) -> list[Effect]:
         """The connection is gone."""
-        self.phase = advance(self.phase, Event.CLOSE)
+        self.phase = advance(self.phase, PhaseEvent.CLOSE)
         effects: list[Effect] = []
         for entry in list(self.entries.values()):
             effects += self._forget(entry)

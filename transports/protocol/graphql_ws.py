@@ -6,7 +6,6 @@ whatever is wrong with one operation is told to that operation only.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from transports.codec.envelope import Init, Ping, Pong, pong
@@ -24,7 +23,7 @@ from transports.codec.graphql_ws import (
 )
 from transports.errors import CloseCode, InvalidDemand, Problem, describe
 from transports.limits import CREDITS_MAX, Limits
-from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
+from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
 from transports.protocol.fence import Fence
 
 __all__ = ["Execute", "GraphQLSession", "OperationEntry", "Resume"]
@@ -38,7 +37,7 @@ _REASONS: Final = {
 """What the protocol says with its close codes; clients show it, and some compare it."""
 
 
-class OperationEntry(Entry):
+class OperationEntry(WireEntry):
     """One operation of a connection.
 
     Attributes:
@@ -52,16 +51,14 @@ class OperationEntry(Entry):
         self.credits = demand
 
 
-@dataclass(frozen=True, slots=True)
-class Execute(Effect):
+class Execute(Effect, frozen=True):
     """Start an operation."""
 
     entry: OperationEntry
     request: GraphQLRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Resume(Effect):
+class Resume(Effect, frozen=True):
     """Events may be sent again."""
 
 

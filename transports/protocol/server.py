@@ -6,13 +6,12 @@ done comes out as effects, in order. Whoever runs it opens and cancels subscript
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from publishers.fanout.batch import Batch
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
-from transports.codec.messages import Ask, Complete, Request, Subscribe, Wish, encode, parse
+from transports.codec.messages import Ask, Complete, Request, Subscribe, SubscribeWish, encode, parse
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion
 from transports.errors import (
     CloseCode,
@@ -23,13 +22,13 @@ from transports.errors import (
     describe,
 )
 from transports.limits import CREDITS_MAX, Limits
-from transports.protocol.connection import Authenticate, Demand, Effect, Entry, Send, ServerConnection
-from transports.protocol.states import Event, Phase, Stage, advance
+from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
 
 __all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
 
 
-class SubscriptionEntry(Entry):
+class SubscriptionEntry(WireEntry):
     """One subscription of a connection.
 
     Attributes:
@@ -53,7 +52,7 @@ class SubscriptionEntry(Entry):
 
     def due(self, limits: Limits) -> float:
         """When its next checkpoint is due."""
-        if self.stage is not Stage.ACTIVE:
+        if self.stage is not EntryStage.ACTIVE:
             return math.inf
         if self.changed:
             return -math.inf
@@ -63,15 +62,14 @@ class SubscriptionEntry(Entry):
         return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
 
 
-@dataclass(frozen=True, slots=True)
-class Open(Effect):
+class Open(Effect, frozen=True):
     """Subscribe, and call ``subscribed`` or ``failed``."""
 
     entry: SubscriptionEntry
-    wish: Wish
+    wish: SubscribeWish
 
 
-class SchemaEntry(Entry):
+class SchemaEntry(WireEntry):
     """A schema that is being looked up."""
 
     __slots__ = ()
@@ -81,8 +79,7 @@ class SchemaEntry(Entry):
         return math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp(Effect):
+class LookUp(Effect, frozen=True):
     """Look a schema up, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
@@ -128,7 +125,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
         def made() -> tuple[SubscriptionEntry, Effect]:
-            wish = Wish.of(message.payload, self.limits)
+            wish = SubscribeWish.of(message.payload, self.limits)
             entry = SubscriptionEntry(message.id, wish.heartbeat, now)
             return entry, Open(entry, wish)
 
@@ -184,16 +181,16 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             now: The time.
             **told: ``log``, ``epoch``, ``cursor``, ``oldest`` and ``head``.
         """
-        if entry.stage is not Stage.REQUESTED:
+        if entry.stage is not EntryStage.REQUESTED:
             return []
-        entry.stage = Stage.ACTIVE
+        entry.stage = EntryStage.ACTIVE
         entry.resync = entry.changed = resync  # who starts in the log is told so
         entry.told = entry.checked = now
         return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
 
     def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
         """The ``next`` message for a batch, or None if nobody waits for it any more."""
-        if entry.stage is not Stage.ACTIVE:
+        if entry.stage is not EntryStage.ACTIVE:
             return None
         entry.told = now
         entry.unsettled = not batch.boundary
@@ -201,13 +198,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
         """History from one cursor to another is missing; what follows begins behind it."""
-        if entry.stage is not Stage.ACTIVE:
+        if entry.stage is not EntryStage.ACTIVE:
             return []
         return [Send(encode({"type": "gap", "id": entry.id, "begin": begin, "end": end}))]
 
     def state(self, entry: SubscriptionEntry, *, resync: bool) -> None:
         """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
-        if entry.stage is Stage.ACTIVE and entry.resync is not resync:
+        if entry.stage is EntryStage.ACTIVE and entry.resync is not resync:
             entry.resync = resync
             entry.changed = True
 
@@ -223,7 +220,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     def completed(self, entry: SubscriptionEntry, cursor: str) -> list[Effect]:
         """The subscription came to its end."""
-        if entry.stage is not Stage.ACTIVE:
+        if entry.stage is not EntryStage.ACTIVE:
             return []
         return [Send(encode({"type": "complete", "id": entry.id, "cursor": cursor})), *self._forget(entry)]
 
@@ -249,7 +246,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         """
         told = []
         for entry, cursor, head, live, resync in items:
-            if entry.stage is Stage.ACTIVE:
+            if entry.stage is EntryStage.ACTIVE:
                 entry.told = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
@@ -270,7 +267,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
         if self.phase is not Phase.ACKNOWLEDGED:
             return []
-        self.phase = advance(self.phase, Event.GOAWAY)
+        self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
         return [Send(encode(message))]
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from transports.errors import CloseCode, Violation
 
-__all__ = ["PHASES", "Event", "Phase", "Stage", "advance"]
+__all__ = ["PHASES", "EntryStage", "Phase", "PhaseEvent", "advance"]
 
 
 class Phase(enum.Enum):
@@ -38,7 +38,7 @@ class Phase(enum.Enum):
         return self in (Phase.OPENED, Phase.GREETED)
 
 
-class Event(enum.Enum):
+class PhaseEvent(enum.Enum):
     """What a phase depends on, with the close code for a peer that is too early or too late, and what it is told."""
 
     INIT = (CloseCode.TOO_MANY_INITS, "connection_init must be sent once, and it was sent before")
@@ -48,7 +48,7 @@ class Event(enum.Enum):
     CLOSE = (CloseCode.NORMAL, "")
 
 
-class Stage(enum.Enum):
+class EntryStage(enum.Enum):
     """Where a subscription is: requested -> active -> ended."""
 
     REQUESTED = "requested"
@@ -56,17 +56,17 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-PHASES: Final[Mapping[tuple[Phase, Event], Phase]] = {
-    (Phase.OPENED, Event.INIT): Phase.GREETED,
-    (Phase.GREETED, Event.ACK): Phase.ACKNOWLEDGED,
-    (Phase.ACKNOWLEDGED, Event.WORK): Phase.ACKNOWLEDGED,
-    (Phase.ACKNOWLEDGED, Event.GOAWAY): Phase.DRAINING,
-    (Phase.DRAINING, Event.WORK): Phase.DRAINING,
-    **{(phase, Event.CLOSE): Phase.CLOSED for phase in Phase},
+PHASES: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
+    (Phase.OPENED, PhaseEvent.INIT): Phase.GREETED,
+    (Phase.GREETED, PhaseEvent.ACK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, PhaseEvent.WORK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, PhaseEvent.GOAWAY): Phase.DRAINING,
+    (Phase.DRAINING, PhaseEvent.WORK): Phase.DRAINING,
+    **{(phase, PhaseEvent.CLOSE): Phase.CLOSED for phase in Phase},
 }
 
 
-def advance(phase: Phase, event: Event) -> Phase:
+def advance(phase: Phase, event: PhaseEvent) -> Phase:
     """The phase that an event leads to.
 
     Raises:

@@ -31,7 +31,7 @@ from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
-from transports.server.driver import Driver, Serving
+from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
 from transports.server.logs import StoreLogs
 from transports.server.status import Status
@@ -209,7 +209,7 @@ class Application:
     def _connect(
         self, offer: Offer, scope: Scope, graphql: "GraphQLEndpoint | None", subprotocol: str | None
     ) -> None:
-        serving = Serving(
+        serving = DriverOptions(
             limits=self._limits,
             loop=asyncio.get_running_loop(),
             pools=self._pools,

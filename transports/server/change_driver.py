@@ -15,15 +15,15 @@ from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
 from transports.codec.events import EventEncoder
-from transports.codec.messages import Wish, check_weight
+from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import feed_of, kept_place, reads_disk
 from transports.errors import Problem, describe
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
-from transports.protocol.states import Stage
-from transports.server.driver import Driver, Serving
-from transports.server.link import Link
+from transports.protocol.states import EntryStage
+from transports.server.driver import Driver, DriverOptions
+from transports.server.link import SocketLink
 from transports.server.outbound import Lane
 from transports.server.subscriber import WireSubscriber
 
@@ -52,7 +52,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         driver: "ChangeDriver",
         entry: SubscriptionEntry,
         lane: Lane,
-        wish: Wish,
+        wish: SubscribeWish,
         *,
         name: str,
         log: "ChangeLog",
@@ -93,11 +93,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
     def __init__(
         self,
         logs: "Mapping[str, ChangeLog]",
-        link: Link,
+        link: SocketLink,
         *,
         server: str,
         policy: Policy | None = None,
-        **serving: Unpack[Serving],
+        **serving: Unpack[DriverOptions],
     ) -> None:
         self._logs = logs
         self._policy = policy
@@ -114,7 +114,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
         if not self._link.paused:
             entries = [subscriber.entry for subscriber in self._subscribers.values()]
-            self._checkpoint([entry for entry in entries if entry.stage is Stage.ACTIVE])
+            self._checkpoint([entry for entry in entries if entry.stage is EntryStage.ACTIVE])
         self._perform(self._session.stop())
 
     # What the machine wants done.
@@ -128,7 +128,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
-    def _open(self, entry: SubscriptionEntry, wish: Wish) -> None:
+    def _open(self, entry: SubscriptionEntry, wish: SubscribeWish) -> None:
         try:
             name, log = find_log(self._logs, wish.log, self._policy, self._token)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
@@ -146,7 +146,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._admit(subscriber, wish, wish.read)
 
     def _admit(
-        self, subscriber: ChangeSubscriber, wish: Wish, result: Callable[[], tuple[Criteria, Cost]]
+        self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], tuple[Criteria, Cost]]
     ) -> None:
         """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
@@ -247,7 +247,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._fail(subscriber, error)
 
     def _fail(self, subscriber: ChangeSubscriber, error: Exception) -> None:
-        if subscriber.entry.stage is Stage.ENDED:
+        if subscriber.entry.stage is EntryStage.ENDED:
             return
         problem = describe(error, subscriber.encoder.cursor)
         if problem.code in _WITH_CURSOR and subscriber.subscription is not None:
@@ -276,7 +276,9 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
-def _feed(log: "ChangeLog", wish: Wish, criteria: Criteria, view: View, prepared: bool) -> ChangeFeed:
+def _feed(
+    log: "ChangeLog", wish: SubscribeWish, criteria: Criteria, view: View, prepared: bool
+) -> ChangeFeed:
     """What a client subscribes to."""
     wishes = () if wish.empty else criteria
     since = kept_place(log, wish.start if wish.since is None else wish.since, jump=wish.jump)

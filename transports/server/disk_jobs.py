@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from publishers.errors import PenstockError
-from transports.protocol.connection import Entry
+from transports.protocol.connection import WireEntry
 from transports.quotas.pool import Pool, Turn
 
 __all__ = ["DiskJobs"]
@@ -46,11 +46,11 @@ class DiskJobs:
     def __init__(self, loop: asyncio.AbstractEventLoop, client: Hashable) -> None:
         self._loop = loop
         self._client = client
-        self._waiting: dict[Entry, _Job] = {}  # in the order in which they came
-        self._running: tuple[Entry, _Job] | None = None
+        self._waiting: dict[WireEntry, _Job] = {}  # in the order in which they came
+        self._running: tuple[WireEntry, _Job] | None = None
         self._closed = False
 
-    def send(self, pool: Pool, entry: Entry, work: Callable[[], Any], then: Then) -> None:
+    def send(self, pool: Pool, entry: WireEntry, work: Callable[[], Any], then: Then) -> None:
         """Has something done on a thread.
 
         Args:
@@ -63,7 +63,7 @@ class DiskJobs:
             self._waiting[entry] = _Job(pool, work, then)
             self._next()
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: WireEntry) -> None:
         """Drops the job of an entry if it has not begun, and tells nothing of it if it has."""
         self._waiting.pop(entry, None)
         if self._running is not None and self._running[0] is entry:

@@ -21,19 +21,19 @@ from transports.protocol.connection import (
     Close,
     Demand,
     Effect,
-    Entry,
     Send,
     ServerConnection,
+    WireEntry,
 )
 from transports.protocol.states import Phase
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ConnectionWeight, ServerWeight
 from transports.server.disk_jobs import DiskJobs
-from transports.server.link import Link
+from transports.server.link import SocketLink
 from transports.server.outbound import Outbound
 from transports.server.subscriber import WireSubscriber
 
-__all__ = ["Driver", "Serving"]
+__all__ = ["Driver", "DriverOptions"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 
@@ -41,7 +41,7 @@ _Session = TypeVar("_Session", bound=ServerConnection[Any])
 _Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any, Any])
 
 
-class Serving(TypedDict, total=False):
+class DriverOptions(TypedDict, total=False):
     """What every driver is given, whatever its protocol.
 
     Attributes:
@@ -78,10 +78,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     def __init__(
         self,
         session: _Session,
-        link: Link,
+        link: SocketLink,
         *,
         blocked: Callable[[], bool] | None = None,
-        **serving: Unpack[Serving],
+        **serving: Unpack[DriverOptions],
     ) -> None:
         limits, loop = serving["limits"], serving["loop"]
         server = serving.get("weight") or ServerWeight(limits.criteria_weight)
@@ -98,7 +98,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._pools = serving.get("pools") or Pools(limits)
         self._client = self if client is None else client
         self._jobs = DiskJobs(loop, self._client)
-        self._subscribers: dict[Entry, _Subscriber] = {}
+        self._subscribers: dict[WireEntry, _Subscriber] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._arm(session.due)
@@ -147,7 +147,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
 
     @property
     def ending(self) -> str | None:
-        """Why the server has ended it; see ``Link.ending``."""
+        """Why the server has ended it; see ``SocketLink.ending``."""
         return self._link.ending
 
     # What the link tells.
@@ -194,7 +194,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                 case _:
                     self._do(effect)
 
-    def _cancel(self, entry: Entry) -> None:
+    def _cancel(self, entry: WireEntry) -> None:
         self._jobs.forget(entry)
         self._weight.give(entry)
         subscriber = self._subscribers.pop(entry, None)

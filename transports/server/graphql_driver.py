@@ -15,15 +15,15 @@ from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import describe
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
-from transports.graphql.execution import Engine, Operation
+from transports.graphql.execution import Engine, GraphQLOperation
 from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
-from transports.protocol.connection import Effect, Entry
+from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import Phase
 from transports.quotas.pool import Pools, Turn
-from transports.server.driver import Driver, Serving
-from transports.server.link import Link
+from transports.server.driver import Driver, DriverOptions
+from transports.server.link import SocketLink
 from transports.server.outbound import Lane
 from transports.server.subscriber import WireSubscriber
 
@@ -53,7 +53,7 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         driver: "GraphQLDriver",
         entry: OperationEntry,
         lane: Lane,
-        operation: Operation,
+        operation: GraphQLOperation,
         *,
         batch_events: int,
     ) -> None:
@@ -88,9 +88,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         **serving: As for every driver.
     """
 
-    def __init__(self, engine: Engine, link: Link, **serving: Unpack[Serving]) -> None:
+    def __init__(self, engine: Engine, link: SocketLink, **serving: Unpack[DriverOptions]) -> None:
         self._engine = engine
-        self._queries: dict[OperationEntry, Operation] = {}
+        self._queries: dict[OperationEntry, GraphQLOperation] = {}
         self._asked = False
         self._asking: OperationEntry | None = None
         self._turn: Turn[bytes] | None = None
@@ -138,7 +138,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         else:
             self._jobs.send(self._pools.preparing, entry, prepare, prepared)
 
-    def _prepare(self, request: GraphQLRequest, token: str | None) -> Operation:
+    def _prepare(self, request: GraphQLRequest, token: str | None) -> GraphQLOperation:
         """What is to be executed; from any thread."""
         operation = self._engine.prepare(
             request.query, request.operation_name, request.variables, token=token
@@ -147,7 +147,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             operation.open()
         return operation
 
-    def _prepared(self, entry: OperationEntry, result: Callable[[], Operation]) -> None:
+    def _prepared(self, entry: OperationEntry, result: Callable[[], GraphQLOperation]) -> None:
         """A request was read and checked."""
         try:
             operation = result()
@@ -162,7 +162,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._link.flush()
 
-    def _cancel(self, entry: Entry) -> None:
+    def _cancel(self, entry: WireEntry) -> None:
         if isinstance(entry, OperationEntry):
             self._queries.pop(entry, None)
             if entry is self._asking and self._turn is not None:
@@ -171,7 +171,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     # Subscriptions.
 
-    def _start(self, entry: OperationEntry, operation: Operation) -> None:
+    def _start(self, entry: OperationEntry, operation: GraphQLOperation) -> None:
         source = operation.source
         self._weight.take(entry, source.log.name, source.criteria, operation.cost)
         lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
@@ -292,6 +292,6 @@ class GraphQLEndpoint:
         self.engine = Engine(logs, limits, policy)
         self.http = HttpEndpoint(self.engine, limits, authenticate, pools)
 
-    def connection(self, link: Link, **serving: Unpack[Serving]) -> GraphQLDriver:
+    def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """What drives one WebSocket, on the running event loop."""
         return GraphQLDriver(self.engine, link, **serving)

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from transports.errors import CloseCode
 
-__all__ = ["LINK", "Link", "Offer", "Receiver"]
+__all__ = ["LINK", "Offer", "Receiver", "SocketLink"]
 
 LINK: Final = "penstock.link"
 """Where an application finds an ``Offer``, in the extensions of its ASGI scope."""
@@ -31,7 +31,7 @@ class Receiver(Protocol):
         ...
 
 
-class Link(Protocol):
+class SocketLink(Protocol):
     """One accepted WebSocket, for use on its event loop."""
 
     @property
@@ -66,7 +66,7 @@ class Link(Protocol):
         ...
 
 
-class Offer(Link, Protocol):
+class Offer(SocketLink, Protocol):
     """A request to upgrade that an application may take over as a link."""
 
     def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from flow.executors import loop_executor
 from transports.limits import Limits
-from transports.server.link import Link
+from transports.server.link import SocketLink
 
 __all__ = ["Lane", "Outbound"]
 
@@ -35,7 +35,7 @@ class Outbound:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        link: Link,
+        link: SocketLink,
         limits: Limits,
         blocked: Callable[[], bool] | None = None,
     ) -> None:

@@ -6,7 +6,7 @@ from flow.contracts import UNBOUNDED
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
-from transports.protocol.connection import Entry
+from transports.protocol.connection import WireEntry
 from transports.server.outbound import Lane
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WireSubscriber"]
 
-_Entry = TypeVar("_Entry", bound=Entry)
+_Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class _Driver(Protocol):

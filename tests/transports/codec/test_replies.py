@@ -1,6 +1,6 @@
 import pytest
 
-from transports.codec.replies import Ack, Checkpoint, Done, Failure, Goaway, Pong, read
+from transports.codec.replies import Ack, CheckpointReply, Done, Failure, Goaway, Pong, read
 from transports.errors import Violation
 
 
@@ -13,7 +13,7 @@ def test_every_message_of_a_server_is_read():
     checkpoint = read(
         '{"type":"checkpoint","items":[{"id":"a","cursor":"c","head":"h","state":"LIVE"}],"n":1}'
     )
-    assert isinstance(checkpoint, Checkpoint)
+    assert isinstance(checkpoint, CheckpointReply)
     assert checkpoint.items[0].state == "LIVE"
 
 

@@ -144,10 +144,10 @@ async def test_a_subscription_is_sent_to_the_web_socket(serving):
 
 
 async def test_a_failure_of_ours_gets_500_and_an_id(serving, monkeypatch, caplog):
-    from transports.graphql.execution import Operation
+    from transports.graphql.execution import GraphQLOperation
 
     server = serving()
-    monkeypatch.setattr(Operation, "run", lambda *_: {}["secret"])
+    monkeypatch.setattr(GraphQLOperation, "run", lambda *_: {}["secret"])
     status, _, body = await fetch(server.graphql_url, b'{"query":"{__typename}"}')
     (error,) = json.loads(body)["errors"]
     assert status == 500

@@ -12,8 +12,8 @@ from transports.protocol.client import (
     ClientSubscription,
     Deliver,
     Ended,
+    Progress,
     Retry,
-    Told,
 )
 from transports.protocol.connection import Send
 from transports.protocol.states import Phase
@@ -119,7 +119,7 @@ def test_a_checkpoint_that_is_missing_is_noticed_on_each_connection_anew():
     made.subscribe(entry)
     item = {"id": entry.id, "cursor": CURSOR.format(7), "head": CURSOR.format(9), "state": "RESYNC"}
     (told,) = say(made, type="checkpoint", items=[item], n=1)
-    assert isinstance(told, Told)
+    assert isinstance(told, Progress)
     assert entry.cursor == CURSOR.format(7)
     with pytest.raises(ConnectionError, match="checkpoint 3 came, but 2 was to come"):
         say(made, type="checkpoint", items=[], n=3)

@@ -14,7 +14,7 @@ from transports.errors import CloseCode, describe
 from transports.limits import Limits
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
 from transports.protocol.server import Open, ServerSession
-from transports.protocol.states import Phase, Stage
+from transports.protocol.states import EntryStage, Phase
 
 TOLD = {"log": "shop", "epoch": 1, "cursor": "c", "oldest": "o", "head": "h"}
 
@@ -241,7 +241,7 @@ def test_an_error_may_be_the_first_answer_and_is_the_last():
     (error,) = sent(made.failed(entry, describe(LogClosed())))
     assert error["payload"]["code"] == "LOG_CLOSED"
     assert made.subscribed(entry, resync=False, now=0.0, **TOLD) == []
-    assert entry.stage is Stage.ENDED
+    assert entry.stage is EntryStage.ENDED
 
 
 def test_complete_carries_the_cursor():

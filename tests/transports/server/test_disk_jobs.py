@@ -11,7 +11,7 @@ from publishers.log.start import Places
 from tests.transports.server.test_change_driver import FakeLink, connect, kinds, say, subscribe
 from transports.graphql.execution import Engine
 from transports.limits import Limits
-from transports.protocol.connection import Entry
+from transports.protocol.connection import WireEntry
 from transports.quotas.pool import Pool
 from transports.server.disk_jobs import DiskJobs
 from transports.server.graphql_driver import GraphQLDriver
@@ -89,7 +89,7 @@ async def test_a_forgotten_job_that_has_begun_keeps_the_thread_and_tells_nothing
     """F61: also the one that waits for a thread of the pool is not done once it is forgotten."""
     jobs, go_on, told = DiskJobs(asyncio.get_running_loop(), 1), threading.Event(), []
     pool = Pool("test", 2, 2, 10)
-    first, second, third = (Entry(name, b"") for name in "abc")
+    first, second, third = (WireEntry(name, b"") for name in "abc")
     began = threading.Event()
 
     def work():
@@ -118,7 +118,7 @@ async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_d
     pool = Pool("test", 1, 1, 10)
     busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(20)).result, loop=loop)
     jobs = DiskJobs(loop, 1)
-    jobs.send(pool, Entry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
+    jobs.send(pool, WireEntry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
     jobs.close()
     go_on.set()
     await busy

@@ -196,13 +196,13 @@ async def test_a_source_that_fails_ends_in_an_error_and_no_complete(
 async def test_a_failure_of_ours_ends_its_operation_only_and_is_told_by_an_id(
     serving, graphql, monkeypatch, caplog
 ):
-    from transports.graphql.execution import Engine, Operation
+    from transports.graphql.execution import Engine, GraphQLOperation
 
     async with graphql(serving()) as wire:
         await wire.init()
         for owner, name, query in (
-            (Operation, "open", KEYS),
-            (Operation, "run", "{ logs { name } }"),
+            (GraphQLOperation, "open", KEYS),
+            (GraphQLOperation, "run", "{ logs { name } }"),
             (Engine, "prepare", KEYS),
         ):
             with monkeypatch.context() as broken:
