@@ -295,7 +295,7 @@ def test_a_waiting_submit_goes_on_when_there_is_room(leave):
     listener = listen(broadcast)
     broadcast.submit(0)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(broadcast.submit, 1, 10)
+        waiting = pool.submit(broadcast.submit, 1, 30)
         wait_until(lambda: broadcast._room._waiters)
         if leave == "request":
             listener.request(1)
