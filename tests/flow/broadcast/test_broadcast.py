@@ -494,9 +494,10 @@ class Seen:
     def on_complete(self): ...
 
 
-def test_who_left_takes_along_what_waited_for_it():
+@pytest.mark.parametrize("lag", Lag)
+def test_who_left_takes_along_what_waited_for_it(lag):
     broadcast = Broadcast(4)
-    listener = listen(broadcast)
+    listener = listen(broadcast, lag=lag)
     thing = Thing()
     watched = weakref.ref(thing)
     broadcast.offer(thing)

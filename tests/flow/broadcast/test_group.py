@@ -181,10 +181,11 @@ def test_an_interrupt_in_the_group_passes_when_everybody_was_served():
     assert len(broadcast.statistics().subscribers) == 1
 
 
-def test_submitting_inside_on_next_reaches_all_in_the_same_order():
+@pytest.mark.parametrize("demand", [(ALL, 0), (1, 1)])
+def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
     broadcast = Broadcast(4)
-    listeners = [listen(broadcast, ALL), listen(broadcast, ALL)]
-    talker = listen(broadcast, ALL, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
+    listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
+    talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
     broadcast.offer(0)
     assert all(listener.items == list(range(501)) for listener in (*listeners, talker))
     assert talker.deepest == 1
