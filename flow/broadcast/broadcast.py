@@ -31,13 +31,13 @@ class BroadcastClosed(FlowError):
 
 
 class Broadcast(Generic[T]):
-    """Gives every element to every subscriber, through one ring and a cursor for each. Hot: who comes late, begins late.
+    """Gives every element to every subscriber, through one ring. Hot: a subscriber that comes late begins late.
 
-    A BLOCK subscriber that is a whole ring behind holds up the writer, and with it everybody: a choice to be made
+    A BLOCK subscriber that is a whole ring behind holds up the writer, and so all others: a choice to be made
     knowingly. The other policies never hold up anything. A loss is told by the subscriber's optional
     ``on_lagged(missed)``, serially, before its next element or its completion, without spending demand.
 
-    Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on whoever writes or
+    Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on the thread that writes or
     requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber keeps what waits for it itself,
     at most as many elements as the ring. A drain takes at most 256 elements, and never more than
     the ring holds, ahead of their delivery.
@@ -45,11 +45,11 @@ class Broadcast(Generic[T]):
     Args:
         capacity: Most elements in the ring, and the most that wait for one subscriber; at least 1.
         replay: How many of the newest are kept for subscribers that begin with `Start.REPLAY`; at most the capacity.
-        lag: The policy of those who name none.
-        executor: Where signals run for those who name none.
+        lag: The policy of subscribers that name none.
+        executor: Where signals run for subscribers that name none.
         auto_cancel: Whether to end when the last subscriber leaves (rule 3.14).
         stall_timeout: Seconds for which a BLOCK subscriber may hold up the writer; then its policy becomes ERROR.
-            ``None`` is for ever. It is judged by those who write.
+            ``None`` is for ever. It is judged when an element is written.
         clock: Measures that.
 
     Raises:
@@ -110,7 +110,7 @@ class Broadcast(Generic[T]):
         self._hub.subscribe(subscriber, lag, Start(from_), self._executor if executor is None else executor)
 
     def submit(self, item: T, timeout: float | None = None) -> int:
-        """Give an element to everybody; wait while a BLOCK subscriber is a whole ring behind.
+        """Give an element to all subscribers; wait while a BLOCK subscriber is a whole ring behind.
 
         From inside a signal of such a subscriber, use `offer`: here it would wait for itself.
 
@@ -134,11 +134,11 @@ class Broadcast(Generic[T]):
         if not passed:
             return self._submit(items, timeout)
         hub.serve(items)
-        # Whatever others write meanwhile, this element waits for nobody then.
+        # Whatever other threads write meanwhile, this element waits for no subscriber then.
         return 0 if hub.place == hub.ring.end and not hub.unsynced else self._greatest_lag()
 
     def submit_many(self, items: Iterable[T], timeout: float | None = None) -> int:
-        """Give elements to everybody, as many at a time as there is room for: each takes those as one batch.
+        """Give elements to all subscribers, as many at a time as there is room for: each takes those as one batch.
 
         A LATEST subscriber gets the last of those that are written at a time. Otherwise as `submit`, for each of them.
 
@@ -192,7 +192,7 @@ class Broadcast(Generic[T]):
         return self._greatest_lag()
 
     def offer(self, item: T) -> OfferResult:
-        """Give an element to everybody if that needs no waiting.
+        """Give an element to all subscribers if that needs no waiting.
 
         Raises:
             TypeError: If the element is ``None``.
@@ -213,11 +213,11 @@ class Broadcast(Generic[T]):
         return OfferResult.OK
 
     def close(self) -> None:
-        """End: everybody gets what waits for it, then ``on_complete``. Later calls have no effect."""
+        """End: each subscriber gets what waits for it, then ``on_complete``. Later calls have no effect."""
         self._hub.end(COMPLETED)
 
     def fail(self, error: Exception) -> None:
-        """End with ``on_error`` for everybody, which overtakes what waits. Later calls have no effect.
+        """End with ``on_error`` for all subscribers, which overtakes what waits. Later calls have no effect.
 
         Raises:
             TypeError: If it is not an ``Exception``.
@@ -245,7 +245,7 @@ class Broadcast(Generic[T]):
     # Under the hub's lock.
 
     def _find_room(self) -> int:
-        """How many elements can be written; who is in the way is noted, since when, and gates no longer after too long."""
+        """How many elements can be written; if none, note the subscriptions in the way, and end the gating of stalled ones."""
         hub = self._hub
         if hub.outcome is not None:
             raise BroadcastClosed

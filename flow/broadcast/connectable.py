@@ -36,11 +36,11 @@ def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOC
 
 
 def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
-    """Share one subscription, and let who comes late begin with the last ``n`` elements.
+    """Share one subscription, and let subscribers that come late begin with the last ``n`` elements.
 
     Args:
         publisher: The source.
-        n: Elements that are kept for those who come late; also after the completion.
+        n: Elements that are kept for subscribers that come late; also after the completion.
         prefetch: As in `publish`.
         lag: As in `publish`; a subscriber may be ``n`` elements further behind.
 
@@ -59,7 +59,7 @@ def share(publisher: Publisher[T], prefetch: int = 256, *, grace: float = 0) -> 
 class Connectable(Generic[T]):
     """A publisher that shares one subscription to its source, from `connect` on.
 
-    Until then subscribers wait; from then on the source runs, whether somebody listens or not. After its end a new
+    Until then subscribers wait; from then on the source runs, with subscribers or without. After its end a new
     subscriber gets what is replayed and the end, until `connect` is called again.
     """
 
@@ -107,11 +107,11 @@ class Connectable(Generic[T]):
     def ref_count(self, n: int = 1, grace: float = 0, *, timers: Timers = TIMERS) -> Source[T]:
         """Connect when there are ``n`` subscribers, and disconnect when the last has left.
 
-        What is returned has connections of its own. Who subscribes after the end of the source begins a new one.
+        What is returned has connections of its own. A subscriber after the end of the source begins a new one.
 
         Args:
             n: At least 1.
-            grace: Seconds for which it stays connected without subscribers: who comes meanwhile finds it as it was.
+            grace: Seconds for which it stays connected without subscribers: one that comes meanwhile finds it as it was.
             timers: Measure that.
 
         Raises:
@@ -145,7 +145,7 @@ class _AutoConnected(Generic[T]):
 
 
 class _RefCounted(Generic[T]):
-    """One lock decides who is first and who is last; a subscriber that counts keeps its connection."""
+    """One lock decides which subscriber is the first, and which the last; a subscriber that counts keeps its connection."""
 
     __slots__ = ("_alarm", "_connection", "_count", "_grace", "_lock", "_make", "_n", "_parting", "_timers")
 

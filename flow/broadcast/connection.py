@@ -30,14 +30,14 @@ class Disconnected(FlowError):
 class Connection(Generic[T]):
     """The one subscriber of a source, and the ring from which many read.
 
-    It requests ``prefetch`` elements ahead of the slowest BLOCK cursor, so the ring has room for each of them, and for
-    those that are replayed. Without such cursors it takes whatever comes.
+    It requests ``prefetch`` elements ahead of the slowest BLOCK subscription, so the ring has room for each of them, and for
+    those that are replayed. Without such subscriptions it takes whatever comes.
 
     Args:
         source: Subscribed to by `connect`.
         prefetch: Requested at first, and again 75 % of it whenever there is room for as many.
         replay: With how many of the newest elements a subscriber begins.
-        lag: The policy of those who name none.
+        lag: The policy of subscribers that name none.
 
     Raises:
         ValueError: If a number is out of its bounds.
@@ -55,8 +55,8 @@ class Connection(Generic[T]):
         self._source: Publisher[T] | None = source
         self._upstream: Subscription = GONE
         self._greeted = False
-        # The sequence up to which elements were requested. It is at most prefetch beyond the end, and a cursor starts at
-        # most the replay before the end: so what was requested never overtakes a BLOCK cursor.
+        # The sequence up to which elements were requested. It is at most prefetch beyond the end, and a subscription starts at
+        # most the replay before the end: so what was requested never overtakes a BLOCK subscription.
         self._granted = 0
         self._asking = False
         self._hub: Hub[T] = Hub(prefetch + replay, replay, lag, SYSTEM_CLOCK, make_room=self._ask)
@@ -78,7 +78,7 @@ class Connection(Generic[T]):
             source.subscribe(self)
 
     def disconnect(self) -> None:
-        """Cancel upstream; who still reads ends with `Disconnected`."""
+        """Cancel upstream; subscribers that still read end with `Disconnected`."""
         self._end(Failed(Disconnected())).cancel()
 
     def subscribe(
@@ -116,7 +116,7 @@ class Connection(Generic[T]):
             self._ask()
 
     def on_next(self, item: T, /) -> None:
-        """Give an element to everybody."""
+        """Give an element to all subscribers."""
         if item is None:
             raise TypeError("rule 2.13: the element is None")
         hub = self._hub
@@ -133,7 +133,7 @@ class Connection(Generic[T]):
         self._ask()
 
     def on_error(self, error: Exception, /) -> None:
-        """Fail for everybody; that overtakes what waits."""
+        """Fail for all subscribers; that overtakes what waits."""
         if error is None:
             raise TypeError("rule 2.13: the error is None")
         self._end(Failed(error))

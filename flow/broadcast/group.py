@@ -27,7 +27,7 @@ Call = Callable[[Any], object]
 class SyncedGroup(Generic[T]):
     """The members, and what to call for each.
 
-    Whoever owns it calls `give`; everything else is done under the lock of the hub.
+    The thread that owns the group calls `give`; everything else is done under the lock of the hub.
 
     Attributes:
         gates: Whether a BLOCK subscription is among them.
@@ -101,7 +101,7 @@ class SyncedGroup(Generic[T]):
             except BaseException as error:  # noqa: BLE001 - harms its subscriber only; the hub raises interrupts
                 members = self._singles if calls is self._calls else self._batched
                 self._fault(error, list(members)[-1 - length_hint(left)])
-        # A traceback that somebody keeps must not keep subscribers through this frame (rule 3.13).
+        # A traceback that is kept must not keep subscribers through this frame (rule 3.13).
         del left, item, calls
         call = members = None  # type: ignore[assignment]  # forgotten
 
@@ -130,7 +130,7 @@ class SyncedGroup(Generic[T]):
 
 
 def _alike(context: contextvars.Context, other: contextvars.Context) -> bool:
-    """Whether two contexts hold the very same values; that equal ones are others matters to who changes them."""
+    """Whether two contexts hold the very same values; that equal ones are others matters if they are changed."""
     return len(context) == len(other) and all(
         other.get(variable, _ABSENT) is value for variable, value in context.items()
     )

@@ -249,11 +249,14 @@ class Hub(Generic[T]):
                         break
                     leaving, items = self._next_round()
                     passing, group.passing = group.passing or passing, None
-                if items and group.gates:
-                    self.make_room()
-                _each(leaving, BroadcastSubscription.restore)
+                try:
+                    if items and group.gates:
+                        self.make_room()
+                    _each(leaving, BroadcastSubscription.restore)
+                except BaseException as interrupt:  # noqa: BLE001 - what was taken has to be given first
+                    passing = interrupt
         except BaseException:
-            # An interrupt, of a subscriber or of this thread outside of any: each goes on by itself.
+            # An interrupt of this thread outside of any subscriber: each goes on by itself.
             if owned:
                 with self.lock:
                     leaving = self._dismiss(group.members)

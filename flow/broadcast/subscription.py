@@ -255,7 +255,7 @@ class BroadcastSubscription(Drain[T]):
     def cancel(self) -> None:
         """End without a signal."""
         super().cancel()
-        # Halted before it lent the flag, it would not have done so; and who gives it back later sees that it has halted.
+        # Halted earlier, it had not lent the flag; and `restore`, if it comes later, sees that it has halted.
         if self._lent is not None:
             self._hub.reclaim(self)
 

@@ -163,10 +163,10 @@ class Drain(Strand, Generic[T]):
         self._discarded = False
 
     def lend(self, count: int, to: object) -> bool:
-        """Give the flag to who delivers to many at once, if ``count`` elements can be delivered here and now.
+        """Give the flag to a group that delivers to many at once, if ``count`` elements can be delivered here and now.
 
         Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
-        instead. Who was given the flag says with `give_back` what it brought, and names itself by the same ``to``.
+        instead. The group says with `give_back` what it brought, and names itself by the same ``to``.
         """
         with self._lock:
             if self._state != IDLE or self._demand < count or self._tells or self._halted or self._discarded:
@@ -179,7 +179,7 @@ class Drain(Strand, Generic[T]):
         """Deliver what was brought for this drain after `lend`, and have the flag back; else nothing happens.
 
         Args:
-            by: To whom it was lent; from anybody else, or once more, it changes nothing.
+            by: The one that it was lent to; from any other, or once more, it changes nothing.
             items: At most as many as were announced, or none; no ``None`` among them. A subscriber with
                 ``on_next_batch`` gets the sequence itself.
             settle: Called before the flag may be taken by others, if everything was delivered: not when it was cancelled or
@@ -284,12 +284,12 @@ class Drain(Strand, Generic[T]):
                     self.fail(_none_is_no_element())
                     break
                 on_next(item)
-        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms nobody but itself
+        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms itself only
             self._drop(error, subscriber)
         except asyncio.CancelledError:
             self.cancel()
         finally:
-            # A traceback that somebody keeps must not keep the subscriber through this frame (rule 3.13).
+            # A traceback that is kept must not keep the subscriber through this frame (rule 3.13).
             items = left = ()  # type: ignore[assignment]  # forgotten
             subscriber = item = on_next = None  # type: ignore[assignment]  # forgotten
         return taken
@@ -375,13 +375,13 @@ class Drain(Strand, Generic[T]):
         del subscriber
 
     def _release(self) -> None:
-        """Drop every reference. Only for who has just ended a drain without a holder, or holds the flag: so once."""
+        """Drop every reference. Only for the thread that has just ended a drain without a holder, or holds the flag: so once."""
         feed, subscriber = self._feed, self._subscriber
         self._feed = self._subscriber = GONE
         self._context = self._error = self._tells = None
         try:
             feed.release()
-        except Exception as error:  # noqa: BLE001 - the end was decided, and nobody can be told any more
+        except Exception as error:  # noqa: BLE001 - the end was decided, and the subscriber is told nothing any more
             hooks.report(error, subscriber)
         except BaseException:
             feed.release()  # an interrupt: what was begun is finished

@@ -78,7 +78,7 @@ class Strand:
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Drop every reference. Called by who ended a strand without a holder, or by the holder: so once."""
+        """Drop every reference. Called by the thread that ended a strand without a holder, or by the holder: so once."""
         raise NotImplementedError
 
     @property
@@ -102,7 +102,7 @@ class Strand:
             raise
 
     def cancel(self) -> None:
-        """End without a signal; whoever holds the flag now lets go of everything, else that happens here and now."""
+        """End without a signal; the holder of the flag lets go of everything, else that happens here and now."""
         mine = False
         try:
             with self._lock:
@@ -117,7 +117,7 @@ class Strand:
             self._release()
         except BaseException:
             if mine:
-                self._release()  # who was interrupted in it has not left yet
+                self._release()  # interrupted in it, it has not left yet
             raise
 
     def fail(self, error: Exception) -> None:
@@ -130,9 +130,9 @@ class Strand:
         self.signal()
 
     def try_hold(self) -> bool:
-        """Take the flag without delivering, if nobody has it and nothing is scheduled; then call `release_hold`.
+        """Take the flag without delivering, if no thread has it and nothing is scheduled; then call `release_hold`.
 
-        For those who work on the feed and must exclude `Feed.pull` meanwhile.
+        For work on the feed that must exclude `Feed.pull`.
         """
         with self._lock:
             if self._state != IDLE:
@@ -169,7 +169,7 @@ class Strand:
         return -1 if self._state == SCHEDULED and self._loop is not None and self._loop.closed else 0
 
     def _save(self, claim: int) -> None:
-        """Run for one who claimed the flag and was interrupted (KeyboardInterrupt) before he could: else nobody ever does."""
+        """Run for a thread that claimed the flag and was interrupted (KeyboardInterrupt) before it could: else none ever does."""
         with self._lock:
             lost = claim == self._claims != self._begun and self._state in (SCHEDULED, RUNNING, AGAIN)
         if lost:
@@ -186,7 +186,7 @@ class Strand:
             self._hand_over()
         except SATURATED:
             self._ask_rescue(self._enter, _Guarded(self))
-        except Exception as error:  # noqa: BLE001 - whatever the executor raises must not reach who signalled
+        except Exception as error:  # noqa: BLE001 - whatever the executor raises must not reach the thread that signals
             if self._rescue is None:
                 self._die(error)
             else:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import flow
 from flow.broadcast import Broadcast, BroadcastClosed, Lag, OfferResult, replay
+from flow.broadcast.group import SyncedGroup
 from tests.flow.broadcast.test_broadcast import ALL, Hands, Listener, listen, offer
 from tests.flow.probes import BatchProbe, ManualExecutor, wait_until
 
@@ -27,6 +28,13 @@ class Batched(BatchProbe):
     """Takes batches, and notes losses."""
 
     def on_lagged(self, missed, /): ...
+
+
+@pytest.fixture(scope="module", params=[0, 16])
+def apart(request):
+    """After how many elements a subscription may come back into the group."""
+    with mock.patch("flow.broadcast.subscription._APART", request.param):
+        yield request.param
 
 
 # Who is served together.
@@ -173,10 +181,11 @@ def test_an_interrupt_in_the_group_passes_when_everybody_was_served():
     assert len(broadcast.statistics().subscribers) == 1
 
 
-def test_submitting_inside_on_next_reaches_all_in_the_same_order():
+@pytest.mark.parametrize("demand", [(ALL, 0), (1, 1)])
+def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
     broadcast = Broadcast(4)
-    listeners = [listen(broadcast, ALL), listen(broadcast, ALL)]
-    talker = listen(broadcast, ALL, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
+    listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
+    talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
     broadcast.offer(0)
     assert all(listener.items == list(range(501)) for listener in (*listeners, talker))
     assert talker.deepest == 1
@@ -225,6 +234,56 @@ def test_a_group_that_gates_for_too_long_is_overtaken():
     assert [listener.items for listener in listeners] == [[0, 1]] * 2
     assert all(isinstance(listener.error, flow.Lagged) for listener in listeners)
     assert broadcast.statistics().stalled == 2
+
+
+def test_a_waiting_submit_goes_on_when_the_group_does():
+    broadcast, told, go = Broadcast(2), threading.Event(), threading.Event()
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    first = threading.Thread(target=broadcast.submit, args=(1,))
+    first.start()
+    assert told.wait(10)
+    assert offer(broadcast, (2, 3)) == [OfferResult.OK] * 2
+    second = threading.Thread(target=broadcast.submit, args=(4, 30))
+    second.start()
+    wait_until(lambda: broadcast._room._waiters)
+    go.set()
+    second.join(10)
+    assert not second.is_alive()
+    first.join(10)
+    assert [listener.items for listener in listeners] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_an_interrupt_of_a_member_that_leaves_costs_the_others_nothing():
+    broadcast = Broadcast(4)
+
+    def interrupt(item):
+        if item == 2:
+            raise KeyboardInterrupt
+
+    steady = listen(broadcast, ALL, on_item=lambda item: item == 0 and offer(broadcast, (1, 2)))
+    listen(broadcast, ALL, on_item=interrupt, lag=Lag.LATEST)
+    broadcast.submit(-1)
+    assert len(broadcast._hub.group.members) == 2
+    with pytest.raises(KeyboardInterrupt):
+        broadcast.submit(0)
+    broadcast.submit(3)
+    assert steady.items == [-1, 0, 1, 2, 3]
+    assert len(broadcast._hub.group.members) == 1
+
+
+def test_an_interrupt_of_the_thread_that_serves_breaks_up_the_group_and_it_forms_again():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 2)
+    with (
+        mock.patch.object(SyncedGroup, "give", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        broadcast.submit(1)
+    assert broadcast._hub.group.members == ()
+    for item in range(2, 30):
+        broadcast.submit(item)
+    assert all(listener.items == [0, *range(2, 30)] for listener in listeners)
+    assert len(broadcast._hub.group.members) == 2
 
 
 # Contexts and references.
@@ -368,13 +427,6 @@ moves = st.one_of(
     st.tuples(st.just("come"), st.sampled_from(Lag), st.sampled_from([0, 1, 7, 1000])),
     st.tuples(st.just("leave"), st.integers(0, 9)),
 )
-
-
-@pytest.fixture(scope="module", params=[0, 16])
-def apart(request):
-    """After how many elements a subscription may come back into the group."""
-    with mock.patch("flow.broadcast.subscription._APART", request.param):
-        yield request.param
 
 
 @settings(max_examples=200, deadline=None)
