@@ -130,8 +130,8 @@ def recover(
     if head is None:
         if numbers:
             raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-        log_id = UUID(bytes=filesystem.random_bytes(16), version=4)
-        head = Head.create(filesystem, directory, HeadState(log_id, 1, 0, 0, 1, 0, 1), reserve)
+        state = HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1)
+        head = Head.create(filesystem, directory, state, reserve)
         files.callback(head.close)
     tidy(filesystem, directory)
     if HEAD_NAME in names:
@@ -160,6 +160,10 @@ def _open_head(
     if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
         raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
     return None if state is None else Head(file, state, reserve)
+
+
+def _draw_id(filesystem: FileSystem) -> UUID:
+    return UUID(bytes=filesystem.random_bytes(16), version=4)
 
 
 def _create_first(
