@@ -14,13 +14,7 @@ from publishers.options import LogOptions
 from publishers.wal.append.evidence import Evidence
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.append.writer import Writer
-from publishers.wal.disk.filesystem import (
-    FencedError,
-    FileSystem,
-    RealFileSystem,
-    check_openable,
-    means_full,
-)
+from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, check_openable, means_full
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN

@@ -141,7 +141,7 @@ class Withholding:
         path = self._directory / segment_name(number)
         file = self._filesystem.open(path, "write")
         try:
-            left = restore(file, header, offset)
+            left = restore(file, number, offset)
             if (left.chain.version, left.end) != (version, offset):
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the place of the cut")
             random = draw_random(self._filesystem)

@@ -24,14 +24,7 @@ from publishers.wal.disk.filesystem import (
 from publishers.wal.files.directory import LOCK_NAME, take_lock, tidy
 from publishers.wal.files.head import CUT, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
-from publishers.wal.files.segment import (
-    DATA_START,
-    check_header,
-    index_name,
-    segment_name,
-    segment_number,
-    write_index,
-)
+from publishers.wal.files.segment import index_name, segment_name, segment_number, write_index
 from publishers.wal.recover.inspector import Restored, restore
 
 __all__ = ["Copied", "copy_log"]
@@ -252,9 +245,8 @@ class _Copying:
         if not told.exists:
             return
         if told.text is None:
-            raise WalCorrupted(
-                0, 0, f"{name} and its copy are damaged; {name} of an older backup may be whole"
-            )
+            why = f"{name} and its copy are damaged; {name} of an older backup may be whole"
+            raise WalCorrupted(0, 0, why)
         mirrored = MirroredFile(self._filesystem, self._target, name)
         there = mirrored.read()
         if not there.exists or not there.even or there.text != told.text:
@@ -263,12 +255,11 @@ class _Copying:
 
 def _judged(copy: File, number: int, shown: Shown) -> Restored:
     """What the copy of the last segment holds: exactly up to the newest visible version."""
-    end = restore(copy, check_header(copy.pread(DATA_START, 0), number), shown.end)
+    end = restore(copy, number, shown.end)
     if (end.end, end.chain.version) != (shown.end, shown.version):
         why = end.why or f"version {end.chain.version} ends here"
-        raise WalCorrupted(
-            number, end.bad, f"{why}, but version {shown.version} is shown up to byte {shown.end}"
-        )
+        why += f", but version {shown.version} is shown up to byte {shown.end}"
+        raise WalCorrupted(number, end.bad, why)
     return end
 
 

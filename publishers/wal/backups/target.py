@@ -11,20 +11,14 @@ from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
 from publishers.wal.files.directory import LOCK_NAME
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, TWINS
-from publishers.wal.files.segment import (
-    DATA_START,
-    read_header,
-    segment_name,
-    segment_number,
-    segment_numbers,
-)
+from publishers.wal.files.segment import read_header, segment_name, segment_number, segment_numbers
 from publishers.wal.files.tail_page import TAIL_NAME
 from publishers.wal.recover.inspector import inspect_segment
 
 __all__ = ["Comparison", "Plan", "belongs"]
 
 _ENDING: Final = 64 * 1024
-"""So much of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
+"""So much of the beginning and of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
 
 _OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
 _ELSEWHERE: Final = "give it another directory, or empty this one if it is not needed"
@@ -144,9 +138,8 @@ class Comparison:
         except WalCorrupted:
             return beyond  # damaged: it is copied anew, or what is made is found to be damaged
         if header.log_id != shown.log_id:
-            raise self._refusal(
-                f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
-            )
+            why = f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
+            raise self._refusal(why)
         if number >= shown.first:
             try:
                 theirs = read_header(self._filesystem, self._source, number)
@@ -216,10 +209,9 @@ class Comparison:
                 return self._links
             with self._open_target(number) as ours:
                 size = theirs.size()
-                if ours.size() != size or ours.pread(DATA_START, 0) != theirs.pread(DATA_START, 0):
-                    return False
-                at = max(size - _ENDING, 0)
-                return ours.pread(_ENDING, at) == theirs.pread(_ENDING, at)
+                places = (0, max(size - _ENDING, 0))
+                same = all(ours.pread(_ENDING, at) == theirs.pread(_ENDING, at) for at in places)
+                return same and ours.size() == size
 
     def _open_source(self, number: int) -> contextlib.closing[File]:
         try:

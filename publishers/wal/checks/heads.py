@@ -7,16 +7,7 @@ from typing import Final, NamedTuple
 from publishers.errors import FormatTooNew
 from publishers.wal.checks.report import Finding, Verdict
 from publishers.wal.disk.filesystem import FileSystem
-from publishers.wal.files.head import (
-    CUT,
-    HEAD_BYTES,
-    HEAD_NAME,
-    SLOT_BYTES,
-    SLOTS,
-    HeadState,
-    newest_slot,
-    unpack_slots,
-)
+from publishers.wal.files.head import CUT, HEAD_BYTES, HEAD_NAME, SLOT_BYTES, SLOTS, HeadState, unpack_slots
 
 __all__ = ["HeadPage", "examine_head"]
 
@@ -50,14 +41,13 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
         with contextlib.closing(filesystem.open(directory / HEAD_NAME, "read")) as file:
             data = file.pread(HEAD_BYTES, 0)
             size = file.size()
-        slots = unpack_slots(data)
+        slots, state = unpack_slots(data)
     except FileNotFoundError:
         return _without("head-missing", Verdict.CORRUPT, "the file is missing")
     except OSError as error:
         return _without("unreadable", Verdict.UNREADABLE, f"it cannot be read ({error.strerror or error})")
     except FormatTooNew as error:
         return _without("format", Verdict.UNREADABLE, str(error))
-    state = newest_slot(slots)
     if state is None:
         return _without("head", Verdict.CORRUPT, "no slot is valid")
     findings = []

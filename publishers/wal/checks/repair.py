@@ -32,13 +32,7 @@ from publishers.wal.disk.filesystem import (
 from publishers.wal.files.directory import take_lock
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
-from publishers.wal.files.segment import (
-    remove_segment,
-    segment_name,
-    segment_number,
-    segment_numbers,
-    write_index,
-)
+from publishers.wal.files.segment import remove_segment, segment_name, segment_numbers, write_index
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.keep.hard_links import link_again
 from publishers.wal.recover.inspector import first_nonzero, inspect_segment
@@ -110,9 +104,8 @@ def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> No
     it is.
     """
     last = None if report.end is None else segment_name(report.end.segment)
-    for name in filesystem.listing(directory):
-        if segment_number(name) is None and name != HEAD_NAME:
-            continue
+    names = filesystem.listing(directory)
+    for name in sorted({HEAD_NAME, *map(segment_name, segment_numbers(names))}.intersection(names)):
         with contextlib.closing(filesystem.open(directory / name, "write")) as file:
             if name in (HEAD_NAME, last):
                 for at, data in read_blocks(file, 0, file.size()):

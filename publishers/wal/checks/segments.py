@@ -250,9 +250,8 @@ class Segments:
         if report.log_id is None:
             report.log_id = header.log_id.hex
         if header.log_id.hex != report.log_id:
-            self._break(
-                "log-id", number, 32, f"the segment is of log {header.log_id.hex}, not {report.log_id}"
-            )
+            why = f"the segment is of log {header.log_id.hex}, not {report.log_id}"
+            self._break("log-id", number, 32, why)
             return header
         if header.number != number:
             self._break("numbering", number, 16, f"the segment has the number {header.number}")

@@ -8,7 +8,7 @@ u64 random bits of the epoch, and its own crc32, which goes on from that of the 
 is whole, and its own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from struct import Struct
@@ -42,7 +42,6 @@ __all__ = [
     "SLOT_BYTES",
     "Head",
     "HeadState",
-    "newest_slot",
     "read_head",
     "unpack_slots",
 ]
@@ -149,18 +148,14 @@ def _random_in(data: bytes, slot_crc: int) -> int | None:
     return int(_ADDITION.unpack_from(data)[3]) if (form, end) == (FORMAT, _ADDITION.size) else None
 
 
-def unpack_slots(data: bytes) -> list[HeadState | None]:
-    """Both slots of HEAD, None for one that is not valid.
+def unpack_slots(data: bytes) -> tuple[list[HeadState | None], HeadState | None]:
+    """Both slots of HEAD, None for one that is not valid; and the one that counts, which has the highest counter.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote one.
     """
-    return [HeadState.unpack(data[at : at + 4096]) for at in SLOTS]
-
-
-def newest_slot(slots: Iterable[HeadState | None]) -> HeadState | None:
-    """The slot that counts: the valid one with the highest counter; None if there is none."""
-    return max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
+    slots = [HeadState.unpack(data[at : at + 4096]) for at in SLOTS]
+    return slots, max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
 
 
 def read_head(file: File) -> HeadState | None:
@@ -170,7 +165,7 @@ def read_head(file: File) -> HeadState | None:
         FormatTooNew: If a later version of penstock wrote it.
         OSError: If the file cannot be read.
     """
-    return newest_slot(unpack_slots(file.pread(HEAD_BYTES, 0)))
+    return unpack_slots(file.pread(HEAD_BYTES, 0))[1]
 
 
 def _hides(state: HeadState) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from zlib import crc32
 
 from publishers.errors import FormatTooNew, WalCorrupted
-from publishers.wal.disk.filesystem import FileSystem, put_file, read_file
+from publishers.wal.disk.filesystem import File, FileSystem, put_file, read_file
 
 __all__ = [
     "DATA_START",
@@ -126,20 +126,21 @@ class SegmentHeader(NamedTuple):
         return cls(number, first, UUID(bytes=log_id), created_at, previous, form)
 
 
-def check_header(data: bytes, number: int, log_id: UUID | None = None) -> SegmentHeader:
+def check_header(file: File, number: int, log_id: UUID | None = None) -> SegmentHeader:
     """The header of a segment that must be there.
 
     Args:
-        data: The first bytes of the file.
+        file: The segment.
         number: That it has to tell.
         log_id: Likewise; None for that of any segment of any log.
 
     Raises:
         FormatTooNew: If it is of a later format.
+        OSError: If it cannot be read.
         WalCorrupted: If it is damaged, or tells of another segment or log.
     """
     try:
-        header = SegmentHeader.unpack(data)
+        header = SegmentHeader.unpack(file.pread(DATA_START, 0))
     except ValueError as error:
         raise WalCorrupted(number, 0, str(error)) from None
     if log_id is not None and (header.number, header.log_id) != (number, log_id):
@@ -157,7 +158,7 @@ def read_header(filesystem: FileSystem, directory: Path, number: int) -> Segment
         WalCorrupted: If it is damaged.
     """
     with contextlib.closing(filesystem.open(directory / segment_name(number), "read")) as file:
-        return check_header(file.pread(DATA_START, 0), number)
+        return check_header(file, number)
 
 
 class Trailer(NamedTuple):

@@ -12,15 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from publishers.wal.disk.filesystem import File, FileSystem, open_file
-from publishers.wal.files.segment import (
-    DATA_START,
-    SparseIndex,
-    Trailer,
-    check_header,
-    read_index,
-    segment_name,
-    segment_numbers,
-)
+from publishers.wal.files.segment import SparseIndex, check_header, read_index, segment_name, segment_numbers
 from publishers.wal.read.presence import Presence
 
 __all__ = ["Catalog", "Limit", "Location", "SegmentEntry"]
@@ -157,7 +149,7 @@ class Catalog:
 
     def _read_entry(self, number: int) -> SegmentEntry:
         with contextlib.closing(self._open(number)) as file:
-            header = check_header(file.pread(DATA_START, 0), number, self.log_id)
+            header = check_header(file, number, self.log_id)
         return SegmentEntry(number, header.first_version, header.created_at)
 
     def _open(self, number: int) -> File:
@@ -233,9 +225,12 @@ class Catalog:
             if index is not None:
                 self._indexes.move_to_end(number)
                 return index
-        loaded = self.load_index(number)
+        try:
+            index, _ = read_index(self._filesystem, self._directory, self.log_id, number)
+        except (OSError, ValueError):
+            index = SparseIndex()
         with self._lock:
-            return self._keep_index(number, loaded[0] if loaded else SparseIndex())
+            return self._keep_index(number, index)
 
     def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
         index = self._indexes.setdefault(number, index)
@@ -247,13 +242,6 @@ class Catalog:
             else:
                 del self._indexes[oldest]
         return index
-
-    def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:
-        """Reads the index file of a closed segment; None if it is missing or not whole."""
-        try:
-            return read_index(self._filesystem, self._directory, self.log_id, number)
-        except (OSError, ValueError):
-            return None
 
     def close(self) -> None:
         """Closes every file, each when its last reader is through."""

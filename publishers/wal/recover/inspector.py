@@ -18,14 +18,7 @@ from typing import Final, NamedTuple
 from publishers.errors import WalCorrupted
 from publishers.wal.disk.filesystem import File, FileSystem, open_file, read_blocks
 from publishers.wal.files.head import HeadState
-from publishers.wal.files.segment import (
-    DATA_START,
-    SegmentHeader,
-    SparseIndex,
-    Trailer,
-    check_header,
-    segment_name,
-)
+from publishers.wal.files.segment import DATA_START, SparseIndex, Trailer, check_header, segment_name
 from publishers.wal.files.tail_page import TailState
 from publishers.wal.format.control import Epoch, Kind, ProducerState, Tables, decode_control
 from publishers.wal.format.frame import CONTROL, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, Scan
@@ -158,14 +151,15 @@ class Restored(NamedTuple):
         return Trailer(self.chain.version, self.chain.crc, self.end, self.chain.committed_at)
 
 
-def restore(file: File, header: SegmentHeader, size: int) -> Restored:
+def restore(file: File, number: int, size: int) -> Restored:
     """Scans a segment from its header up to ``size``. The last one alone restores everything that is not a change.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote in it.
         WalCorrupted: If it cannot be read, or does not begin with a whole checkpoint.
     """
-    number = header.number
+    with reading(number, 0):
+        header = check_header(file, number)
     chain = Chain(header.previous, header.first_version - 1)
     scan = Scan(file, DATA_START, size, chain)
     replay = Replay()
@@ -194,8 +188,8 @@ def inspect_segment(filesystem: FileSystem, directory: Path, number: int) -> Res
     """
     with contextlib.closing(open_file(filesystem, directory / segment_name(number), "read")) as file:
         with reading(number, 0):
-            header, size = check_header(file.pread(DATA_START, 0), number), file.size()
-        return restore(file, header, size)
+            size = file.size()
+        return restore(file, number, size)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
     check_header,
+    read_index,
     segment_name,
     segment_number,
     segment_numbers,
@@ -129,8 +130,8 @@ def recover(
     if head is None:
         if numbers:
             raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-        log_id = UUID(bytes=filesystem.random_bytes(16), version=4)
-        head = Head.create(filesystem, directory, HeadState(log_id, 1, 0, 0, 1, 0, 1), reserve)
+        state = HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1)
+        head = Head.create(filesystem, directory, state, reserve)
         files.callback(head.close)
     tidy(filesystem, directory)
     if HEAD_NAME in names:
@@ -159,6 +160,10 @@ def _open_head(
     if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
         raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
     return None if state is None else Head(file, state, reserve)
+
+
+def _draw_id(filesystem: FileSystem) -> UUID:
+    return UUID(bytes=filesystem.random_bytes(16), version=4)
 
 
 def _create_first(
@@ -196,7 +201,7 @@ class _Recovery:
         files.callback(file.close)
         with reading(last.number, 0):
             size = file.size()
-        left = self._scan_last(file, last, size)
+        left = self._scan_last(file, last.number, size)
         chain, end, tables, index, *_ = left
         version = chain.version
         torn, filled = self._mend(file, last.number, left)
@@ -235,21 +240,24 @@ class _Recovery:
         for number in range(self._head.state.oldest, newest + 1):
             if number not in numbers:
                 raise WalCorrupted(number, 0, f"the segment is missing; {PARTIAL}")
-        headers = []
-        for number in numbers:
-            with reading(number, 0):
-                data = self._catalog.pread(number, DATA_START, 0)
-            headers.append(check_header(data, number, self._head.state.log_id))
+        headers = [self._read_header(number) for number in numbers]
         for header, following in pairwise(headers):
             self._check_closed(header, following)
         return headers
+
+    def _read_header(self, number: int) -> SegmentHeader:
+        path = self._directory / segment_name(number)
+        with reading(number, 0), contextlib.closing(open_file(self._filesystem, path, "read")) as file:
+            return check_header(file, number, self._head.state.log_id)
 
     def _check_closed(self, header: SegmentHeader, following: SegmentHeader) -> None:
         number = header.number
         with reading(number, 0):
             size = self._catalog.size(number)
-        loaded = self._catalog.load_index(number)
-        if loaded is None or not loaded[1].fits(size, following):
+        trailer = None
+        with contextlib.suppress(OSError, ValueError):
+            _, trailer = read_index(self._filesystem, self._directory, header.log_id, number)
+        if trailer is None or not trailer.fits(size, following):
             left = inspect_segment(self._filesystem, self._directory, number)
             if left.end != size:
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
@@ -263,9 +271,9 @@ class _Recovery:
 
     # --- the last segment ------------------------------------------------------------------------------------------
 
-    def _scan_last(self, file: File, header: SegmentHeader, size: int) -> Restored:
-        left = restore(file, header, size)
-        number, state = header.number, self._head.state
+    def _scan_last(self, file: File, number: int, size: int) -> Restored:
+        left = restore(file, number, size)
+        state = self._head.state
         lacking = Acknowledged(state, self._shown).lacking(left.chain.version, Location(number, left.end))
         if lacking is not None:
             raise WalCorrupted(number, left.bad, f"{left.why or 'the log ends here'}, but {lacking}")
