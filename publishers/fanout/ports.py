@@ -3,9 +3,8 @@
 from typing import Protocol
 
 from publishers.fanout.ring import RingCursor
-from publishers.fanout.state import Checkpoint, Lag, State
+from publishers.fanout.state import Checkpoint, Lag
 from publishers.model.position import Position
-from publishers.views.view import View
 
 __all__ = ["Subscribed", "Wakeable"]
 
@@ -24,7 +23,6 @@ class Subscribed(Protocol):
     Attributes:
         id: What tells it from every other subscription of this process.
         name: What errors and statistics call it.
-        view: How it sees changes.
         max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
         position: Everything before it was delivered, or did not match.
@@ -32,7 +30,6 @@ class Subscribed(Protocol):
 
     id: int
     name: str
-    view: View
     max_lag: int | None
     delivered: int
     position: Position
@@ -48,11 +45,6 @@ class Subscribed(Protocol):
         ...
 
     @property
-    def state(self) -> State:
-        """Whether the ring serves it, or the WAL."""
-        ...
-
-    @property
     def demand(self) -> int:
         """Changes requested and not yet delivered."""
         ...
@@ -65,11 +57,6 @@ class Subscribed(Protocol):
     @property
     def reads(self) -> int:
         """Frames of the WAL that it was given."""
-        ...
-
-    @property
-    def lag(self) -> int | None:
-        """Changes between its position and the watermark; None if too many to be remembered."""
         ...
 
     @property

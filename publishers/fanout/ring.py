@@ -66,7 +66,8 @@ class RingCursor:
     @property
     def live(self) -> bool:
         """Whether the ring serves this cursor, or would if it were not paused."""
-        return self.place is not None and self.phase is not Phase.JOINING
+        phase = self.phase  # once: readers without the lock may meet a change
+        return phase is Phase.LIVE or (phase is Phase.PAUSED and self.place is not None)
 
     @property
     def more(self) -> bool:
@@ -170,15 +171,14 @@ class Ring:
                 self._trim()
             return row
 
+    def _holds(self, guard: Guard, cursor: RingCursor, at: Position) -> bool:
+        if guard is Guard.COVERED:
+            return cursor.place is not None or self.start <= at
+        return cursor.more if guard is Guard.MORE else cursor.held is (guard is Guard.HELD)
+
     def _move(self, cursor: RingCursor, event: Event, at: Position | None = None) -> Row | None:
         at = cursor.next if at is None else at
-        holds = {
-            Guard.COVERED: cursor.place is not None or self.start <= at,
-            Guard.HELD: cursor.held,
-            Guard.FREE: not cursor.held,
-            Guard.MORE: cursor.more,
-        }
-        row = step(cursor.phase, event, holds.__getitem__)
+        row = step(cursor.phase, event, lambda guard: self._holds(guard, cursor, at))
         if row is None:
             return None
         served = cursor.live

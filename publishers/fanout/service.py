@@ -40,7 +40,7 @@ class Service:
         registry: Who wants what.
         frames: Verified frames of the WAL.
         replayer: Serves those who lag.
-        waiting: Whom an advance concerns although nothing may match.
+        waiting: The subscriptions that an advance concerns although nothing may match.
         admission: Makes writers wait for gating subscribers, and knows how far behind who is.
         deliveries: Counts what subscribers get.
         closed: Whether the log was closed.

@@ -1,8 +1,8 @@
 """One subscriber's way through the log: its cursor, its queue and its drain, and the table of states that drives them.
 
-What it is doing at a moment is its cursor's phase, which `publishers.fanout.state` explains. It changes in `ChangeSubscription.\
-_move`, and under the ring's lock where the ring moves on. The cursor belongs to the holder of the drain's flag, and to the
-replayer while the phase is JOINING; other threads leave a note.
+What it is doing is its cursor's phase. An event changes that as the table in `publishers.fanout.state` says, under the ring's
+lock; what is to be done after that is done here. The cursor belongs to the holder of the drain's flag, but to the replayer
+while it is JOINING. Other threads leave a note.
 """
 
 import asyncio
@@ -413,7 +413,7 @@ class ChangeSubscription:
         if self.max_lag is not None:
             self._service.admission.nudge()
 
-    # What the replayer does for it, whose the cursor is meanwhile.
+    # What the replayer does with it while it is JOINING.
 
     def replay(self) -> bool:
         """Reads one slice from the WAL into the queue; answers whether to go on at once."""
@@ -489,22 +489,22 @@ class ChangeSubscription:
             elif action is Action.LIST:
                 self._service.waiting.add(self, self.cursor.next.version - 1)
             elif action is Action.SIGNAL:
-                # Whoever advanced the watermark before this was listed is found here: the drain reads it again.
+                # Last, because the drain reads the watermark again: an advance before the listing is not missed.
                 self._tell_change()
                 self._run(self._drain.signal)
         return True
 
     def _go(self, position: Position) -> None:
-        """Goes elsewhere, whoever has the cursor."""
+        """Goes elsewhere; by the holder of the cursor."""
         self.cursor.taken = None
         self._move(Event.SEEK, position)
 
     def _arrive(self) -> None:
-        """Follows a seek; by the drain's holder, while the cursor is its own."""
+        """Follows a seek; by the drain's holder."""
         with self._seeking:
             position, self._sought = self._sought, None
             self._drain.resume()
-        assert position is not None  # nobody else takes it
+        assert position is not None  # no other thread takes it
         self._filled = None
         self._go(position)
         self._settle(position)
@@ -513,7 +513,7 @@ class ChangeSubscription:
         self._drain.tell("seek", partial(_deliver_seek, position))
 
     def _rest(self) -> None:
-        """Lets go of what was read and not given yet, while it is paused; by the drain's holder, while the cursor is his."""
+        """Lets go of what was read and not given yet, while it is paused; by the drain's holder."""
         filled, self._filled = self._filled, None
         if filled is not None:
             first = filled.slices[0]

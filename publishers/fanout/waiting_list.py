@@ -33,7 +33,7 @@ class WaitingList:
         # Those of detached publishers, each with the version up to which it has read.
         self._behind: dict[Subscribed, int] = {}
         self._due: dict[Subscribed, int] = {}
-        self._advanced = False  # since those who are due were taken from those who are parked
+        self._advanced = False  # since the last of them became due
         self._queued = False
 
     def add(self, subscription: Subscribed, upto: int) -> None:

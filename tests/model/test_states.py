@@ -37,6 +37,8 @@ SMALL = [
     Plan(1, 1, "l", (2,), ("9c",)),
     Plan(1, 1, "l", (1,), ("9s",)),
     Plan(2, 1, "m", (1,), ("9pec",)),
+    Plan(1, 0, "mm", (1,), ("9p",), grouped=True),
+    Plan(2, 1, "mm", (2, 2), ("9", "9"), grouped=True),
 ]
 LARGE = [
     Plan(1, 1, "lf", (1, 2), ("9", "1s")),
@@ -46,6 +48,8 @@ LARGE = [
     Plan(1, 1, "mm", (1, 1), ("9pr", "9")),
     Plan(2, 1, "mm", (1, 2), ("9", "1ps")),
     Plan(2, 2, "mm", (1, 3), ("9c", "1")),
+    Plan(1, 1, "mm", (1, 2), ("9", "9pr"), grouped=True),
+    Plan(2, 0, "mmm", (1, 1), ("9c", "1s"), grouped=True),
     Plan(2, 2, "dma", (1,), ("9p",)),
     Plan(2, 1, "dfa", (1, 2), ("9", "9")),
     Plan(3, 2, "mfm", (1, 2), ("1s", "9e")),

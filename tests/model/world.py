@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from publishers.fanout.chunk import Chunk
+from publishers.fanout.chunk import Ahead, Chunk
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
 from publishers.fanout.state import Action, Event, Phase
 from publishers.model.position import Position
@@ -54,6 +54,7 @@ class Plan:
         prunes: How often retention deletes a version.
         jumps: Whether subscriptions go over what is missing, instead of ending there.
         kept: Whether frames may be in memory, so that the drain reads them itself.
+        grouped: Whether the committer serves those together that stand at one place, as on ``flow.INLINE``.
     """
 
     ring: int
@@ -64,6 +65,7 @@ class Plan:
     prunes: int = 0
     jumps: bool = False
     kept: bool = False
+    grouped: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class World:
         self.committer = ""
         self.overtaken: tuple[int, ...] = ()
         self.place: int | None = None
+        self.ahead: Ahead | None = None
         self.detached = False
         # By subscription, the version up to which it has read, if it was detached then: so long it is kept.
         self.listed: dict[int, int | None] = {}
@@ -154,10 +157,19 @@ class World:
             ),
             *(self.detached, tuple(sorted(self.listed.items())), self.advanced, ring.start, ring._next),
             tuple(chunk.version for chunk in ring._chunks),
+            None if self.ahead is None else self.ahead[:2],
             *(
                 (
                     *(one.next, one.phase.name, one.held, one.place, one.demand, one.drain, one.slices),
-                    *(one.filled, one.sought, one.pending, one.halted, one.acts, one.expects),
+                    *(
+                        one.taken is None,
+                        one.filled,
+                        one.sought,
+                        one.pending,
+                        one.halted,
+                        one.acts,
+                        one.expects,
+                    ),
                 )
                 for one in self.cursors
             ),
@@ -176,7 +188,9 @@ class World:
         for number, one in enumerate(self.cursors):
             if one.phase is not Phase.ENDED and one.acts:
                 yield f"act {number}"
-            if one.drain.at or one.pending or (one.halted and one.phase is not Phase.ENDED):
+            if one.drain.at == "lent":
+                pass
+            elif one.drain.at or one.pending or (one.halted and one.phase is not Phase.ENDED):
                 yield f"drain {number}"
             for place in range(len(one.slices)):
                 yield f"slice {number} {place}"
@@ -214,14 +228,48 @@ class World:
                 self.committer = "wake"
             case "wake":
                 if self.place is not None:
-                    for _, cursors in ring.standing(None, self.place):
-                        for one in cursors:
-                            one.pending = one.pending or (one.demand > 0 and not one.held)
+                    self._serve(ring.standing(None, self.place))
                 for number in self.overtaken:
                     self.cursors[number].pending = True
                 self.place, self.overtaken, self.committer = None, (), ""
                 self.advanced = self.advanced or any(self.listed.values())
                 self._wake(detached=False)
+                if self.ahead is not None:
+                    self.committer = "move"
+            case _:
+                self._serve_together()
+
+    def _serve_together(self) -> None:
+        assert self.ahead is not None
+        lent = [one for one in self.cursors if one.drain.at == "lent"]
+        if self.committer == "move":
+            self.ring.advance(None, lent, self.ahead)
+            self.committer = "give"
+            return
+        for one in lent:
+            one.drain, taken, one.taken = _Thread(), one.taken, None
+            one.pending = True
+            if taken is not None and not one.halted:
+                self._deliver(one, [piece.block.version for piece in taken.slices])
+        self.ahead, self.committer = None, ""
+
+    def _serve(self, standing: list[tuple[int, list[RingCursor]]]) -> None:
+        """Lends what can be lent to the committer, and signals the others, as DeliveryGroup does."""
+        for place, cursors in standing:
+            if self.ahead is None and self.plan.grouped:
+                self.ahead = self.ring.ahead(place, self.visible, 9, 9)
+            for one in cursors:
+                ahead, idle = self.ahead, not (one.drain.at or one.halted or one.sought or one.filled)
+                if (
+                    idle
+                    and one.phase is Phase.LIVE
+                    and ahead
+                    and ahead.place == place
+                    and ahead.events <= one.demand
+                ):
+                    one.drain = _Thread("lent")
+                else:
+                    one.pending = one.pending or (one.demand > 0 and not one.held)
 
     def _link(self, version: int, kind: str) -> None:
         ring = self.ring

@@ -1,6 +1,7 @@
 """One subscription: seeking, going over what is missing, whole batches."""
 
 import random
+import re
 import threading
 
 import pytest
@@ -8,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import Criterion, Gap, HistoryPruned, InvalidOption, LogForked, Position, PositionAhead
+from flow.drain import Drain
+from publishers import (
+    Criterion,
+    Gap,
+    HistoryPruned,
+    InvalidOption,
+    LogClosed,
+    LogForked,
+    Position,
+    PositionAhead,
+)
 from publishers.fanout.gap import GapNotice
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
 from tests.publishers.support import (
@@ -363,7 +374,7 @@ def test_a_gap_that_grows_while_it_is_told_is_told_once(monkeypatch, log):
     assert probe.positions[0] == Position(4)
 
 
-def test_who_was_inherited_by_a_child_is_not_moved(log, monkeypatch):
+def test_who_was_inherited_by_a_child_is_neither_moved_nor_served_nor_cancelled(log, monkeypatch):
     """F143."""
     fill(log, 3)
     probe = Mover(first=10)
@@ -373,4 +384,103 @@ def test_who_was_inherited_by_a_child_is_not_moved(log, monkeypatch):
         child.setattr(log._service, "inherited", LogForked(log.path, 7))
         with pytest.raises(LogForked):
             probe.subscription.seek(Position(1))
+        with pytest.raises(LogForked):
+            probe.subscription.request(1)
+        probe.subscription.cancel()
     assert probe.subscription.position == before
+    assert not probe.subscription.ended
+
+
+# Reading from the WAL, and the end.
+
+
+def lagging(log, probe, **options):
+    """A subscription that reads from the WAL when it runs, and its executor, on which it has begun."""
+    executor = ManualExecutor()
+    log._service.frames.clear()
+    log.changes(since=Position(1), **options).subscribe(probe, executor=executor)
+    return executor
+
+
+def ends(probe, executor):
+    wait_until(lambda: executor.run_all() < 0 or probe.error is not None or probe.completed, probe.state)
+    return probe.error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError(5, "gone"), "could not be read.*gone"), (ValueError("odd"), "odd")]
+)
+def test_whatever_a_read_raises_its_subscriber_is_told(log, monkeypatch, error, told):
+    """F30, E11."""
+    fill(log, 3)
+    executor = lagging(log, probe := Probe(first=10))
+
+    def failing(_location):
+        raise error
+
+    monkeypatch.setattr(log._service.frames, "read", failing)
+    assert re.search(told, str(ends(probe, executor)))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_history_that_goes_while_it_is_read_ends_it_or_is_told_behind_what_was_read(log, monkeypatch, begun):
+    """E37, invariant 7: one ends with ``HistoryPruned``; what another one has read already, it is given before a gap."""
+    fill(log, 3)
+    probe = Mover(first=100) if begun else Probe(first=100)
+    executor = lagging(log, probe, on_gap="jump" if begun else "fail")
+    read, asked = log._service.frames.read, []
+
+    def pruned(location):
+        asked.append(location)
+        if len(asked) == 1 + begun:
+            raise HistoryPruned(Position(9))
+        return read(location)
+
+    monkeypatch.setattr(log._service.frames, "read", pruned)
+    if begun:
+        wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == 6, probe.state)
+        monkeypatch.undo()
+        assert (probe.positions, probe.gaps) == (everything(log), [])
+    else:
+        assert isinstance(ends(probe, executor), HistoryPruned)
+
+
+def test_a_log_that_was_lost_ends_a_subscription_with_the_reason(log, monkeypatch):
+    """Invariant 11: also one that came too late to be ended by the closing itself."""
+    probe = Probe(first=1)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    with monkeypatch.context() as lost:
+        lost.setattr(log._service, "closed", True)
+        lost.setattr(log._service, "reason", reason := LogClosed())
+        probe.subscription.wake()
+    assert probe.error is reason
+
+
+@pytest.mark.parametrize("demand", [0, 100])
+def test_a_feed_that_is_closed_ends_its_subscriptions(log, demand):
+    """Invariant 11: completed if everything was given, else with ``LogClosed``."""
+    probe = Probe(first=demand)
+    feed = log.changes()
+    feed.subscribe(probe, executor=flow.INLINE)
+    fill(log, 2)
+    feed.close()
+    assert (probe.completed, isinstance(probe.error, LogClosed)) == (demand > 0, demand == 0)
+
+
+def test_a_pause_just_when_a_commit_takes_the_flag_keeps_the_change_back(log, monkeypatch):
+    """F63: the group asks again with the flag in its hands."""
+    probe = Probe(first=100)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    lend = Drain.lend
+
+    def pausing(drain, count, to):
+        lent = lend(drain, count, to)
+        probe.subscription.pause()
+        return lent
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Drain, "lend", pausing)
+        fill(log, 1)
+    assert (probe.positions, probe.subscription.paused) == ([], True)
+    probe.subscription.resume()
+    assert probe.positions == everything(log)
