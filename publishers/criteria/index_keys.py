@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 
 from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
-from publishers.criteria.facts import Facts
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
 from publishers.criteria.predicate import Check, Wish
 
@@ -158,7 +157,4 @@ def _type_check(names: frozenset[str]) -> Check:
 
 
 def _key_check(matches: Callable[[bytes], bool]) -> Check:
-    def check(facts: Facts, index: int) -> bool:
-        return matches(facts.key(index))
-
-    return check
+    return lambda facts, index: matches(facts.key(index))

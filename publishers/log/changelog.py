@@ -270,6 +270,7 @@ class ChangeLog(ReadableLog):
             return write(kept, durable=durable)
         woken: deque[Wakeable] = deque()
         try:
+            self._check_open()  # in a child of fork the turn may be that of a thread which is not there
             with self._schemas.turn:
                 stamped = stamping.telling(columns if kept is None else unsealed(kept))
                 commit = write(seal(stamped), durable=True, woken=woken)

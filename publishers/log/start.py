@@ -43,10 +43,6 @@ _WHOLE: Final = View(Content.BODY)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def _go_on() -> None:
-    """Never ends a search."""
-
-
 class Places:
     """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
 
@@ -63,7 +59,7 @@ class Places:
         self.lineage = lineage
 
     def find(
-        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = _go_on
+        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = lambda: None
     ) -> Position | Start:
         """The position of a place, or a name that is resolved when somebody subscribes.
 
@@ -139,7 +135,7 @@ class Places:
         assert found is not None  # what is visible and not pruned is there
         return time_of(found[0].committed_at)
 
-    def transaction(self, transaction_id: UUID, check: Callable[[], None] = _go_on) -> Position:
+    def transaction(self, transaction_id: UUID, check: Callable[[], None] = lambda: None) -> Position:
         """The beginning of a transaction, searched from the newest version back; ``check`` as for ``find``.
 
         Raises:
