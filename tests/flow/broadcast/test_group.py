@@ -186,9 +186,12 @@ def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
     broadcast = Broadcast(4)
     listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
     talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
+    broadcast.offer(1000)
+    assert len(broadcast._hub.group.members) == 3
     broadcast.offer(0)
-    assert all(listener.items == list(range(501)) for listener in (*listeners, talker))
+    assert all(listener.items == [1000, *range(501)] for listener in (*listeners, talker))
     assert talker.deepest == 1
+    assert broadcast.statistics().buffered == 0
 
 
 def test_subscribing_inside_on_next_begins_with_what_is_written_next():
@@ -251,6 +254,21 @@ def test_a_waiting_submit_goes_on_when_the_group_does():
     assert not second.is_alive()
     first.join(10)
     assert [listener.items for listener in listeners] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_a_member_of_the_group_was_in_the_way_until_the_next_round():
+    clock, told, go = Hands(), threading.Event(), threading.Event()
+    broadcast = Broadcast(1, clock=clock)
+    together(broadcast, 1, lambda item: item == 1 and (told.set(), go.wait(10)))
+    thread = threading.Thread(target=broadcast.submit, args=(1,))
+    thread.start()
+    assert told.wait(10)
+    assert offer(broadcast, (2, 3)) == [OfferResult.OK, OfferResult.FULL]
+    clock.time = 3
+    go.set()
+    thread.join(10)
+    clock.time = 5
+    assert [each.blocked_seconds for each in broadcast.statistics().subscribers] == [3]
 
 
 def test_an_interrupt_of_a_member_that_leaves_costs_the_others_nothing():
