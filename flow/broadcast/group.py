@@ -52,9 +52,7 @@ class SyncedGroup(Generic[T]):
 
     def arrange(self, members: Sequence[BroadcastSubscription[T]]) -> None:
         """Replace the members."""
-        if self._separate:
-            self._context = contextvars.Context()
-        elif members and not self.members:
+        if members and not self.members:
             self._common, self._context = members[0].context.copy(), members[0].context.copy()
         self.members = tuple(members)
         self._singles = {each: self._route(each) for each in members if not each.batches}
@@ -90,6 +88,7 @@ class SyncedGroup(Generic[T]):
         except Exception:  # noqa: BLE001, S110 - some value cannot be compared: so it is another one
             pass
         self._separate = self.disturbed = True
+        self._context = contextvars.Context()  # what was changed is not kept
 
     def _give_one(self, calls: ValuesView[Call], item: T | tuple[T, ...]) -> None:
         left = iter(calls)
