@@ -27,6 +27,12 @@ def together(broadcast, count, on_item=None, **options):
 class Batched(BatchProbe):
     """Takes batches, and notes losses."""
 
+    def on_next_batch(self, items, /):
+        super().on_next_batch(items)
+        for item in items:
+            if self.on_item is not None:
+                self.on_item(item)
+
     def on_lagged(self, missed, /): ...
 
 
@@ -337,6 +343,36 @@ def test_who_sets_a_variable_in_the_group_is_kept_apart_from_then_on():
         broadcast.submit(item)
     assert seen == [(item, None) for item in range(4)]
     assert all(listener.items == [0, 1, 2, 3] for listener in listeners)
+
+
+@pytest.mark.parametrize("items", [[1], [1, 2]])
+@pytest.mark.parametrize("kind", [Listener, Batched])
+def test_rule_313_the_traceback_of_a_kept_error_keeps_no_member(dropped, items, kind):
+    broadcast = Broadcast(4)
+
+    def fail(item):
+        if item == items[0]:
+            raise ValueError
+
+    def begin():
+        probes = [kind(ALL) for _ in range(3)]
+        probes[1].on_item = fail
+        for probe in probes:
+            broadcast.subscribe(probe)
+        broadcast.submit(0)
+        return probes, [weakref.ref(probe) for probe in probes]
+
+    # Delivered from a frame that does not know the subscribers: a traceback keeps the callers too.
+    probes, references = begin()
+    kept, probes = probes[::2], None
+    broadcast.submit_many(items)
+    assert [list(probe.items) for probe in kept] == [[0, *items]] * 2
+    assert len(dropped.errors) == 1
+    for probe in kept:
+        probe.cancel()
+    del kept, probe
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
 
 
 def test_who_leaves_the_group_is_forgotten():
