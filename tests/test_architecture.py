@@ -24,8 +24,6 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 TOP = ("flow", "publishers", "transports")
 MAPPED = (*TOP, "publishers.wal")
-NOT_MAPPED = {"flow/tck/broken"}
-"""What is broken by intent; no part of the product."""
 
 
 def items(text):
@@ -132,7 +130,7 @@ def test_the_map_names_every_package():
         for path in (ROOT / package).rglob("__init__.py")
     }
     named = {room for container in MAPPED for row in rooms(container) for room in row}
-    assert packages - NOT_MAPPED - set(TOP) - named == set()
+    assert packages - set(TOP) - named == set()
 
 
 @pytest.mark.parametrize("container", MAPPED)

@@ -12,7 +12,7 @@ from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
 from flow.misuse import require_publisher, require_seconds
 from flow.operators.link import at_least
-from flow.operators.timing import TIMERS, Alarm, Timers
+from flow.operators.timers import TIMERS, Alarm, Timers
 from flow.sources import Source
 
 __all__ = ["Connectable", "publish", "replay", "share"]
