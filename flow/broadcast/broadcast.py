@@ -289,6 +289,8 @@ class Broadcast(Generic[T]):
 
     def _greatest_lag(self) -> int:
         hub = self._hub
+        if hub.place == hub.ring.end and not hub.unsynced:
+            return 0
         with hub.lock:
             return max((each.waiting for each in (*hub.unsynced, *hub.group.members[:1])), default=0)
 

@@ -146,7 +146,7 @@ class Hub(Generic[T]):
             What the group has to be given past the ring; nothing, if it is to read the ring; ``None`` if the caller does not
             own the group.
         """
-        if self.pass_on(len(items)):
+        if not self.unsynced and self.pass_on(len(items)):
             return items
         for item in items:
             for each in self._queued:
