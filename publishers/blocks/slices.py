@@ -82,6 +82,9 @@ def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
     if not indices:
         return found
     columns, first = block.columns, block.first_index
+    if columns.values is not None and isinstance(indices, range):
+        counted = Counter(columns.values[1][indices.start - first : indices.stop - first])
+        return found | {(int(Area.DATA), name): n for name, n in counted.items()}
     ids = columns.type_ids
     if isinstance(indices, range):
         rows = slice(indices.start - first, indices.stop - first)

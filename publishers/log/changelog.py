@@ -15,6 +15,7 @@ from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
+from publishers.commits.encoder import RowEncoder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
 from publishers.errors import InvalidChange, InvalidOption, LogClosed, LogFull, LogReadOnly, PenstockError
 from publishers.fanout.ports import Wakeable
@@ -28,7 +29,7 @@ from publishers.log.soundness import LogHealth, health_of
 from publishers.log.statistics import LogStatistics, statistics_of
 from publishers.log.tailing import Following
 from publishers.log.withheld import DeferringLog
-from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
+from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import check_columns
 from publishers.options import LogOptions, check_directory, check_switches
 from publishers.schemas.loading import schemas_of
@@ -42,7 +43,6 @@ from publishers.wal import (
     Retention,
     Transaction,
     Wal,
-    seal_change,
     seal_transaction,
 )
 from publishers.wal.disk.filesystem import means_full
@@ -98,6 +98,8 @@ class ChangeLog(DeferringLog):
         self._following: Following | None = None
         self._oldest = self._service.oldest
         self._schemas = schemas_of(files, storage, path, lambda: self._failed)
+        stamp = None if self._origin is None else self._origin.row
+        self._encoder = RowEncoder(options, self._schemas.versions, stamp)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (
@@ -206,22 +208,15 @@ class ChangeLog(DeferringLog):
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
         """
-        rows = check_mutations(mutations)
-        committer = self._writer()[0] if len(rows) == 1 else None
-        if committer is None or not self._is_plain(rows[0]):
+        rows = mutations if type(mutations) is list else check_mutations(mutations)
+        committer = self._committer
+        if committer is None or self._service.closed:
+            committer, _ = self._writer()  # which says why not
+        sealed = self._encoder.seal(rows, meta, producer)
+        if sealed is None:
             return self.commit_columns(
                 [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
             )
-        label = Label.of(meta, producer)
-        row = rows[0] if self._origin is None else self._origin.row(rows[0])
-        payload = payload_of(row, label.annotations)
-        sealed = seal_change(
-            payload,
-            key_bytes=len(row.key),
-            producer=label.producer,
-            sequence=label.sequence,
-            options=self.options,
-        )
         return committer.commit(sealed, durable=durable, visible=visible)
 
     async def commit_async(
@@ -295,15 +290,6 @@ class ChangeLog(DeferringLog):
         self._check_open()
         with self._service.noting():
             return self._schemas.told()
-
-    def _is_plain(self, row: Mutation) -> bool:
-        """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
-        return isinstance(row, Mutation) and not (
-            row.follows
-            or type(row.entity_type) is not str
-            or row.area != DATA
-            or self._schemas.versions(row.entity_type)
-        )
 
     def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
         try:
