@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from flow.clock import SYSTEM_CLOCK, Clock
+from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.encoder import RowEncoder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
@@ -157,12 +158,14 @@ class ChangeLog(DeferringLog):
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
-        log = cls(directory, files, storage, chosen, clock)
+        log = None
         try:
+            with SHIELD:  # from its first thread on, it is in the hands of somebody who closes it
+                log = cls(directory, files, storage, chosen, clock)
             if not read_only:
                 log._schemas.load()
         except BaseException:
-            log.close()
+            (log or files).close()
             raise
         return log
 

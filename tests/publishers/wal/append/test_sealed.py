@@ -198,7 +198,7 @@ def test_a_spool_that_a_child_lets_go_of_is_neither_used_nor_removed(disk):
     """F143: the parent reads it still."""
     transaction = sealed(*[b"x" * 2000] * 10, settings=options(spool_bytes=10_000), spool=disk)
     names = disk.listing(LOG)
-    transaction._spool.forked(1)
+    transaction.spool.forked(1)
     transaction.discard()
     assert disk.listing(LOG) == names
     with pytest.raises(OSError, match="discarded"):
