@@ -9,7 +9,7 @@ from benchmarks.harness import cpu as timed
 from publishers import Criteria, Criterion, Where
 from publishers.blocks.block import Block
 from publishers.criteria.index import MatchingIndex
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.mutations.mutation import columns_of, upsert
 
 CHANGES = 1000

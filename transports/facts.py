@@ -13,7 +13,7 @@ import msgspec
 
 from publishers.errors import PenstockError
 from publishers.log.soundness import LogHealth, Soundness
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.errors import GoingAway, InvalidRequest, describe
 from transports.followed import FollowedName

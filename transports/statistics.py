@@ -8,7 +8,7 @@ from publishers.fanout.counters import DeliveryStatistics
 from publishers.fanout.shared_publisher import Standing
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.model.position import Position
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
 
 if TYPE_CHECKING:

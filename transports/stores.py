@@ -3,7 +3,7 @@
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog

@@ -6,7 +6,7 @@ from publishers.blocks.block import Block
 from publishers.channels.listener import Listener
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import MatchingIndex
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.mutations.mutation import columns_of, remove
 
 __all__ = ["Lookup"]

@@ -3,7 +3,7 @@
 from publishers.criteria.conditions import Comparison, Image, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.index import MatchingIndex
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 
 __all__ = [
     "Comparison",

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from publishers.criteria.conditions import Comparison, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.globs import glob_gram
+from publishers.criteria.index_keys import PLACES_MAX
 from publishers.criteria.patterns import Pattern
-from publishers.criteria.sites import PLACES_MAX
 
 __all__ = ["Cost", "weigh", "weigh_json"]
 

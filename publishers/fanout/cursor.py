@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position

@@ -6,9 +6,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.index import MatchingIndex
-from publishers.criteria.matching import Predicate
-from publishers.criteria.prepared import DIRECT, Prepared, prepare
+from publishers.criteria.index import DIRECT, MatchingIndex, Prepared, prepare
+from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidOption
 from publishers.fanout.expense import Expense
 from publishers.fanout.ports import Subscribed

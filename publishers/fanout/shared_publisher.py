@@ -5,8 +5,8 @@ from enum import Enum
 
 from flow.executors import Executor
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.matching import Predicate
-from publishers.criteria.prepared import Prepared, prepare
+from publishers.criteria.index import Prepared, prepare
+from publishers.criteria.predicate import Predicate
 from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.ports import Subscribed
 from publishers.fanout.ring import Ring

@@ -12,7 +12,7 @@ from flow.drain import Drain, Failed, Outcome
 from flow.executors import Executor
 from flow.misuse import require_subscriber
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.prepared import Prepared
+from publishers.criteria.index import Prepared
 from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
 from publishers.fanout.gap import OnGap, require_told
 from publishers.fanout.service import Service

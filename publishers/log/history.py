@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from publishers.blocks.block import Block
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.errors import HistoryPruned, PositionAhead
 from publishers.fanout.service import Service
 from publishers.model.change import Change

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from publishers.blocks.block import Block
 from publishers.blocks.decode import Attached, attached_of, decode_one
 from publishers.blocks.slices import Slice
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.subscription import ChangeSubscription

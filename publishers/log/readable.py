@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 from flow import forks, hooks
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.errors import (
     HistoryPruned,
     InvalidOption,

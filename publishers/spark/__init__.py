@@ -3,9 +3,12 @@
 Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), and no Java until a session is built.
 """
 
-import publishers.spark.needs  # noqa: F401 - looks for what the others import
+import publishers.spark.requirements  # noqa: F401 - looks for what the others import
+from publishers.spark.debezium import DEBEZIUM, debezium
 from publishers.spark.errors import (
+    BatchChanged,
     BatchTooLarge,
+    CheckpointLost,
     ConnectRefused,
     JavaMissing,
     RowRefused,
@@ -13,14 +16,19 @@ from publishers.spark.errors import (
     SinkFailed,
     SinkNameTaken,
     SparkError,
+    TooManyBadRows,
+    UnorderedWarning,
 )
 from publishers.spark.java import ensure_java
 from publishers.spark.session import SparkSettingWarning, spark_session
 from publishers.spark.sink import ChangeSink, SinkStatistics
 
 __all__ = [
+    "DEBEZIUM",
+    "BatchChanged",
     "BatchTooLarge",
     "ChangeSink",
+    "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
     "RowRefused",
@@ -30,6 +38,9 @@ __all__ = [
     "SinkStatistics",
     "SparkError",
     "SparkSettingWarning",
+    "TooManyBadRows",
+    "UnorderedWarning",
+    "debezium",
     "ensure_java",
     "spark_session",
 ]

@@ -1,10 +1,12 @@
 """What a sink may be given: checks that name the argument."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from publishers.errors import InvalidOption
+from publishers.model.change import Operation
+from publishers.spark.schema import OPERATIONS, Operations
 
-__all__ = ["check_texts", "column_names"]
+__all__ = ["check_texts", "column_names", "operation_words"]
 
 
 def check_texts(**given: object) -> None:
@@ -32,3 +34,31 @@ def column_names(parameter: str, given: str | Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise InvalidOption(parameter, given, "different column names")
     return names
+
+
+def operation_words(given: Mapping[str, str] | None, column: str | None) -> Operations:
+    """The words of an operation column, in small letters.
+
+    Raises:
+        InvalidOption: If they are no mapping of texts to names of operations, or there is no such column.
+    """
+    if given is None:
+        return OPERATIONS
+    meanings = {
+        "upsert": Operation.UPSERT,
+        "remove": Operation.REMOVE,
+        "truncate": Operation.TRUNCATE,
+        "expire": Operation.EXPIRE,
+    }
+    if column is None:
+        raise InvalidOption("operations", given, "left out where there is no operation_column")
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidOption("operations", given, "a mapping such as {'c': 'upsert', 'd': 'remove'}")
+    if len({str(word).lower() for word in given}) < len(given):
+        raise InvalidOption("operations", given, "different words, as they are taken in letters of any case")
+    for word, meaning in given.items():
+        if not isinstance(word, str) or not isinstance(meaning, str) or meaning not in meanings:
+            raise InvalidOption(
+                "operations", {word: meaning}, "texts mapped to 'upsert', 'remove', 'truncate' or 'expire'"
+            )
+    return tuple((word.lower(), meanings[meaning]) for word, meaning in given.items())

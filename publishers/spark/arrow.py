@@ -8,7 +8,7 @@ types have wider offsets. Each is mended by one call into Arrow.
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -16,12 +16,22 @@ import pyarrow.compute as pc
 
 from publishers.model.change import Area, Operation
 from publishers.spark.errors import RowRefused
-from publishers.spark.schema import OPERATIONS, Encoding
+from publishers.spark.schema import Encoding, Operations
 from publishers.wal.format.columns import Column, Columns
 
-__all__ = ["ContentDigest", "column_of", "columns_of", "kind_of", "pieces"]
+__all__ = [
+    "ENTITY_TYPE_MAX",
+    "ContentDigest",
+    "column_of",
+    "columns_of",
+    "keyless",
+    "kind_of",
+    "operation_names",
+    "pieces",
+]
 
-_NAMES: Final = pa.array(OPERATIONS)
+ENTITY_TYPE_MAX: Final = 1024
+"""Characters of an entity type."""
 _IMAGES: Final = ("key", "body", "before")
 _ROW_BYTES: Final = 13  # of a row besides its bytes: kind, type, two offsets, two bits
 _FRAME_BYTES: Final = 1024  # of a frame besides its rows, as long as entity types have names of usual length
@@ -33,7 +43,15 @@ def kind_of(operation: Operation) -> int:
     return Area.DATA * 16 + operation
 
 
-_KINDS: Final = pa.array([kind_of(operation) for operation in OPERATIONS.values()], pa.uint8())
+@lru_cache
+def operation_names(operations: Operations) -> pa.Array:
+    """The words for operations, as an array in which they are looked up."""
+    return pa.array([name for name, _ in operations])
+
+
+@lru_cache
+def _kinds_of(operations: Operations) -> pa.Array:
+    return pa.array([kind_of(operation) for _, operation in operations], pa.uint8())
 
 
 class ContentDigest:
@@ -89,7 +107,7 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
     keys = batch.column("key")
     if keys.null_count:
         raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
-    if empty := pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py():
+    if empty := pc.sum(keyless(batch, encoding)).as_py():
         raise RowRefused(", ".join(encoding.key), f"is empty in {empty} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
     names, type_ids = _entity_types(batch, encoding, entity_type)
     return Columns(
@@ -100,6 +118,16 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
         _image(batch, "body"),
         None if encoding.before is None else _image(batch, "before"),
     )
+
+
+def keyless(batch: pa.RecordBatch, encoding: Encoding) -> pa.BooleanArray:
+    """Which rows have an empty key although their operation is one of an entity."""
+    empty = pc.equal(pc.binary_length(batch.column("key")), 0)
+    if encoding.operation_column is None or not encoding.truncating:
+        return empty
+    operation = batch.column("operation")
+    words = pa.array(encoding.truncating, operation.type)
+    return pc.and_(empty, pc.invert(pc.is_in(operation, value_set=words)))
 
 
 def _image(batch: pa.RecordBatch, name: str) -> Column | None:
@@ -192,15 +220,16 @@ def _kinds(batch: pa.RecordBatch, encoding: Encoding) -> memoryview:
     if encoding.operation_column is None:
         return memoryview(bytes((kind_of(encoding.operation),)) * batch.num_rows)
     given = batch.column("operation")
-    found = pc.index_in(given, value_set=_NAMES.cast(given.type))
+    known = operation_names(encoding.operations)
+    found = pc.index_in(given, value_set=known.cast(given.type))
     if found.null_count:
         strange = ", ".join(
             repr(value) for value in pc.unique(given.filter(found.is_null())).slice(0, 5).to_pylist()
         )
         raise RowRefused(
-            encoding.operation_column, f"names {strange}, but must be one of {', '.join(OPERATIONS)}"
+            encoding.operation_column, f"names {strange}, but must be one of {', '.join(known.to_pylist())}"
         )
-    return _values(_KINDS.take(found), "B")
+    return _values(_kinds_of(encoding.operations).take(found), "B")
 
 
 def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | None) -> tuple[tuple[str, ...], memoryview | None]:  # fmt: skip
@@ -216,9 +245,10 @@ def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | 
         )
     told = given.dictionary_encode()
     names = tuple(told.dictionary.to_pylist())
-    if not all(1 <= len(name) <= 1024 for name in names):
+    if not all(1 <= len(name) <= ENTITY_TYPE_MAX for name in names):
         raise RowRefused(
-            column, "has values that are no entity types, which are texts of 1 to 1024 characters"
+            column,
+            f"has values that are no entity types, which are texts of 1 to {ENTITY_TYPE_MAX} characters",
         )
     if len(names) > _MOST_TYPES:
         raise RowRefused(

@@ -8,7 +8,10 @@
         |-- ConnectRefused     a DataFrame of Spark Connect                     (module)
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
+        |-- TooManyBadRows     a batch with more bad rows than it may have      (count, limit, column)
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
+        |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
+        |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
         |-- BatchTooLarge      more at once than Spark lets the driver take
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
 
@@ -19,7 +22,9 @@ be right.
 from publishers.errors import PenstockError
 
 __all__ = [
+    "BatchChanged",
     "BatchTooLarge",
+    "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
     "RowRefused",
@@ -27,6 +32,8 @@ __all__ = [
     "SinkFailed",
     "SinkNameTaken",
     "SparkError",
+    "TooManyBadRows",
+    "UnorderedWarning",
 ]
 
 
@@ -70,6 +77,19 @@ class RowRefused(SparkError, ValueError):
         self.column = column
 
 
+class TooManyBadRows(SparkError, ValueError):
+    """A batch has more rows that cannot become changes than may be left out; nothing of it was committed."""
+
+    def __init__(self, count: int, limit: int, column: str, why: str) -> None:
+        super().__init__(
+            f"{count} rows or more of the batch are bad, the last ones because column {column!r} {why}, but bad_rows_max is "
+            f"{limit}; mend the rows at their source, or raise the option"
+        )
+        self.count = count
+        self.limit = limit
+        self.column = column
+
+
 class SinkNameTaken(SparkError, ValueError):
     """Two sinks with one name in one batch would take each other's changes for a re-run of their own."""
 
@@ -80,6 +100,34 @@ class SinkNameTaken(SparkError, ValueError):
         )
         self.name = name
         self.batch_id = batch_id
+
+
+class CheckpointLost(SparkError):
+    """A batch has a number below the last one of its producer, which Spark never repeats; nothing was committed."""
+
+    def __init__(self, producer: str, batch_id: int, last: int) -> None:
+        super().__init__(
+            f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {last}: Spark repeats the newest "
+            "batch only, so this is another checkpoint, and the rows may be new ones; put the checkpoint back, or give the sink "
+            "another producer= to commit all that comes"
+        )
+        self.producer = producer
+        self.batch_id = batch_id
+        self.last = last
+
+
+class BatchChanged(SparkError):
+    """A batch has the number of the last one of its producer and other rows; nothing was committed."""
+
+    def __init__(self, producer: str, batch_id: int, version: int) -> None:
+        super().__init__(
+            f"batch {batch_id} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
+            "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
+            "or leave producer= out if the query computes other rows each time"
+        )
+        self.producer = producer
+        self.batch_id = batch_id
+        self.version = version
 
 
 class BatchTooLarge(SparkError):
@@ -98,3 +146,14 @@ class SinkFailed(SparkError, RuntimeError):
 
     def __init__(self, batch_id: int, cause: BaseException) -> None:
         super().__init__(f"batch {batch_id} was ended by {type(cause).__name__}: {cause}")
+
+
+class UnorderedWarning(UserWarning):
+    """Operations come in a column, and nothing orders the rows of a batch."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(
+            f"operations come in the column {column!r}, and nothing orders the rows of a batch: of a key that is there twice the older "
+            "row may win; name the columns that order them with order_by=, or say order_by=() if each key comes once"
+        )
+        self.column = column

@@ -21,6 +21,7 @@ __all__ = [
     "KEY_SEPARATOR",
     "OPERATIONS",
     "Encoding",
+    "Operations",
     "before_column",
     "body_column",
     "column_named",
@@ -34,14 +35,19 @@ JSON_OPTIONS: Final = {
     "timeZone": "UTC",
 }
 KEY_SEPARATOR: Final = "/"
-OPERATIONS: Final = {
-    "upsert": Operation.UPSERT,
-    "insert": Operation.UPSERT,
-    "update": Operation.UPSERT,
-    "remove": Operation.REMOVE,
-    "delete": Operation.REMOVE,
-}
-"""What an operation column may hold, in letters of any case."""
+Operations = tuple[tuple[str, Operation], ...]
+"""Words for operations, in small letters."""
+
+OPERATIONS: Final[Operations] = (
+    ("upsert", Operation.UPSERT),
+    ("insert", Operation.UPSERT),
+    ("update", Operation.UPSERT),
+    ("remove", Operation.REMOVE),
+    ("delete", Operation.REMOVE),
+    ("truncate", Operation.TRUNCATE),
+    ("expire", Operation.EXPIRE),
+)
+"""What an operation column may hold unless other words were given; in letters of any case."""
 
 # Types whose cast to string says everything, and those that are taken from their JSON, because the cast would follow
 # the time zone of the session or keep the bytes as if they were text.
@@ -59,7 +65,8 @@ class Encoding:
         key: Columns whose texts, joined by ``/``, are the key.
         body: Columns of the body; None for all but operation, entity type and order columns.
         operation: The operation of every row, unless ``operation_column`` is given.
-        operation_column: Column that names each row's operation, see ``OPERATIONS``.
+        operation_column: Column that names each row's operation.
+        operations: The words that it uses.
         entity_type_column: Column that names each row's entity type.
         order_by: Columns that order the rows of a batch, ascending.
         before: Column of the images before: a struct, null where there is none.
@@ -69,6 +76,7 @@ class Encoding:
     body: tuple[str, ...] | None = None
     operation: Operation = Operation.UPSERT
     operation_column: str | None = None
+    operations: Operations = OPERATIONS
     entity_type_column: str | None = None
     order_by: tuple[str, ...] = ()
     before: str | None = None
@@ -77,6 +85,11 @@ class Encoding:
     def sized(self) -> tuple[str, ...]:
         """The columns of what was selected that hold keys and images, and so most of the bytes."""
         return ("key", "body") if self.before is None else ("key", "body", "before")
+
+    @property
+    def truncating(self) -> tuple[str, ...]:
+        """The words for the end of all entities of a type, which has no key."""
+        return tuple(name for name, meaning in self.operations if meaning is Operation.TRUNCATE)
 
     def check(self, schema: StructType) -> None:
         """Looks whether rows of ``schema`` can become changes.
@@ -120,26 +133,25 @@ class Encoding:
         told: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
         return told
 
-    def select(self, frame: DataFrame, schema: StructType | None = None, **more: Column) -> DataFrame:
-        """Turns rows into what a frame needs; nothing runs yet.
+    def columns(self, schema: StructType, **more: Column) -> list[Column]:
+        """What a frame of the log needs of rows of ``schema``.
 
         The columns are ``key`` and ``body``, both binary, and ``before``, ``operation``, ``entity_type`` and ``order_0,
         order_1, ...`` as far as they were asked for.
 
         Args:
-            frame: The rows.
-            schema: Which of their columns count, if some were added to the batch; all if None.
+            schema: Of the rows.
             **more: Further columns by name.
         """
-        schema = schema or frame.schema
-        body = body_column(schema, self.body_columns(schema))
+        key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
         if self.before is not None:
             extra.append(before_column(schema, self.before).alias("before"))
         if self.operation_column is not None:
             operation = F.lower(column_named(self.operation_column).cast("string"))
-            bodiless = [name for name, meaning in OPERATIONS.items() if meaning is Operation.REMOVE]
+            bodiless = [name for name, meaning in self.operations if meaning is not Operation.UPSERT]
             body = F.when(operation.isin(bodiless), F.lit(None).cast("binary")).otherwise(body)
+            key = F.when(operation.isin(list(self.truncating)), F.lit("").cast("binary")).otherwise(key)
             extra.append(operation.alias("operation"))
         elif self.operation is Operation.REMOVE:
             body = F.lit(None).cast("binary")
@@ -147,7 +159,16 @@ class Encoding:
             extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
         extra.extend(column.alias(name) for name, column in more.items())
-        return frame.select(key_column(schema, self.key).alias("key"), body.alias("body"), *extra)
+        return [key.alias("key"), body.alias("body"), *extra]
+
+    def select(self, frame: DataFrame, schema: StructType | None = None) -> DataFrame:
+        """Turns rows into what a frame of the log needs; nothing runs yet.
+
+        Args:
+            frame: The rows.
+            schema: Which of their columns count, if some were added to the batch; all if None.
+        """
+        return frame.select(self.columns(schema or frame.schema))
 
 
 def key_column(schema: StructType, names: Sequence[str]) -> Column:

@@ -1,7 +1,8 @@
 """The sink of a streaming query: each micro-batch becomes one version of a change log, exactly once."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -12,24 +13,25 @@ from uuid import UUID, uuid5
 from pyspark.sql import DataFrame
 
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
-from publishers.log.readable import ReadableLog
+from publishers.log.changelog import ChangeLog, Produced
 from publishers.model.change import Operation
 from publishers.options import check_switches
-from publishers.spark.arguments import check_texts, column_names
+from publishers.spark.arguments import check_texts, column_names, operation_words
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
-from publishers.spark.errors import ConnectRefused, SinkFailed
-from publishers.spark.gather import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
+from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
+from publishers.spark.errors import BatchChanged, CheckpointLost, ConnectRefused, SinkFailed, UnorderedWarning
+from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
+from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, gate_of
+from publishers.spark.repeats import is_repeated
 from publishers.spark.schema import Encoding
-from publishers.spark.telling import with_schema
+from publishers.spark.schema_changes import with_schema
 from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
 
     from publishers.commits.group_commit import Commit
-    from publishers.log.changelog import ChangeLog
 
 __all__ = ["ChangeSink", "SinkStatistics"]
 
@@ -56,6 +58,7 @@ class SinkStatistics:
         batches: Batches committed.
         repeated: Batches that the log had already.
         rows: Rows committed.
+        bad_rows: Rows that were left out.
         batch_id: The last batch committed, or None.
         batch_rows: Its rows.
         version: The version it became.
@@ -67,6 +70,7 @@ class SinkStatistics:
     batches: int = 0
     repeated: int = 0
     rows: int = 0
+    bad_rows: int = 0
     batch_id: int | None = None
     batch_rows: int = 0
     version: int | None = None
@@ -98,19 +102,27 @@ class ChangeSink:
         key: Column or columns of the key.
         name: Tells apart the sinks of one query; the entity type if None.
         operation: ``"upsert"`` or ``"remove"``, for all rows. Removed rows have no body.
-        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``) or
-            ``remove`` (also ``delete``).
+        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``), ``remove``
+            (also ``delete``), ``expire``, or ``truncate``, which concerns all entities of the type and needs no key.
+        operations: What that column holds instead, in letters of any case: ``{"c": "upsert", "d": "remove"}``.
         entity_type_column: Column that tells the entity type of each row.
-        order_by: Column or columns that order the rows of a batch, nulls first.
+        order_by: Column or columns that order the rows of a batch, nulls first. Where operations come in a column and this is left
+            out, an ``UnorderedWarning`` says that rows of one key may come in any order; ``()`` says that they may.
         body: Columns of the body; None for all but before, operation, entity type and order columns.
         before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
             subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
             was removed.
-        producer: A name to commit under instead of the query's id and the sink's name; batch numbers below the last one
-            committed under it count as committed. Needed outside of streaming queries.
+        producer: A name to commit under instead of the query's id and the sink's name. Needed outside of streaming queries. It
+            outlives a checkpoint: a number below the last one is refused, and the last one if it comes with other rows.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
             ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
             body's columns differ from those told last; and so to stamp each row with the version of its schema.
+        on_bad_row: What becomes of a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
+            type is unknown: ``"fail"`` fails the batch, ``"skip"`` leaves it out and counts it, ``"dead_letter"`` also
+            commits it to ``dead_letters``, before the batch and exactly once.
+        dead_letters: The log of bad rows; None for one beside ``log``, of its path with ``.dead`` behind it, which is open
+            for as long as a batch writes to it.
+        bad_rows_max: Bad rows of one batch above which it fails all the same; as many are held in memory.
         stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
         collect_bytes: About how much of a large batch is brought to the driver in one Spark job. A batch with a larger
             partition is cut finer first, which computes it three times; the heap of the driver needs several times
@@ -123,19 +135,23 @@ class ChangeSink:
 
     def __init__(
         self,
-        log: "ChangeLog",
+        log: ChangeLog,
         *,
         entity_type: str | None = None,
         key: str | Sequence[str],
         name: str | None = None,
         operation: str = "upsert",
         operation_column: str | None = None,
+        operations: Mapping[str, str] | None = None,
         entity_type_column: str | None = None,
         order_by: str | Sequence[str] | None = None,
         body: Sequence[str] | None = None,
         before: str | None = None,
         producer: str | None = None,
         tell_schema: bool = False,
+        on_bad_row: OnBadRow = "fail",
+        dead_letters: ChangeLog | None = None,
+        bad_rows_max: int = 10_000,
         stall_timeout: float = 60.0,
         collect_bytes: int = 64 * MIB,
     ) -> None:
@@ -148,7 +164,7 @@ class ChangeSink:
             producer=producer,
         )
         check_switches(tell_schema=tell_schema)
-        if not isinstance(log, ReadableLog):
+        if not isinstance(log, ChangeLog):
             raise InvalidOption("log", log, "a ChangeLog that is open for writing in this process")
         if (entity_type is None) == (entity_type_column is None):
             raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
@@ -166,6 +182,7 @@ class ChangeSink:
                 raise InvalidOption(option, value, f"at least {least}")
         if log.read_only:
             raise LogReadOnly(log.path)
+        self._aside = Aside(log, on_bad_row, dead_letters, bad_rows_max)
         self._log = log
         self._entity_type = entity_type
         self._encoding = Encoding(
@@ -173,10 +190,13 @@ class ChangeSink:
             body=None if body is None else column_names("body", body),
             operation=Operation.UPSERT if operation == "upsert" else Operation.REMOVE,
             operation_column=operation_column,
+            operations=operation_words(operations, operation_column),
             entity_type_column=entity_type_column,
-            order_by=() if order_by is None else column_names("order_by", order_by),
+            order_by=() if order_by in (None, ()) else column_names("order_by", order_by),
             before=None if before is None else column_names("before", before)[0],
         )
+        if operation_column is not None and order_by is None:
+            warnings.warn(UnorderedWarning(operation_column), stacklevel=2)
         self.name = name or entity_type or producer or ""
         self._producer = producer
         self._tell_schema = tell_schema
@@ -185,7 +205,6 @@ class ChangeSink:
         self._row_bytes: float = ROW_BYTES
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
-        self._checked: StructType | None = None
         self._lock = threading.Lock()
         self._statistics = SinkStatistics()
         self._error: BaseException | None = None
@@ -198,6 +217,9 @@ class ChangeSink:
             SchemaRefused: If the columns cannot become changes.
             RowRefused: If a row cannot.
             SinkNameTaken: If another sink of this name takes part in the batch.
+            CheckpointLost: If the log has a later batch under ``producer``.
+            BatchChanged: If the log has other rows under ``producer`` and this number.
+            TooManyBadRows: If more rows are bad than may be.
             BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
             SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
             LogError: If the log refuses the commit.
@@ -251,10 +273,12 @@ class ChangeSink:
         try:
             known = self._log.produced(producer)
             if known is not None and known.sequence >= batch.batch_id:
+                if self._producer is not None:
+                    self._check_repeated(frame, batch, self._producer, known)
                 with self._lock:
                     self._statistics = replace(self._statistics, repeated=self._statistics.repeated + 1)
             else:
-                self._check(frame)
+                plan_of(self._encoding, frame)  # what it refuses is refused before anything waits
                 self._commit(frame, batch, producer)
             # Without a run there is no telling a second sink from a caller that tries again.
             kept = batch.run_id is not None
@@ -271,11 +295,18 @@ class ChangeSink:
             )
         return uuid5(UUID(batch.query_id), self.name)
 
-    def _check(self, frame: DataFrame) -> None:
-        schema = frame.schema
-        if schema != self._checked:
-            self._encoding.check(schema)
-            self._checked = schema
+    def _check_repeated(self, frame: DataFrame, batch: QueryBatch, producer: str, known: Produced) -> None:
+        """Looks whether the log has this very batch; under the query's id it has, as that is part of the checkpoint."""
+        if known.sequence > batch.batch_id:
+            raise CheckpointLost(producer, batch.batch_id, known.sequence)
+        try:
+            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=False))
+            repeated = is_repeated(rows, self._log, known.version)
+        except TooMuchAtOnce:
+            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=True))
+            repeated = is_repeated(rows, self._log, known.version)
+        if not repeated:
+            raise BatchChanged(producer, batch.batch_id, known.version)
 
     def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
@@ -286,12 +317,16 @@ class ChangeSink:
             )
         admitted = perf_counter()
         try:
-            gathered = _Gathered(self._columns(frame, spread=False))
-            commit = self._write(gathered, frame, batch, producer)
+            bad = self._aside.begin(self._encoding)
+            gathered = _Gathered(self._columns(frame, bad, spread=False))
+            commit = self._write(gathered, bad, frame, batch, producer)
         except TooMuchAtOnce:
-            gathered = _Gathered(self._columns(frame, spread=True))
-            commit = self._write(gathered, frame, batch, producer)
+            bad = self._aside.begin(self._encoding)
+            gathered = _Gathered(self._columns(frame, bad, spread=True))
+            commit = self._write(gathered, bad, frame, batch, producer)
         if commit is None:
+            with self._lock:
+                self._statistics = replace(self._statistics, bad_rows=self._statistics.bad_rows + bad.count)
             return
         ended = perf_counter()
         with self._lock:
@@ -301,6 +336,7 @@ class ChangeSink:
                 batches=before.batches + (not commit.duplicate),
                 repeated=before.repeated + commit.duplicate,
                 rows=before.rows + (0 if commit.duplicate else gathered.digest.rows),
+                bad_rows=before.bad_rows + (0 if commit.duplicate else bad.count),
                 batch_id=batch.batch_id,
                 batch_rows=gathered.digest.rows,
                 version=commit.version,
@@ -310,22 +346,30 @@ class ChangeSink:
             )
 
     def _write(
-        self, gathered: "_Gathered", frame: DataFrame, batch: QueryBatch, producer: str | UUID
+        self, gathered: "_Gathered", bad: BadRows, frame: DataFrame, batch: QueryBatch, producer: str | UUID
     ) -> "Commit | None":
         if gathered.empty:
+            self._aside.carry(bad, self.name, producer, batch.batch_id)
             return None
-        columns: Iterable[Columns] = gathered
+        columns: Iterable[Columns] = self._then_aside(gathered, bad, batch, producer)
         if self._tell_schema:
-            columns = with_schema(gathered, self._encoding.told(frame.schema), self._log.schema)
+            columns = with_schema(columns, self._encoding.told(frame.schema), self._log.schema)
         # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
         return self._log.commit_columns(
             columns,
-            meta={"spark": self._annotations(batch, gathered)},
+            meta={"spark": self._annotations(batch, gathered, bad)},
             producer=(producer, batch.batch_id),
             durable=True,
         )
 
-    def _columns(self, frame: DataFrame, *, spread: bool) -> Iterator[list[Columns]]:
+    def _then_aside(
+        self, gathered: "_Gathered", bad: BadRows, batch: QueryBatch, producer: str | UUID
+    ) -> Iterator[Columns]:
+        """The columns of a batch; behind the last of them, and so before the commit, bad rows are carried aside."""
+        yield from gathered
+        self._aside.carry(bad, self.name, producer, batch.batch_id)
+
+    def _columns(self, frame: DataFrame, bad: BadRows, *, spread: bool) -> Iterator[list[Columns]]:
         """The batch as columns of frames, a window of partitions at a time."""
         encoding, collect = self._encoding, self._collect_bytes
         if spread:
@@ -333,10 +377,10 @@ class ChangeSink:
         else:
             found = windows(frame, encoding, collect_bytes=collect, row_bytes=self._row_bytes)
         for window in found:
-            cut = pieces(window, self._log.options.frame_bytes)
+            cut = pieces(map(bad.without, window), self._log.options.frame_bytes)
             yield [columns_of(piece, encoding, self._entity_type) for piece in cut]
 
-    def _annotations(self, batch: QueryBatch, gathered: "_Gathered") -> dict[str, Any]:
+    def _annotations(self, batch: QueryBatch, gathered: "_Gathered", bad: BadRows) -> dict[str, Any]:
         told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
         if batch.query_id is not None:
             told["query_id"] = batch.query_id
@@ -344,6 +388,8 @@ class ChangeSink:
             told["query"] = batch.query_name
         if gathered.whole:
             told |= {"rows": gathered.digest.rows, "digest": str(gathered.digest)}
+            if bad.count:
+                told["bad_rows"] = bad.count
         return told
 
     def _gate(self, query_id: str) -> threading.Event:

@@ -29,7 +29,7 @@ from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.files.head import HEAD_NAME, read_head
 from publishers.wal.files.segment import segment_number
 
-__all__ = ["SYSTEM_DIRECTORY", "Kind", "Shelf", "kind_of"]
+__all__ = ["SYSTEM_DIRECTORY", "Kind", "StoreDirectory", "kind_of"]
 
 SYSTEM_DIRECTORY: Final = ".system"
 _DOUBT: Final = ".doubt-"
@@ -52,7 +52,7 @@ def kind_of(filesystem: FileSystem, path: Path) -> Kind:
     return "other" if any(name != LOCK_NAME for name in names) else "nothing"
 
 
-class Shelf:
+class StoreDirectory:
     """The directory of one store.
 
     Attributes:

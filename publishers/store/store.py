@@ -14,9 +14,9 @@ from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import LogStatistics
 from publishers.options import KIB, LogOptions, check_directory, check_switches
-from publishers.store.directory import SYSTEM_DIRECTORY, Shelf
-from publishers.store.logbook import Logbook, options_with
-from publishers.store.roster import LogEntry, check_labels, created, dropped, replaced
+from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory
+from publishers.store.log_entries import LogEntry, check_labels, created, dropped, replaced
+from publishers.store.open_logs import OpenLogs, options_with
 from publishers.store.system import SystemLog
 from publishers.wal import FileSystem, RealFileSystem
 
@@ -74,12 +74,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
         system: The system log.
     """
 
-    def __init__(self, book: Logbook, options: LogOptions, *, read_only: bool) -> None:
+    def __init__(self, logs: OpenLogs, options: LogOptions, *, read_only: bool) -> None:
         """Not to be called; see ``open``."""
-        self.path = book.shelf.path
+        self.path = logs.disk.path
         self.read_only = read_only
-        self.system = book.system
-        self._book = book
+        self.system = logs.system
+        self._logs = logs
         self._options = options
 
     @classmethod
@@ -110,30 +110,30 @@ class ChangeStore(Mapping[str, ChangeLog]):
         check_switches(read_only=read_only)
         storage = filesystem or RealFileSystem()
         chosen = options_with(LogOptions(), options)
-        shelf = Shelf(check_directory(path), storage)
-        shelf.check(missing=not read_only)
+        disk = StoreDirectory(check_directory(path), storage)
+        disk.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:
-                shelf.own()
-                stack.callback(shelf.close)
+                disk.own()
+                stack.callback(disk.close)
             kept = options_with(chosen, _SYSTEM_OPTIONS)
             system = SystemLog.open(
-                shelf.path / SYSTEM_DIRECTORY,
+                disk.path / SYSTEM_DIRECTORY,
                 read_only=read_only,
                 options=kept,
                 filesystem=storage,
                 clock=clock,
             )
             stack.callback(system.close)
-            book = Logbook(shelf, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
-            book.catch_up()
-            book.truncate()
+            logs = OpenLogs(disk, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
+            logs.catch_up()
+            logs.carry_out()
             if read_only:
-                book.follow()
+                logs.follow()
             else:
-                book.decide()
+                logs.decide()
             stack.pop_all()
-        return cls(book, chosen, read_only=read_only)
+        return cls(logs, chosen, read_only=read_only)
 
     @property
     def failure(self) -> Exception | None:
@@ -153,8 +153,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogClosed: If the store is closed.
             WalCorrupted: If acknowledged data are damaged.
         """
-        self._book.refresh()
-        return self._book.log(name)
+        self._logs.refresh()
+        return self._logs.log(name)
 
     def create(
         self,
@@ -179,28 +179,28 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of that name, perhaps in other case.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
+        with self._logs.lock:
             self._check_owned()
-            self._book.roster.check_free(name)
+            self._logs.entries.check_free(name)
             said = check_labels(type, labels)
             options_with(self._options, options)
-            directory = self._book.roster.free_directory(name, self._book.shelf.names())
-            self._book.shelf.doubt(directory)
+            directory = self._logs.entries.free_directory(name, self._logs.disk.names())
+            self._logs.disk.doubt(directory)
             entry = LogEntry(name, "", directory, type, said, options)
             log: ChangeLog | None = None
             try:
-                log = self._book.open(entry)
-                self._book.record(created(replace(entry, log_id=log.log_id.hex)))
+                log = self._logs.open(entry)
+                self._logs.record(created(replace(entry, log_id=log.log_id.hex)))
             except (PenstockError, OSError) as error:
                 if log is not None:
-                    self._book.forget(log)
+                    self._logs.forget(log)
                     log.close()
                 if not _unknown(error):
-                    self._book.remove(directory)
+                    self._logs.remove(directory)
                 raise
-            self._book.settle(directory)
-        self._book.truncate()
-        self._book.tell_opened(log)
+            self._logs.settle(directory)
+        self._logs.carry_out()
+        self._logs.tell_opened(log)
         return log
 
     def drop(self, name: str) -> None:
@@ -211,26 +211,26 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogBusy: If another process writes to it.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
+        with self._logs.lock:
             self._check_owned()
-            entry = self._book.roster.find(name)
-            handle = self._book.handle(entry)
-            lock = self._book.shelf.lock_log(entry.directory) if handle is None else None
+            entry = self._logs.entries.find(name)
+            handle = self._logs.handle(entry)
+            lock = self._logs.disk.lock_log(entry.directory) if handle is None else None
             try:
-                self._book.shelf.doubt(entry.directory)
+                self._logs.disk.doubt(entry.directory)
                 try:
-                    self._book.record(dropped(entry))
+                    self._logs.record(dropped(entry))
                 except PenstockError as error:
                     if not _unknown(error):
-                        self._book.settle(entry.directory)
+                        self._logs.settle(entry.directory)
                     raise
             finally:
                 if lock is not None:
                     lock.close()
-        self._book.truncate()
+        self._logs.carry_out()
         if handle is not None:
             handle.close(LogDropped(name))  # or wait until somebody else has
-        self._book.remove(entry.directory)
+        self._logs.remove(entry.directory)
 
     def rename(self, old: str, new: str) -> None:
         """Gives a log another name. Its subscribers go on, and so do those who write to it.
@@ -243,13 +243,13 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of the new name.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
+        with self._logs.lock:
             self._check_owned()
-            entry = self._book.roster.find(old)
-            self._book.roster.check_free(new, but=old)
+            entry = self._logs.entries.find(old)
+            self._logs.entries.check_free(new, but=old)
             if new != old:
-                self._book.record(replaced(entry, replace(entry, name=new)))
-        self._book.truncate()
+                self._logs.record(replaced(entry, replace(entry, name=new)))
+        self._logs.carry_out()
 
     def retype(
         self,
@@ -265,13 +265,13 @@ class ChangeStore(Mapping[str, ChangeLog]):
             InvalidChange: If the type or a label cannot be stored.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._book.lock:
+        with self._logs.lock:
             self._check_owned()
-            entry = self._book.roster.find(name)
+            entry = self._logs.entries.find(name)
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
-            self._book.record(replaced(entry, replace(entry, type=kind, labels=said)))
-        self._book.truncate()
+            self._logs.record(replaced(entry, replace(entry, type=kind, labels=said)))
+        self._logs.carry_out()
 
     def names(self) -> list[str]:
         """What the logs are called, in order."""
@@ -283,54 +283,54 @@ class ChangeStore(Mapping[str, ChangeLog]):
         Raises:
             NoSuchLog: If there is none.
         """
-        self._book.refresh()
-        with self._book.lock:
-            self._book.check_open()
-            return self._book.roster.find(name)
+        self._logs.refresh()
+        with self._logs.lock:
+            self._logs.check_open()
+            return self._logs.entries.find(name)
 
     def opened(self) -> Mapping[str, ChangeLog]:
         """The logs that are open in this process at this moment, or have ended by themselves (``failure``), by name."""
-        with self._book.lock:
-            found = ((entry.name, self._book.handle(entry)) for entry in self._book.roster.values())
+        with self._logs.lock:
+            found = ((entry.name, self._logs.handle(entry)) for entry in self._logs.entries.values())
             return MappingProxyType({name: log for name, log in found if log is not None})
 
     def peek(self, name: str) -> ChangeLog | None:
         """The log of a name if it is one of ``opened``; never reads the disk."""
-        with self._book.lock:
-            entry = self._book.roster.get(name)
-            return None if entry is None else self._book.handle(entry)
+        with self._logs.lock:
+            entry = self._logs.entries.get(name)
+            return None if entry is None else self._logs.handle(entry)
 
     def open_all(self) -> None:
         """Opens every log, and from now on each that appears. One that cannot be opened is told of, and left out."""
-        self._book.eager = True
+        self._logs.eager = True
         for name in self:
             with contextlib.suppress(PenstockError, OSError):  # ``_open`` has told of it
                 self.log(name)
 
     def refused(self) -> dict[str, Exception]:
         """The logs that could not be opened when that was tried last, by name, and why. Nothing is read."""
-        with self._book.lock:
-            found = self._book.refused
-            return {one.name: found[one.log_id] for one in self._book.roster.values() if one.log_id in found}
+        with self._logs.lock:
+            found = self._logs.refused
+            return {one.name: found[one.log_id] for one in self._logs.entries.values() if one.log_id in found}
 
     def __getitem__(self, name: str) -> ChangeLog:
         return self.log(name)
 
     def __iter__(self) -> Iterator[str]:
-        self._book.refresh()
-        with self._book.lock:
-            self._book.check_open()
-            return iter(list(self._book.roster))
+        self._logs.refresh()
+        with self._logs.lock:
+            self._logs.check_open()
+            return iter(list(self._logs.entries))
 
     def __len__(self) -> int:
-        self._book.refresh()
-        with self._book.lock:
-            return len(self._book.roster)
+        self._logs.refresh()
+        with self._logs.lock:
+            return len(self._logs.entries)
 
     def __contains__(self, name: object) -> bool:
-        self._book.refresh()
-        with self._book.lock:
-            return isinstance(name, str) and name in self._book.roster
+        self._logs.refresh()
+        with self._logs.lock:
+            return isinstance(name, str) and name in self._logs.entries
 
     # Life.
 
@@ -345,7 +345,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     def refresh(self) -> None:
         """Takes what the system log tells; a read-only opening does so by itself, within a moment."""
-        self._book.refresh()
+        self._logs.refresh()
 
     def close(self) -> None:
         """Closes every log, and then the system log. Idempotent; in a child of ``fork`` it does nothing.
@@ -353,13 +353,13 @@ class ChangeStore(Mapping[str, ChangeLog]):
         Raises:
             LogFailed: If what was left of a log could not be synced; everything is closed all the same.
         """
-        with self._book.lock:
-            if self._book.closed:
+        with self._logs.lock:
+            if self._logs.closed:
                 return
-            self._book.closed = True
-            handles = self._book.handles()
+            self._logs.closed = True
+            handles = self._logs.handles()
         with contextlib.ExitStack() as last:
-            last.callback(self._book.shelf.close)
+            last.callback(self._logs.disk.close)
             last.callback(self.system.close)
             for handle in handles:
                 last.callback(handle.close)
@@ -373,8 +373,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
         self.close()
 
     def __repr__(self) -> str:
-        mode = "closed" if self._book.closed else "read-only" if self.read_only else "owned"
-        return f"<ChangeStore {str(self.path)!r} {mode}, {len(self._book.roster)} logs>"
+        mode = "closed" if self._logs.closed else "read-only" if self.read_only else "owned"
+        return f"<ChangeStore {str(self.path)!r} {mode}, {len(self._logs.entries)} logs>"
 
     # Both views are mappings, but no two stores are ever equal.
 
@@ -384,10 +384,10 @@ class ChangeStore(Mapping[str, ChangeLog]):
         return self is other
 
     def _check_owned(self) -> None:
-        self._book.check_open()
+        self._logs.check_open()
         if self.read_only:
             raise LogReadOnly(self.path)
-        self._book.catch_up()  # an interrupt may have come between a commit and its consequences
+        self._logs.catch_up()  # an interrupt may have come between a commit and its consequences
 
 
 def _unknown(error: PenstockError | OSError) -> bool:

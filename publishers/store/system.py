@@ -9,7 +9,7 @@ from flow.bridges.iterable import IterablePublisher
 from flow.clock import SYSTEM_CLOCK
 from publishers.commits.group_commit import Commit, Committer
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.errors import LogReadOnly
 from publishers.log.changelog import ChangeLog
 from publishers.log.feed import ChangeFeed
@@ -18,7 +18,7 @@ from publishers.log.process_events import HostBoard, HostingSubscription
 from publishers.log.readable import Wishes
 from publishers.model.change import Area
 from publishers.mutations.mutation import Mutation
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from publishers.wal import Wal
 
 __all__ = ["SystemLog"]

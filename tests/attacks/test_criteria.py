@@ -16,8 +16,8 @@ from publishers import upsert
 from publishers.criteria import patterns as patterns_module
 from publishers.criteria.conditions import Where
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.matching import Predicate
-from publishers.criteria.table import Table
+from publishers.criteria.index_table import Table
+from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
 from tests.transports.websocket.test_connection import FakeLink, say, subscribe
 from transports import Limits

@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
 from tests.attacks.test_graphql import DOCUMENTS, post
 from transports.pool import Pool

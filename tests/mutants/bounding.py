@@ -16,11 +16,10 @@ from unittest.mock import Mock
 
 from publishers.criteria.cost import weigh
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.criteria.index import SWEPT, MatchingIndex
-from publishers.criteria.matching import Predicate
+from publishers.criteria.index import DIRECT, SWEPT, MatchingIndex, prepare
+from publishers.criteria.index_table import Tables
 from publishers.criteria.patterns import Pattern, PatternError
-from publishers.criteria.prepared import DIRECT, prepare
-from publishers.criteria.tables import Tables
+from publishers.criteria.predicate import Predicate
 from publishers.errors import TooCostly
 from publishers.fanout.dispatch import DispatchPool
 from tests.mutants.patching import Mutant
@@ -304,7 +303,7 @@ BOUNDING = [
     _mutant(
         "large criteria entered place by place",
         "registry",
-        "publishers.criteria.prepared:Prepared.__init__",
+        "publishers.criteria.index:Prepared.__init__",
         "alone = self.size > direct",
         "alone = False",
     ),

@@ -365,7 +365,7 @@ def test_a_store_and_its_logs_are_refused_in_a_child(tmp_path, read_only):
 
         with (
             ThreadPoolExecutor(1) as other,
-            opened._book.lock,
+            opened._logs.lock,
         ):  # held by another thread than the one that forks
             assert other.submit(in_child, run).result() == ({(str(path), os.getpid())}, [])
         assert snapshot(path) == before

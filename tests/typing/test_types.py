@@ -39,6 +39,7 @@ GIVEN = {
             "subscription": "Hold",  # it has a position too
         },
     ),
+    "docs/spark.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
     "docs/tck.md": (
         "from collections.abc import Callable; from flow import Publisher",
         {"my_publisher": "Callable[..., Publisher[int]]"},

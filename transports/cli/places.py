@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from publishers.errors import InvalidOption, NotAStore
 from publishers.log.changelog import ChangeLog
 from publishers.store.directory import kind_of
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 

@@ -11,7 +11,7 @@ import msgspec
 from publishers.errors import PenstockError
 from publishers.model.position import epoch_text
 from publishers.store.directory import SYSTEM_DIRECTORY
-from publishers.store.roster import SYSTEM
+from publishers.store.log_entries import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.files.segment import segment_number

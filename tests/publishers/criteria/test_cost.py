@@ -7,7 +7,7 @@ from publishers import Criteria, Criterion
 from publishers.criteria import patterns as patterns_module
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.index import prepare
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from tests.publishers.criteria.plain_filter import criterions
 
 

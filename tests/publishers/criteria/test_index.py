@@ -9,10 +9,9 @@ import flow
 from publishers import Area, Criteria, Criterion
 from publishers.criteria import facts as facts_module
 from publishers.criteria.conditions import Where
-from publishers.criteria.index import MatchingIndex
-from publishers.criteria.matching import Predicate
+from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.patterns import Pattern
-from publishers.criteria.prepared import prepare
+from publishers.criteria.predicate import Predicate
 from tests.harness.scale import scaled
 from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
 from tests.publishers.support import Probe, opened, order
@@ -270,7 +269,7 @@ def test_an_interrupted_change_of_the_index_can_be_done_again(monkeypatch):
     """Invariant 13: a KeyboardInterrupt inside a subscribe or a cancel leaves nothing behind that matches wrongly."""
     wish = [Criterion(keys={"a", "b", "c"}), Criterion(key_globs={"a*", "*c"})]
     criteria = Criteria.of(wish)
-    from publishers.criteria.table import Table
+    from publishers.criteria.index_table import Table
 
     for verb in ("put", "drop"):
         for moment in range(5):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from publishers import Criteria
 from publishers.blocks.slices import Slice
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.fanout.chunk import Chunk, fitting
 from tests.publishers.support import fill, opened
 

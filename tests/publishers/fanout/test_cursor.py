@@ -2,7 +2,7 @@
 
 from publishers.blocks.block import Block
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark

@@ -10,7 +10,7 @@ import pytest
 
 import flow
 from publishers import Criterion, Standing, TooCostly, Where
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.fanout import expense, publish_gate
 from publishers.fanout.detached import Waiting
 from publishers.fanout.subscription import ChangeSubscription

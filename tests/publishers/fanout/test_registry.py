@@ -9,9 +9,9 @@ import pytest
 import flow
 from publishers import Content, Criteria, Criterion, InvalidOption, upsert
 from publishers.criteria.index import MatchingIndex
+from publishers.criteria.index_table import Table
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.patterns import _Automaton as Automaton
-from publishers.criteria.table import Table
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, fill, in_threads, opened, wait_until
 

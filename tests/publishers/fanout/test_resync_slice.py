@@ -3,7 +3,7 @@
 import pytest
 
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from publishers.errors import LogError
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.replayer import FrameCache

@@ -151,7 +151,7 @@ def test_events_and_changes_come_in_order_under_any_demand(acts, ring):
         told, made = 0, 0
         for act in acts:
             if act == "create":
-                store._book.record(_made(made))
+                store._logs.record(_made(made))
                 made += 1
             elif act == "tell":
                 store.system.board.tell(str(made), "TOLD", {"number": told})
@@ -171,7 +171,7 @@ def test_events_and_changes_come_in_order_under_any_demand(acts, ring):
 
 
 def _made(number):
-    from publishers.store.roster import LogEntry, created
+    from publishers.store.log_entries import LogEntry, created
 
     return created(LogEntry(f"log{number}", "00", f"log{number}"))
 

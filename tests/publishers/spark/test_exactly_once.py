@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from publishers import ChangeLog
-from publishers.spark import ChangeSink
+from publishers import ChangeLog, upsert
+from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.timeout(900)
@@ -96,6 +96,64 @@ def test_a_named_producer_survives_a_lost_checkpoint(source, log, stored, tmp_pa
     source.checkpoint = tmp_path / "another"
     source.run(ChangeSink(log, entity_type="n", key="id", producer="numbers"))
     assert ids(log, stored) == [0, 1]
+
+
+def test_rows_under_a_number_of_a_lost_checkpoint_are_refused_and_not_dropped(spark, log, stored):
+    sink = ChangeSink(log, entity_type="n", key="id", producer="numbers")
+    for batch in (0, 1, 1):
+        sink(spark.range(2 * batch, 2 * batch + 2), batch)
+    assert sink.statistics().repeated == 1
+    with pytest.raises(
+        CheckpointLost, match=r"batch 0 came under producer='numbers', whose last .* is 1"
+    ) as lost:
+        sink(spark.range(4, 6), 0)
+    assert (lost.value.producer, lost.value.batch_id, lost.value.last) == ("numbers", 0, 1)
+    ChangeSink(log, entity_type="n", key="id", producer="numbers again")(spark.range(4, 6), 0)
+    assert ids(log, stored) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("collect_bytes", [1, 64 << 20])
+def test_the_last_batch_of_a_named_producer_is_repeated_only_with_its_own_rows(
+    spark, log, stored, collect_bytes
+):
+    def commit(frame):
+        named = {
+            "operation_column": "op",
+            "order_by": (),
+            "before": "old",
+            "producer": "p",
+            "collect_bytes": collect_bytes,
+        }
+        ChangeSink(log, entity_type="n", key="id", **named)(frame, 3)
+
+    schema = "id INT, op STRING, name STRING, old STRUCT<id: INT, name: STRING>"
+    rows = [(1, "upsert", "a", None), (2, "remove", None, (2, "b")), (3, "upsert", "c", (3, "d"))]
+    commit(spark.createDataFrame(rows, schema))
+    commit(spark.createDataFrame(rows, schema).repartition(3))
+    assert [change.key for change in stored(log)] == ["1", "2", "3"]
+    others = [
+        rows[:2],
+        rows + rows[:1],
+        [*rows[:2], (3, "upsert", "c", None)],
+        [*rows[:2], (3, "remove", "c", (3, "d"))],
+    ]
+    for other in others:
+        with pytest.raises(BatchChanged, match="batch 3 of producer='p' has other rows than version 1"):
+            commit(spark.createDataFrame(other, schema))
+    assert len(stored(log)) == 3
+
+
+def test_a_repeated_batch_whose_version_is_no_longer_kept_counts_as_repeated(spark, tmp_path):
+    options = {"segment_bytes": 1 << 20, "retain_bytes": 1 << 20}
+    with ChangeLog.open(tmp_path / "short", **options) as short:
+        sink = ChangeSink(short, entity_type="n", key="id", producer="p")
+        sink(spark.range(3), 0)
+        number = 0
+        while short.oldest.version <= 1:
+            number += 1
+            short.commit([upsert("filler", str(number), {"text": "x" * 100_000})])
+        sink(spark.range(3), 0)
+        assert sink.statistics().repeated == 1
 
 
 def test_stops_and_restarts_lose_and_repeat_nothing(source, log, stored):

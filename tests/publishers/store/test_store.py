@@ -441,7 +441,7 @@ def test_a_log_that_was_made_anew_under_an_old_name_is_another_one(store, place)
     with following(place) as other:
         old = other["orders"]
         probe = follow(old)
-        with other._book.lock:  # so that it takes the two together
+        with other._logs.lock:  # so that it takes the two together
             store.drop("orders")
             fill(store.create("orders"), 1)
             wait_until(lambda: other.system.head == store.system.head)
@@ -458,7 +458,7 @@ def test_a_follower_opens_what_appears_if_it_was_asked_to(store, place):
     with following(place) as other:
         other.open_all()
         assert list(other.opened()) == ["orders"]
-        with other._book.lock:  # so that it hears of both at once
+        with other._logs.lock:  # so that it hears of both at once
             store.create("user")
             store.rename("user", "users")
             wait_until(lambda: other.system.head == store.system.head)
@@ -473,7 +473,7 @@ def test_whoever_reads_a_log_while_its_files_go_hears_that_it_was_dropped(store,
     fill(log, 50)
     with following(place) as other:
         mine = other["orders"]
-        other._book.closed = True  # it is told of nothing any more
+        other._logs.closed = True  # it is told of nothing any more
         probe = Probe()
         mine.changes(since=mine.oldest).subscribe(probe)
         store.drop("orders")
@@ -483,7 +483,7 @@ def test_whoever_reads_a_log_while_its_files_go_hears_that_it_was_dropped(store,
         probe.request(1)
         probe.wait_for_end()
         assert isinstance(probe.error, LogDropped)
-        other._book.closed = False
+        other._logs.closed = False
 
 
 # Many at once.

@@ -8,7 +8,7 @@ from publishers.criteria.conditions import Comparison, Image, Transition, Where,
 from publishers.criteria.criteria import Criterion
 from publishers.criteria.facts import Facts
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
-from publishers.criteria.matching import Check, Wish
+from publishers.criteria.predicate import Check, Wish
 
 __all__ = ["PLACES_MAX", "Place", "Slot", "asks_of", "places_of", "rest_of"]
 

@@ -24,10 +24,10 @@ from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
 from publishers.spark.errors import BatchTooLarge
+from publishers.spark.plan import arrow_schema, free_name, plan_of
 from publishers.spark.schema import Encoding, column_named
 
 __all__ = ["ROW_BYTES", "TooMuchAtOnce", "spread_windows", "windows"]
@@ -41,9 +41,6 @@ _HELD: Final = 4  # times ``collect_bytes`` that are held to be ordered in memor
 _PARTS: Final = (
     4  # spread partitions to ``collect_bytes``; a window takes half of it, for the heap holds their rows too
 )
-_IN_PARTITION: Final = (
-    2**33 - 1
-)  # the bits of a monotonically increasing id that count the rows of a partition
 
 Window = list[pa.RecordBatch]
 
@@ -67,11 +64,9 @@ def windows(
         TooMuchAtOnce: If a partition has more, which may show at any time; or if rows to be ordered are too many to be
             held together.
     """
-    most = max(1, int(collect_bytes / row_bytes))
-    row = _free_name(frame)
-    numbered = frame.withColumn(row, F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION))
-    selected = encoding.select(numbered.where(F.col(row) <= most), frame.schema, beyond=F.col(row) == most)
-    partitions = _Partitions(selected)
+    plan = plan_of(encoding, frame)
+    selected = plan.select(frame, max(1, int(collect_bytes / row_bytes)))
+    partitions = _Partitions(selected, plan.arrow_schema(selected))
     ordered = len(encoding.order_by)
     held: Window = []
     for window in partitions.windows(collect_bytes, partitions.first):
@@ -96,13 +91,14 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
     encoded = encoding.select(frame)
     sizes = [F.coalesce(F.sum(F.octet_length(name).cast("bigint")), F.lit(0)) for name in encoding.sized]
     measured = sum(encoded.agg(*sizes).collect()[0])
-    row = _free_name(frame)
+    row = free_name(frame.columns)
     keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
     numbered = frame.withColumn(row, F.monotonically_increasing_id())
     part_bytes = max(1, collect_bytes // _PARTS)
     wanted = 1 + measured // part_bytes
     spread = numbered.repartitionByRange(wanted, *keys).sortWithinPartitions(*keys)
-    partitions = _Partitions(encoding.select(spread, frame.schema))
+    selected = encoding.select(spread, frame.schema)
+    partitions = _Partitions(selected, arrow_schema(selected))
     try:
         yield from partitions.windows(collect_bytes // 2, 1)
     except TooMuchAtOnce as error:
@@ -112,16 +108,23 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
 class _Partitions:
     """The partitions of a frame, each of them serialised record batches in the JVM."""
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, schema: pa.Schema) -> None:
         # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
         dataset: Any = frame._jdf  # noqa: SLF001 - see above
         self._context = frame.sparkSession.sparkContext
-        wide = frame.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
-        self._schema = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=wide)
+        self._schema = schema
         self._rdd: Any = dataset.toArrowBatchRdd().toJavaRDD()
         self.count: int = self._rdd.getNumPartitions()
-        self.first = max(_FIRST, 2 * self._context.defaultParallelism)
-        self.limit = self._context.getConf().get(_LIMIT, "1g") or "1g"
+
+    @property
+    def first(self) -> int:
+        """How many of them the first job takes."""
+        return self.count if self.count <= _FIRST else max(_FIRST, 2 * self._context.defaultParallelism)
+
+    @property
+    def limit(self) -> str:
+        """What Spark hands to the driver at most; to ask costs commands by the number of settings."""
+        return self._context.getConf().get(_LIMIT, "1g") or "1g"
 
     def windows(self, collect_bytes: int, width: int) -> Iterator[Window]:
         """Yields all partitions, ``width`` of them at first and then as many as bring about ``collect_bytes``.
@@ -148,9 +151,10 @@ class _Partitions:
     def _bring(self, start: int, width: int) -> Window | None:
         """Runs one job over some partitions; None if their rows are above what Spark hands to the driver."""
         jvm: Any = self._context._jvm  # noqa: SLF001 - see above
-        chosen = jvm.java.util.ArrayList()
-        for partition in range(start, start + width):
-            chosen.append(partition)
+        # As a stream of the JVM, since each number of a list from here would be a command.
+        chosen = jvm.java.util.ArrayList(
+            jvm.java.util.stream.IntStream.range(start, start + width).boxed().toList()
+        )
         try:
             served = jvm.PythonRDD.runJob(self._context._jsc.sc(), self._rdd, chosen)  # noqa: SLF001 - see above
             with _load_from_socket(served, NoOpSerializer()) as messages:
@@ -159,12 +163,6 @@ class _Partitions:
             if _LIMIT not in str(error):
                 raise
             return None
-
-
-def _free_name(frame: DataFrame) -> str:
-    """A name for a column that the frame does not have, in letters of any case."""
-    longest = max((len(name) for name in frame.columns), default=0)
-    return "row".ljust(longest + 1, "_")
 
 
 def _ordered(batches: Window, order_by: int) -> Window:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, Operation
 from publishers.criteria.conditions import Where
-from publishers.criteria.matching import Predicate
+from publishers.criteria.predicate import Predicate
 from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
 
 

@@ -19,8 +19,8 @@ from publishers.mutations.mutation import Mutation, remove, upsert
 __all__ = [
     "ENTITY_TYPE",
     "SYSTEM",
+    "LogEntries",
     "LogEntry",
-    "Roster",
     "Step",
     "check_name",
     "created",
@@ -132,7 +132,7 @@ class Step(NamedTuple):
     after: LogEntry | None
 
 
-class Roster(Mapping[str, LogEntry]):
+class LogEntries(Mapping[str, LogEntry]):
     """The logs that there are, by name; changed by what the system log tells, and by nothing else."""
 
     def __init__(self) -> None:

@@ -28,8 +28,8 @@ from publishers.log.changelog import ChangeLog
 from publishers.model.change import Area
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
-from publishers.store.directory import SYSTEM_DIRECTORY, Shelf, kind_of
-from publishers.store.roster import LogEntry, Roster, Step
+from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory, kind_of
+from publishers.store.log_entries import LogEntries, LogEntry, Step
 from publishers.store.system import SystemLog
 from publishers.views.view import Content
 from publishers.wal import FileSystem
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from publishers.model.change import Change
     from publishers.model.position import Position
 
-__all__ = ["Logbook", "options_with"]
+__all__ = ["OpenLogs", "options_with"]
 
 _log = logging.getLogger("penstock.store")
 _PAGE: Final = 1000
 
 
-class Logbook:
+class OpenLogs:
     """The logs of one opened store.
 
     Attributes:
         system: The system log.
-        roster: What it has told so far.
-        shelf: The directory.
+        entries: What it has told so far.
+        disk: The directory.
         lock: Held for everything but what may reach user code.
         eager: Whether logs are opened as they appear.
         refused: Why logs could not be opened at the last try, by log id; none that is open now.
@@ -60,7 +60,7 @@ class Logbook:
 
     def __init__(
         self,
-        shelf: Shelf,
+        disk: StoreDirectory,
         system: SystemLog,
         options: LogOptions,
         *,
@@ -69,8 +69,8 @@ class Logbook:
         clock: Clock,
     ) -> None:
         self.system = system
-        self.roster = Roster()
-        self.shelf = shelf
+        self.entries = LogEntries()
+        self.disk = disk
         self.lock = threading.RLock()
         self.eager = False
         self.refused: dict[str, PenstockError | OSError] = {}
@@ -88,7 +88,7 @@ class Logbook:
     def forked(self, pid: int, /) -> None:
         """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
         self.lock = threading.RLock()
-        self.inherited = LogForked(self.shelf.path, pid)
+        self.inherited = LogForked(self.disk.path, pid)
         self.closed = True
 
     # The caller holds the lock.
@@ -122,12 +122,12 @@ class Logbook:
             name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
         }
         try:
-            if entry.log_id and kind_of(self._filesystem, self.shelf.path / entry.directory) == "nothing":
+            if entry.log_id and kind_of(self._filesystem, self.disk.path / entry.directory) == "nothing":
                 raise NotALog(
-                    self.shelf.path / entry.directory, "its files are gone"
+                    self.disk.path / entry.directory, "its files are gone"
                 )  # and none are made anew
             log = ChangeLog.open(
-                self.shelf.path / entry.directory,
+                self.disk.path / entry.directory,
                 read_only=self._read_only,
                 options=options_with(self._options, known),
                 filesystem=self._filesystem,
@@ -138,7 +138,7 @@ class Logbook:
                 raise NotALog(log.path, f"it is another log than the one that was made as {entry.name!r}")
         except (PenstockError, OSError) as error:
             if self._read_only and self._gone(entry):
-                raise NoSuchLog(entry.name, set(self.roster) - {entry.name}) from error
+                raise NoSuchLog(entry.name, set(self.entries) - {entry.name}) from error
             raise
         log.name = entry.name
         found = replace_entry(entry, log_id=log.log_id.hex)
@@ -151,8 +151,8 @@ class Logbook:
 
     def _gone(self, entry: LogEntry) -> bool:
         """Whether the files of a log are gone, which the system log may not have told yet; not if the whole store is."""
-        there = self.shelf.log_id(SYSTEM_DIRECTORY) == self.system.log_id.hex
-        return there and self.shelf.log_id(entry.directory) != entry.log_id
+        there = self.disk.log_id(SYSTEM_DIRECTORY) == self.system.log_id.hex
+        return there and self.disk.log_id(entry.directory) != entry.log_id
 
     def record(self, mutation: Mutation) -> None:
         """Commits to the system log, and takes what it tells then."""
@@ -160,13 +160,13 @@ class Logbook:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Takes what the system log tells; ``truncate``, without the lock, is to follow."""
+        """Takes what the system log tells; ``carry_out``, without the lock, is to follow."""
         while self._told is None or self._told < self.system.head:
             page = self.system.history(
                 Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
             )
             for change in page.changes:
-                step = self.roster.apply(change)
+                step = self.entries.apply(change)
                 if step is not None:
                     self._steps.append(step)
             self._told = page.next
@@ -175,8 +175,8 @@ class Logbook:
 
     def decide(self) -> None:
         """Ends every doubt as the system log has it."""
-        known = self.roster.directories()
-        for directory in self.shelf.doubts():
+        known = self.entries.directories()
+        for directory in self.disk.doubts():
             if directory in known:
                 self.settle(directory)
             else:
@@ -185,14 +185,14 @@ class Logbook:
     def settle(self, directory: str) -> None:
         """Ends a doubt; the directory stays."""
         try:
-            self.shelf.settle(directory)
+            self.disk.settle(directory)
         except OSError:
             _log.exception("the doubt about %s is left to the next opening of the store", directory)
 
     def remove(self, directory: str) -> None:
         """Ends a doubt; the directory goes."""
         try:
-            self.shelf.remove(directory)
+            self.disk.remove(directory)
         except OSError:
             _log.exception("%s is left to be removed by the next opening of the store", directory)
 
@@ -202,7 +202,7 @@ class Logbook:
         """The log of a name, opened if it is not, or has ended by itself."""
         with self.lock:
             self.check_open()
-            entry = self.roster.find(name)
+            entry = self.entries.find(name)
             handle = self.handle(entry)
             if handle is not None and handle.failure is None:
                 return handle
@@ -232,7 +232,7 @@ class Logbook:
                     raise self.inherited
                 return
             self.catch_up()
-        self.truncate()
+        self.carry_out()
 
     def follow(self) -> None:
         """Refreshes whenever there is something new."""
@@ -250,7 +250,7 @@ class Logbook:
         }
         self.system.board.tell(log.name, "OPENED", body)
 
-    def truncate(self) -> None:
+    def carry_out(self) -> None:
         """Does what follows from what the system log told; may reach user code."""
         while self._steps:
             with self.lock:
@@ -273,23 +273,23 @@ class Logbook:
     def _name_of(self, log_id: str) -> str | None:
         """What a log is called now; it may have had several names since it was made."""
         with self.lock:
-            return next((entry.name for entry in self.roster.values() if entry.log_id == log_id), None)
+            return next((entry.name for entry in self.entries.values() if entry.log_id == log_id), None)
 
 
 class _Watcher:
     """Lets a read-only store follow its system log."""
 
-    def __init__(self, book: Logbook) -> None:
-        self._book = book
+    def __init__(self, logs: OpenLogs) -> None:
+        self._logs = logs
 
     def on_subscribe(self, subscription: Any, /) -> None:
         subscription.request(UNBOUNDED)
 
     def on_next(self, _change: "Change", /) -> None:
-        self._book.refresh()
+        self._logs.refresh()
 
     def on_error(self, error: Exception, /) -> None:
-        _log.error("the store %s is followed no longer: %s", self._book.shelf.path, error)
+        _log.error("the store %s is followed no longer: %s", self._logs.disk.path, error)
 
     def on_complete(self) -> None:
         """The store is closed."""

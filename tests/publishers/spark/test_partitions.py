@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.errors import BatchTooLarge
-from publishers.spark.gather import TooMuchAtOnce, spread_windows, windows
+from publishers.spark.partitions import TooMuchAtOnce, spread_windows, windows
 from publishers.spark.schema import Encoding
 
 LIMIT = "spark.driver.maxResultSize"

@@ -3,8 +3,8 @@
 import pytest
 
 from publishers import Criterion
-from publishers.criteria.matching import Wish
-from publishers.criteria.sites import Slot, places_of, rest_of
+from publishers.criteria.index_keys import Slot, places_of, rest_of
+from publishers.criteria.predicate import Wish
 
 
 @pytest.mark.parametrize(

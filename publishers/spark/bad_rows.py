@@ -1,0 +1,169 @@
+"""Rows of a batch that cannot become changes: found, counted, and carried aside.
+
+A row is bad if its key is null, empty or too long, or if its columns name no known operation or no entity type. What fails for the
+whole batch, such as a missing column, is no matter of rows.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from publishers.errors import InvalidOption, LogReadOnly
+from publishers.log.changelog import ChangeLog
+from publishers.mutations.mutation import Mutation, upsert
+from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
+from publishers.spark.errors import TooManyBadRows
+from publishers.spark.schema import Encoding
+
+__all__ = ["ENTITY_TYPE", "Aside", "BadRows", "OnBadRow"]
+
+OnBadRow = Literal["fail", "skip", "dead_letter"]
+
+ENTITY_TYPE: Final = "bad_row"
+_NAME_MAX: Final = 200
+_lock: Final = threading.Lock()  # held by the sink that writes to a log beside
+
+
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """Rows with the same flaw."""
+
+    column: str
+    why: str
+    rows: pa.RecordBatch
+
+
+class BadRows:
+    """The bad rows of one batch.
+
+    Attributes:
+        count: How many were found so far.
+
+    Args:
+        encoding: How rows become changes.
+        what: What becomes of them; with ``"fail"`` none is looked for.
+        limit: Above so many the batch fails.
+        max_key_bytes: Longest key of the log.
+    """
+
+    def __init__(self, encoding: Encoding, what: OnBadRow, *, limit: int, max_key_bytes: int) -> None:
+        self.count = 0
+        self._what = what
+        self._encoding = encoding
+        self._limit = limit
+        self._max_key_bytes = max_key_bytes
+        self._found: list[_Bad] = []
+
+    def without(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The good rows, in their order.
+
+        Raises:
+            TooManyBadRows: If the batch has more of the others than it may.
+        """
+        if self._what == "fail":
+            return rows
+        for column, why, flawed in _flaws(rows, self._encoding, self._max_key_bytes):
+            if not pc.any(flawed).as_py():
+                continue
+            bad = rows.filter(flawed)
+            self.count += len(bad)
+            if self.count > self._limit:
+                raise TooManyBadRows(self.count, self._limit, column, why)
+            if self._what == "dead_letter":
+                self._found.append(_Bad(column, why, bad))
+            return self.without(rows.filter(pc.invert(flawed)))
+        return rows
+
+    def changes(self, sink: str, batch_id: int) -> Iterator[Mutation]:
+        """What tells of each of them in the log beside.
+
+        Args:
+            sink: Name of the sink.
+            batch_id: Number of the batch.
+        """
+        number = 0
+        for bad in self._found:
+            for row in bad.rows.to_pylist():
+                number += 1
+                body: dict[str, Any] = {"sink": sink, "batch": batch_id, "column": bad.column, "why": bad.why}
+                key = row["key"]
+                body["key"] = None if key is None else key.decode("utf-8", "replace")
+                body |= {name: row[name] for name in ("operation", "entity_type") if name in row}
+                body["row"] = None if row["body"] is None else msgspec.Raw(row["body"])
+                yield upsert(ENTITY_TYPE, f"{sink[:_NAME_MAX]}/{batch_id}/{number}", body)
+
+
+class Aside:
+    """What a sink does with bad rows.
+
+    Args:
+        log: The log of the sink.
+        what: What becomes of them.
+        dead_letters: The log that they are carried to; None for one beside.
+        limit: Bad rows that a batch may have.
+
+    Raises:
+        InvalidOption: If one of them is out of its bounds, or contradicts another.
+        LogReadOnly: If ``dead_letters`` was opened to be followed.
+    """
+
+    def __init__(self, log: ChangeLog, what: OnBadRow, dead_letters: ChangeLog | None, limit: int) -> None:
+        if what not in get_args(OnBadRow):
+            raise InvalidOption("on_bad_row", what, "'fail', 'skip' or 'dead_letter'")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidOption("bad_rows_max", limit, "a whole number, at least 0")
+        if dead_letters is not None:
+            if not isinstance(dead_letters, ChangeLog) or what != "dead_letter" or dead_letters is log:
+                right = "another log than the sink's, with on_bad_row='dead_letter'"
+                raise InvalidOption("dead_letters", dead_letters, right)
+            if dead_letters.read_only:
+                raise LogReadOnly(dead_letters.path)
+        self._log = log
+        self._what = what
+        self._dead_letters = dead_letters
+        self._limit = limit
+
+    def begin(self, encoding: Encoding) -> BadRows:
+        """The bad rows of a batch, of which none was found yet."""
+        return BadRows(encoding, self._what, limit=self._limit, max_key_bytes=self._log.options.max_key_bytes)
+
+    def carry(self, bad: BadRows, sink: str, producer: str | UUID, batch_id: int) -> None:
+        """Commits bad rows to the other log, unless it has them already.
+
+        Raises:
+            LogError: If that log refuses the commit.
+        """
+        if self._what != "dead_letter" or not bad.count:
+            return
+        changes, numbered = bad.changes(sink, batch_id), (producer, batch_id)
+        if self._dead_letters is not None:
+            self._dead_letters.commit(changes, producer=numbered, durable=True)
+            return
+        # Open for this moment only, so that nothing has to close it, and another sink of the same log may follow.
+        with _lock, ChangeLog.open(f"{self._log.path.resolve()}.dead") as opened:
+            opened.commit(changes, producer=numbered, durable=True)
+
+
+def _flaws(
+    rows: pa.RecordBatch, encoding: Encoding, max_key_bytes: int
+) -> Iterator[tuple[str, str, pa.BooleanArray]]:
+    """What may be wrong with rows: the column, the fault, and which rows have it."""
+    key, names = rows.column("key"), ", ".join(encoding.key)
+    length = pc.fill_null(pc.binary_length(key), 0)
+    yield names, "is null", key.is_null()
+    yield names, "is empty", keyless(rows, encoding)
+    yield names, f"is longer than {max_key_bytes} bytes", pc.greater(length, max_key_bytes)
+    if encoding.operation_column is not None:
+        operation, known = rows.column("operation"), operation_names(encoding.operations)
+        unknown = pc.is_null(pc.index_in(operation, value_set=known.cast(operation.type)))
+        yield encoding.operation_column, f"is none of {', '.join(known.to_pylist())}", unknown
+    if encoding.entity_type_column is not None:
+        length = pc.fill_null(pc.utf8_length(rows.column("entity_type")), 0)
+        wrong = pc.or_(pc.equal(length, 0), pc.greater(length, ENTITY_TYPE_MAX))
+        yield encoding.entity_type_column, f"is no text of 1 to {ENTITY_TYPE_MAX} characters", wrong

@@ -1,0 +1,84 @@
+"""The expressions that bring the rows of one schema, made in the JVM once and used for every batch.
+
+Each part of an expression is a command to the JVM, a column of the batch some twenty of them. A micro-batch of the same schema as one
+before needs none of them again.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+from py4j.java_gateway import JavaGateway
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from publishers.spark.schema import Encoding
+
+__all__ = ["Plan", "arrow_schema", "free_name", "plan_of"]
+
+_PLANS: Final = 64
+_IN_PARTITION: Final = (
+    2**33 - 1
+)  # the bits of a monotonically increasing id that count the rows of a partition
+
+
+class Plan:
+    """How rows of one schema are encoded, as far as they are the first ones of their partition."""
+
+    def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
+        encoding.check(schema)
+        self._row = free_name(schema.names)
+        self._most = free_name([*schema.names, self._row])
+        number, most = F.col(self._row), F.col(self._most)
+        self._number = F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION)
+        self._fits = number <= most
+        columns = encoding.columns(schema, beyond=number == most)
+        # Nothing public keeps the columns of a ``select`` in the JVM.
+        self._selected = gateway.jvm.PythonUtils.toSeq([column._jc for column in columns])  # noqa: SLF001 - see above
+        self._arrow: dict[bool, pa.Schema] = {}  # by whether Spark uses the large types
+
+    def select(self, frame: DataFrame, most: int) -> DataFrame:
+        """Encodes the first ``most`` rows of each partition; the last one of them is marked ``beyond``."""
+        fitting = (
+            frame.withColumn(self._row, self._number).withColumn(self._most, F.lit(most)).where(self._fits)
+        )
+        return DataFrame(fitting._jdf.select(self._selected), frame.sparkSession)  # noqa: SLF001 - see above
+
+    def arrow_schema(self, selected: DataFrame) -> pa.Schema:
+        """The schema of the record batches of what ``select`` made."""
+        wide = _wide(selected)
+        if wide not in self._arrow:
+            self._arrow[wide] = arrow_schema(selected)
+        return self._arrow[wide]
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The schema of the record batches of a frame."""
+    return to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=_wide(frame))
+
+
+def _wide(frame: DataFrame) -> bool:
+    return frame.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
+
+
+@lru_cache(maxsize=_PLANS)
+def _made(encoding: Encoding, schema: StructType, gateway: JavaGateway) -> Plan:
+    return Plan(encoding, schema, gateway)
+
+
+def plan_of(encoding: Encoding, frame: DataFrame) -> Plan:
+    """The plan for rows like those of a frame, made if it is not one of the last ones.
+
+    Raises:
+        SchemaRefused: If the columns cannot become changes.
+    """
+    return _made(encoding, frame.schema, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001 - expressions live in its JVM
+
+
+def free_name(names: Iterable[str]) -> str:
+    """A name for a column that is none of some names, in letters of any case."""
+    longest = max(map(len, names), default=0)
+    return "row".ljust(longest + 1, "_")

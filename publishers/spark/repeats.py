@@ -1,0 +1,70 @@
+"""Whether a batch under a name of the user's own is the one that the log has, or another one with its number.
+
+Spark repeats the newest batch of a checkpoint and no other. Where batches are committed under the query's id, a new checkpoint has
+a new id. A name outlives the checkpoint: with a new one numbers begin at 0 again, and rows that nobody has seen come under numbers that
+the log has.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from publishers.criteria.criteria import Criterion
+from publishers.errors import HistoryPruned
+from publishers.log.changelog import ChangeLog
+from publishers.model.change import Area
+from publishers.model.position import Position
+from publishers.views.view import Content
+from publishers.wal.format.columns import Column, Columns
+
+__all__ = ["is_repeated"]
+
+_PAGE = 10_000
+_MASK = 2**64 - 1
+
+Row = tuple[int, str | None, bytes | None, bytes | None, bytes | None]
+
+
+def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> bool:
+    """Whether the rows are those of a version, in any order, as nothing orders what Spark has shuffled.
+
+    True as well if that version is no longer kept.
+    """
+    try:
+        return _sum(_computed(columns)) == _sum(_stored(log, version))
+    except HistoryPruned:
+        return True
+
+
+def _sum(rows: Iterable[Row]) -> tuple[int, int]:
+    count = total = 0
+    for row in rows:
+        count += 1
+        total += hash(row)
+    return count, total & _MASK
+
+
+def _computed(columns: Iterable[Columns]) -> Iterator[Row]:
+    for part in columns:
+        names = part.entity_types
+        types = [0] * part.count if part.type_ids is None else part.type_ids.tolist()
+        images = (_values(part.body, part.count), _values(part.before, part.count))
+        for kind, number, key, body, before in zip(
+            part.kinds.tobytes(), types, part.key, *images, strict=True
+        ):
+            yield kind % 16, names[number], key, body, before
+
+
+def _values(column: Column | None, count: int) -> Iterable[bytes | None]:
+    return [None] * count if column is None else column
+
+
+def _stored(log: ChangeLog, version: int) -> Iterator[Row]:
+    place = Position(version)
+    while place.version == version:
+        page = log.history(Criterion(areas={Area.DATA}), place, _PAGE, content=Content.BODY)
+        for change in page.changes:
+            if change.version == version:
+                key = None if change.key is None else change.key.encode("utf-8", "surrogateescape")
+                yield int(change.operation), change.entity_type, key, change.body_bytes, change.before_bytes
+        if place == page.next:
+            return
+        place = page.next
