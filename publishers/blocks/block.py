@@ -250,7 +250,7 @@ class Block:
 
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
         """The changes at some indices, each made at most once per view while it is kept."""
-        first = self.indices.start
+        first = 0 if self.leads else self.first_index
         shelf = self.shelf(view, lambda: _Changes(self.first_index + self.count - first))
         made = shelf.made
         long = len(indices) >= _RUN or self.columns.values is not None

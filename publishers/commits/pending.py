@@ -166,8 +166,8 @@ def sift(
 def to_publish(transaction: Transaction, appended: Appended) -> Published:
     """What a written transaction is to the publish gate: too large for memory, or made into blocks if anybody wants it."""
     blocks = None if transaction.spool is not None else partial(_blocks, transaction, appended)
-    version, at, *_ = appended
-    return tuple.__new__(Published, (version, transaction.count + 1, blocks, transaction.bytes, at))
+    fields = (appended.version, transaction.count + 1, blocks, transaction.bytes, appended.committed_at)
+    return tuple.__new__(Published, fields)
 
 
 def _blocks(transaction: Transaction, appended: Appended) -> list[Block]:

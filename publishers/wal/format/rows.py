@@ -84,7 +84,7 @@ class Rows(Columns):
         size = present = 0
         bit = 1
         for column in values[2:]:
-            if column != missing:
+            if bit == 1 or column != missing:  # keys are never missing
                 present |= bit
                 stored = column
                 if bit > 1:
@@ -98,7 +98,8 @@ class Rows(Columns):
                     raise TypeError("bytes are stored, and nothing else")
                 data = b"".join(stored)
                 size = len(data)
-                parts += (offsets(*accumulate(map(len, stored), initial=0)), data)
+                ends = accumulate(map(len, stored), initial=0) if count > 1 else (0, size)
+                parts += (offsets(*ends), data)
                 nbytes += 5 * count + size
             bit <<= 1
         parts[0] = _PAIR.pack(present, len(annotations))

@@ -45,6 +45,14 @@ def test_rows_become_columns_when_somebody_asks_for_them(given_rows, first):
     ]
 
 
+@pytest.mark.parametrize("keys", [[None], ["k"], [bytearray(b"k")], [1]])
+def test_what_is_no_bytes_is_refused(keys):
+    with pytest.raises(TypeError):
+        Rows(b"\x11", ["P"], keys, [b"{}"], annotations=b"")
+    with pytest.raises(TypeError):
+        Rows(b"\x11", ["P"], [b"k"], [key or 1 for key in keys], annotations=b"")
+
+
 def test_rows_have_nothing_that_columns_lack():
     rows = encoded([(17, "P", b"k", b"{}", None, None, None)])
     with pytest.raises(AttributeError, match="rows_of"):
