@@ -101,14 +101,14 @@ def decode_rows(
     """The changes of some rows, all of the area DATA, that were encoded from ``values``; ``at`` is that of the first."""
     version, index, count = at
     made = []
-    for kind, name, key, *images, changed, meta in islice(zip(*values, strict=True), start, stop):
+    for kind, name, key, body, before, changed, meta in islice(zip(*values, strict=True), start, stop):
         text = key.decode("utf-8", "surrogateescape")
         fields = (version, index, count, time, Area.DATA, _OPERATIONS[kind & 15], name, text)
-        shown = images if bodies else (None, None)
+        after, was = (body, before) if bodies else (None, None)
         if changed is None and meta is None:
-            made.append(Change(*fields, *shown, None, None, version))
+            made.append(Change(*fields, after, was, None, None, version))
         else:
-            made.append(Change(*fields, *shown, **_rare(changed, meta, version)))
+            made.append(Change(*fields, after, was, **_rare(changed, meta, version)))
         index += 1
     return made
 
