@@ -349,6 +349,8 @@ class Committer:
             if withheld.first is None:
                 shown += 1
             else:
+                if member.transaction is not None:
+                    member.transaction.rows = None  # it may wait for long, and once is enough
                 withheld.keep(transaction, member.size)
                 self._owing = True
         del self._unsynced[first + shown :]
