@@ -13,7 +13,8 @@ from uuid import UUID, uuid5
 from pyspark.sql import DataFrame
 
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
-from publishers.log.changelog import ChangeLog, Produced
+from publishers.log.changelog import ChangeLog
+from publishers.log.statistics import Produced
 from publishers.model.change import Operation
 from publishers.options import check_switches
 from publishers.spark.arguments import check_texts, column_names, operation_words
