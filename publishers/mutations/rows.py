@@ -26,8 +26,9 @@ _KINDS: Final = bytes(area * 16 + operation for area in Area for operation in Op
 _BYTES: Final = frozenset({bytes})
 _TEXT: Final = frozenset({str})
 _KNOWN: Final = frozenset(_KINDS)
-_KINDS_OF_DATA: Final = bytes(DATA * 16 + number if number in set(Operation) else 0 for number in range(256))
-"""By the number of an operation."""
+_KEYED: Final = frozenset(Operation) - {Operation.TRUNCATE}
+_KINDS_OF_DATA: Final = bytes(DATA * 16 + number if number in _KEYED else 0 for number in range(256))
+"""By the number of an operation; 0 for one of changes without a key, and for what is none."""
 _ORDINARY: Final = tuple(((DATA,) * count, (None,) * count, ((),) * count) for count in range(ROWS_MAX + 1))
 """Areas, entry versions and what follows, by the number of changes, where the changes are ordinary."""
 _RIGHT: Final = "what upsert() or remove() returned"

@@ -87,4 +87,5 @@ def test_what_is_out_of_the_ordinary_is_left_to_columns(given_mutations, field):
     odd = msgspec.structs.replace(given_mutations[0], **{field: strange[field]})
     assert rows_of([*given_mutations, odd], ANNOTATIONS) is None
     assert rows_of([*given_mutations, "no mutation"], ANNOTATIONS) is None
+    assert rows_of([Mutation(4, "t", b"a truncate has no key")], ANNOTATIONS) is None
     assert rows_of([Mutation(1, "t", b"k" * 2000)], ANNOTATIONS, most_key=1024) is None
