@@ -168,14 +168,14 @@ class SourceLog:
             HistoryPruned: If something of it is no longer kept.
             WalCorrupted: If a frame on the way is damaged.
         """
-        opening, prefixes = (self._files.log_id, self._files.opening), self._prefixes(start, end)
-        found: list[LogRange] = []
+        cuts: list[tuple[Position, Position]] = []
         begin, begun = start, 0
         for position, size in self._marks(start, end) if start < end else ():
             if size - begun >= nbytes or position == end:
-                found.append(LogRange(self.token(begin), self.token(position), opening, prefixes))
+                cuts.append((begin, position))
                 begin, begun = position, size
-        return found
+        opening, prefixes = (self._files.log_id, self._files.opening), self._prefixes(start, end)
+        return [LogRange(self.token(low), self.token(high), opening, prefixes) for low, high in cuts]
 
     def blocks(self, found: LogRange) -> Iterator[Block]:
         """The frames of a range.

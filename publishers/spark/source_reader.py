@@ -92,7 +92,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpoint begins."""
         return self._offset(self._log.find(self._options.since or Start.LATEST))
 
-    def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802
+    def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; before PySpark 4.2 there are neither a start nor limits."""
         end = self._end()
         if start is None:

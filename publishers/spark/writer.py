@@ -112,22 +112,23 @@ class ChangeWriter(DataSourceArrowWriter):
         if owner.alive:
             raise LogBusy(options.path, owner.pid)
         self._options = options
-        self._rows = _RowEncoder(options.encoding, schema)
+        self._schema = schema
         # Beside the log, and so where it is in reach of the tasks and of the commit.
         self._staged = options.path.parent / f".{options.path.name}.staged-{uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of one partition; in a task, of which there may be several for a partition."""
+        encoder = _RowEncoder(self._options.encoding, self._schema)
         self._staged.mkdir(_SHARED, parents=True, exist_ok=True)
         file = f"{uuid4().hex}.arrow"
         rows = 0
         with (
             pa.OSFile(str(self._staged / file), "wb") as sink,
-            pa.ipc.new_stream(sink, self._rows.schema) as stream,
+            pa.ipc.new_stream(sink, encoder.schema) as stream,
         ):
             for batch in iterator:
                 for start in range(0, batch.num_rows, _ROWS):
-                    stream.write_batch(self._rows.encoded(batch.slice(start, _ROWS)))
+                    stream.write_batch(encoder.encoded(batch.slice(start, _ROWS)))
                 rows += batch.num_rows
         return _Staged(file, rows)
 
@@ -237,9 +238,8 @@ class _RowEncoder:
         try:
             return lossless.encode(row)
         except lossless.NotFinite as error:
-            raise RowRefused(
-                error.path, "is NaN or an infinity, which a ChangeSink can tell and a batch job cannot"
-            ) from None
+            why = f"holds NaN or an infinity at {error.path}, which a ChangeSink can tell and a batch job cannot"
+            raise RowRefused("*", why) from None
 
 
 def _text(value: Any) -> str:
