@@ -1,6 +1,7 @@
 """Changes as Arrow record batches: of a large frame the buffers of its columns as they lie in the log, of small ones many together."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -211,4 +212,10 @@ def _kinds(block: Block) -> pa.Array:
 
 
 def _indices(block: Block) -> pa.Array:
-    return pa.array(range(block.first_index, block.first_index + block.count), pa.int64())
+    counted = _counted((block.count - 1).bit_length()).slice(0, block.count)
+    return pc.add(counted, pa.scalar(block.first_index, pa.int64()))
+
+
+@lru_cache(maxsize=32)
+def _counted(bits: int) -> pa.Array:
+    return pa.array(range(1 << bits), pa.int64())

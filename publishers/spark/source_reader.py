@@ -167,7 +167,10 @@ def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterat
         def selected() -> Iterator[tuple[Block, Sequence[int]]]:
             for block in log.blocks(found):
                 indices = predicate.select(block)
-                if block.version in (start.version, end.version):
+                if (block.version, block.indices.start) < start or (
+                    block.version,
+                    block.indices.stop - 1,
+                ) >= end:
                     indices = [index for index in indices if start <= (block.version, index) < end]
                 if indices:
                     yield block, indices

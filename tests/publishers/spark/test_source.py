@@ -49,14 +49,13 @@ def test_a_batch_query_reads_the_history_and_filters_are_handed_down(spark, log)
     assert digest(sorted(rows_of(frame))) == digest(told(log))
     register(spark)
     wanted = "version >= 3 and version < 6 and entity_type = 'order' and key like '4/1%'"
-    before = sorted(rows_of(load(spark.read, log.path).where(wanted)))
-    assert [row[2] for row in before if row[1] == 2] == ["4/1"]
+    want = [row for row in told(log) if 3 <= row[0] < 6 and row[2] is not None and row[2].startswith("4/1")]
+    assert len(want) == 111
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         frame = load(spark.read, log.path).where(wanted)
-        assert sorted(rows_of(frame)) == before
-        assert "Filter" not in frame._jdf.queryExecution().executedPlan().toString()
-        assert load(spark.read, log.path, entity_type="flight").where("version <> 2").count() == 5
+        assert sorted(rows_of(frame)) == want
+        assert " Filter (" not in frame._jdf.queryExecution().executedPlan().toString()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -142,7 +141,7 @@ def test_a_batch_job_writes_what_a_sink_would_write(spark, tmp_path):
         ],
         "name string, n long, price decimal(10,2), at timestamp, day date, parts map<string,int>, list array<double>, "
         "op string, old struct<n: long>",
-    ).repartition(2)
+    )
     options = {"entity_type": "order", "operation_column": "op", "before": "old"}
     (
         frame.write.format("penstock")
