@@ -45,7 +45,7 @@ test: $(VENV)/.dev
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
 UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \
-	tests/publishers/mutations tests/publishers/views
+	tests/publishers/mutations tests/publishers/views tests/model
 
 $(VENV)/.unit: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	$(INSTALL) --editable ".[unit]"
@@ -68,7 +68,7 @@ prove: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
 	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/publishers/test_interleaving.py \
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/wal tests/crash \
-		tests/flights/test_demo.py
+		tests/model tests/flights/test_demo.py
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

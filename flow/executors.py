@@ -30,6 +30,7 @@ __all__ = [
     "Resubmitter",
     "executor_of",
     "loop_executor",
+    "running_loop",
 ]
 
 Task = Callable[[], None]
@@ -236,6 +237,14 @@ def executor_of(where: Executor | asyncio.AbstractEventLoop | None) -> Executor:
     if isinstance(where, Executor):
         return where
     raise TypeError(f"executor: {where!r}; an executor with submit(), an event loop or None is expected")
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs on this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Resubmitter:

@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from publishers.errors import InvalidOption
 
-__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy", "check_directory", "check_switches"]
+__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy", "check_directory", "check_switches", "check_whole"]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -164,6 +165,23 @@ def check_switches(**given: object) -> None:
     for name, value in given.items():
         if not isinstance(value, bool):
             raise InvalidOption(name, value, "True or False")
+
+
+def check_whole(parameter: str, value: object, right: str, least: int = 0, most: float = inf) -> None:
+    """Checks a whole number.
+
+    Args:
+        parameter: What it is given as.
+        value: What was given.
+        right: What would be right, for the error.
+        least: The least that it may be.
+        most: The greatest.
+
+    Raises:
+        InvalidOption: If it is none, or out of its bounds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidOption(parameter, value, right)
 
 
 def check_directory(path: object) -> Path:

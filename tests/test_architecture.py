@@ -1,6 +1,7 @@
 """What is said of the code's rooms, words and ways is so: whatever moves or is renamed is told there too."""
 
 import ast
+import graphlib
 import pkgutil
 import re
 import sys
@@ -23,8 +24,6 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 TOP = ("flow", "publishers", "transports")
 MAPPED = (*TOP, "publishers.wal")
-NOT_MAPPED = {"flow/tck/broken"}
-"""What is broken by intent; no part of the product."""
 
 
 def items(text):
@@ -131,7 +130,7 @@ def test_the_map_names_every_package():
         for path in (ROOT / package).rglob("__init__.py")
     }
     named = {room for container in MAPPED for row in rooms(container) for room in row}
-    assert packages - NOT_MAPPED - set(TOP) - named == set()
+    assert packages - set(TOP) - named == set()
 
 
 @pytest.mark.parametrize("container", MAPPED)
@@ -148,6 +147,30 @@ def test_the_rows_of_a_map_are_layers_from_the_top(container):
     assert all(len(row) == 1 for row in rows), "rooms that share a row are in one layer"
     layers = [number for row in rows for number in row]
     assert layers == sorted(set(layers)), "a lower row is a lower layer"
+
+
+def imports(path, modules):
+    """The modules that one imports, wherever in it, and also for its types only."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else node.module for name in names]
+        else:
+            continue
+        yield from modules & set(names)
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    paths = {module_of(path): path for package in TOP for path in (ROOT / package).rglob("*.py")}
+    graph = {module: set(imports(path, paths.keys())) for module, path in paths.items()}
+    assert graph["flow.broadcast.broadcast"] >= {"flow.broadcast.hub", "flow.drain"}
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 # The journeys, held against a run.

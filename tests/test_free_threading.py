@@ -20,7 +20,7 @@ SUITES = [
     "tests/publishers/fanout/test_group.py",
     "tests/publishers/commits/test_group_commit.py",
     "tests/publishers/test_concurrency.py",
-    "tests/publishers/fanout/test_moving.py",
+    "tests/publishers/fanout/test_subscription.py",
     "tests/publishers/fanout/test_ring.py",
     "tests/publishers/wal/read/test_reader.py",
 ]

@@ -12,8 +12,11 @@ from importlib import import_module
 # Not of typing, nor is Final: until this is imported an interrupt of the command cannot be met, so it is to be short.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from transports.application import Application
-    from transports.browser import Page
+    from transports.access.policy import Caller, Policy
+    from transports.access.tokens import TokenFile
+    from transports.browser.pages import Page
+    from transports.client.backoff import Backoff
+    from transports.client.remote_log import RemoteLog, connect
     from transports.codec.replies import RemoteChange, RemoteGap, RemoteModelChange
     from transports.errors import (
         CloseCode,
@@ -23,14 +26,11 @@ if TYPE_CHECKING:
         RemoteError,
         ServerFailed,
     )
-    from transports.followed import FollowedName
     from transports.limits import Limits
-    from transports.policy import Caller, Policy
-    from transports.server import Server, serve
-    from transports.tokens import TokenFile
-    from transports.websocket.backoff import Backoff
-    from transports.websocket.client import RemoteLog, connect
-    from transports.websocket.protocol import LinkProtocol as LinkProtocol
+    from transports.server.asgi import Application
+    from transports.server.logs import FollowedName
+    from transports.server.uvicorn import Server, serve
+    from transports.server.ws_protocol import LinkProtocol as LinkProtocol
 
 # LinkProtocol is not in it: it stands on an extra, and `from transports import *` needs none.
 __all__ = [
@@ -58,18 +58,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "application": ["Application"],
-    "browser": ["Page"],
+    "access.policy": ["Caller", "Policy"],
+    "access.tokens": ["TokenFile"],
+    "browser.pages": ["Page"],
+    "client.backoff": ["Backoff"],
+    "client.remote_log": ["RemoteLog", "connect"],
     "codec.replies": ["RemoteChange", "RemoteGap", "RemoteModelChange"],
     "errors": ["CloseCode", "ConnectionLost", "ExtraMissing", "Forbidden", "RemoteError", "ServerFailed"],
-    "followed": ["FollowedName"],
     "limits": ["Limits"],
-    "policy": ["Caller", "Policy"],
-    "server": ["Server", "serve"],
-    "tokens": ["TokenFile"],
-    "websocket.backoff": ["Backoff"],
-    "websocket.client": ["RemoteLog", "connect"],
-    "websocket.protocol": ["LinkProtocol"],
+    "server.asgi": ["Application"],
+    "server.logs": ["FollowedName"],
+    "server.uvicorn": ["Server", "serve"],
+    "server.ws_protocol": ["LinkProtocol"],
 }
 
 

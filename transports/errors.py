@@ -326,11 +326,7 @@ _TABLE: Final = (
     _Row(NoSuchLog, "LOG_NOT_FOUND", data=lambda _e, _: {"path": "log"}),
     _Row(PublishingOff, "PUBLISHING_OFF", data=lambda e, _: {"log": e.name}),
     _Row(LogForked, "LOG_FORKED"),
-    _Row(
-        LogReplaced,
-        "LOG_REPLACED",
-        data=lambda e, _: {"old": _identity(e.old), "new": _identity(e.new)},
-    ),
+    _Row(LogReplaced, "LOG_REPLACED", data=lambda e, _: {"old": _identity(e.old), "new": _identity(e.new)}),
     _Row(
         WalCorrupted,
         "INTERNAL",

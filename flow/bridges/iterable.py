@@ -1,6 +1,5 @@
 """Publishers over which a loop may be written."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from typing import Generic, TypeVar
@@ -8,6 +7,7 @@ from typing import Generic, TypeVar
 from flow.bridges.asyncio import aiter as iterate
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.contracts import Subscriber
+from flow.executors import running_loop
 
 __all__ = ["IterablePublisher"]
 
@@ -47,9 +47,7 @@ class IterablePublisher(ABC, Generic[T]):
         """Begin a subscription; see `flow.Publisher`."""
 
     def __iter__(self) -> BlockingItems[T]:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if running_loop() is None:
             return iter(iter_blocking(self))
         raise RuntimeError("a for loop would block the event loop that runs here; use async for")
 

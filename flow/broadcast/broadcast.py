@@ -1,21 +1,20 @@
 """Hot multicast to subscribers that each choose what happens when they lag."""
 
 import asyncio
+import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from flow.broadcast.cursor import Cursor
-from flow.broadcast.delivery import conclude, deliver
+from flow.broadcast.hub import Hub
 from flow.broadcast.policy import Lag, OfferResult, Start
-from flow.broadcast.ring import Ring
-from flow.broadcast.seat import Seat
-from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
+from flow.broadcast.statistics import BroadcastStatistics
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
-from flow.drain import COMPLETED, Failed, Outcome
+from flow.drain import COMPLETED, Failed
 from flow.errors import FlowError
 from flow.executors import Executor, executor_of
+from flow.operators.link import at_least
 
 __all__ = ["Broadcast", "BroadcastClosed"]
 
@@ -32,25 +31,25 @@ class BroadcastClosed(FlowError):
 
 
 class Broadcast(Generic[T]):
-    """Gives every element to every subscriber, through one ring and a cursor for each. Hot: who comes late, begins late.
+    """Gives every element to every subscriber, through one ring. Hot: a subscriber that comes late begins late.
 
-    A BLOCK subscriber that is a whole ring behind holds up the writer, and with it everybody: a choice to be made
+    A BLOCK subscriber that is a whole ring behind holds up the writer, and so all others: a choice to be made
     knowingly. The other policies never hold up anything. A loss is told by the subscriber's optional
     ``on_lagged(missed)``, serially, before its next element or its completion, without spending demand.
 
-    Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on whoever writes or
-    requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber that was a whole ring behind
-    keeps what waits for it itself, at most as many elements as the ring. A drain takes at most 256 elements, and never more than
+    Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on the thread that writes or
+    requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber keeps what waits for it itself,
+    at most as many elements as the ring. A drain takes at most 256 elements, and never more than
     the ring holds, ahead of their delivery.
 
     Args:
         capacity: Most elements in the ring, and the most that wait for one subscriber; at least 1.
         replay: How many of the newest are kept for subscribers that begin with `Start.REPLAY`; at most the capacity.
-        lag: The policy of those who name none.
-        executor: Where signals run for those who name none.
+        lag: The policy of subscribers that name none.
+        executor: Where signals run for subscribers that name none.
         auto_cancel: Whether to end when the last subscriber leaves (rule 3.14).
         stall_timeout: Seconds for which a BLOCK subscriber may hold up the writer; then its policy becomes ERROR.
-            ``None`` is for ever. It is judged by those who write.
+            ``None`` is for ever. It is judged when an element is written.
         clock: Measures that.
 
     Raises:
@@ -69,8 +68,7 @@ class Broadcast(Generic[T]):
         stall_timeout: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-            raise ValueError(f"capacity: {capacity!r}; an integer of at least 1 is expected")
+        at_least("capacity", capacity)
         if isinstance(replay, bool) or not isinstance(replay, int) or not 0 <= replay <= capacity:
             raise ValueError(
                 f"replay: {replay!r}; an integer from 0 to the capacity ({capacity}) is expected"
@@ -79,16 +77,13 @@ class Broadcast(Generic[T]):
             raise ValueError(
                 f"stall_timeout: {stall_timeout!r}; a positive number of seconds or None is expected"
             )
-        self._lag = Lag(lag)
         self._executor = executor_of(executor)
         self._auto_cancel = auto_cancel
-        self._stall_timeout = stall_timeout
+        self._stall_timeout = math.inf if stall_timeout is None else stall_timeout
         self._clock = clock
-        self._ring: Ring[T] = Ring(capacity, replay, self._make_room)
-        self._on_left = self._left  # made once for all
-        self._room = threading.Condition(self._ring.lock)
-        self._sleepers: set[asyncio.Future[None]] = set()
-        self._submitted = 0
+        self._hub: Hub[T] = Hub(capacity, replay, lag, clock, make_room=self._make_room, left=self._left)
+        self._room = threading.Condition(self._hub.lock)
+        self._suspended: set[asyncio.Future[None]] = set()
         self._refused = 0
         self._stalled = 0
 
@@ -112,15 +107,10 @@ class Broadcast(Generic[T]):
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
-        ring = self._ring
-        cursor = Cursor(ring, self._lag if lag is None else Lag(lag), self._clock, self._on_left)
-        drain = Seat(subscriber, cursor, self._executor if executor is None else executor)
-        with ring.lock:
-            cursor.enter(drain, ring.begin(Start(from_)))
-        drain.start()
+        self._hub.subscribe(subscriber, lag, Start(from_), self._executor if executor is None else executor)
 
     def submit(self, item: T, timeout: float | None = None) -> int:
-        """Give an element to everybody; wait while a BLOCK subscriber is a whole ring behind.
+        """Give an element to all subscribers; wait while a BLOCK subscriber is a whole ring behind.
 
         From inside a signal of such a subscriber, use `offer`: here it would wait for itself.
 
@@ -138,20 +128,17 @@ class Broadcast(Generic[T]):
         """
         if item is None:
             raise _no_element()
-        ring = self._ring
-        company = ring.company
-        with ring.lock:
-            swift = company.pass_on(1)
-            if swift:
-                self._submitted += 1
-        if swift:
-            company.serve((item,))
-            # Whatever others write meanwhile, this element waits for nobody then.
-            return 0 if company.place == ring.end and not ring.loose else self._greatest_lag()
-        return self._submit((item,), timeout)
+        hub, items = self._hub, (item,)
+        with hub.lock:
+            passed = hub.pass_on(1)
+        if not passed:
+            return self._submit(items, timeout)
+        hub.serve(items)
+        # Whatever other threads write meanwhile, this element waits for no subscriber then.
+        return 0 if hub.place == hub.ring.end and not hub.unsynced else self._greatest_lag()
 
     def submit_many(self, items: Iterable[T], timeout: float | None = None) -> int:
-        """Give elements to everybody, as many at a time as there is room for: each takes those as one batch.
+        """Give elements to all subscribers, as many at a time as there is room for: each takes those as one batch.
 
         A LATEST subscriber gets the last of those that are written at a time. Otherwise as `submit`, for each of them.
 
@@ -170,16 +157,13 @@ class Broadcast(Generic[T]):
         left = tuple(items)
         if any(item is None for item in left):
             raise _no_element()
-        ring = self._ring
-        if 0 < len(left) <= ring.capacity:
-            with ring.lock:
-                swift = ring.company.pass_on(len(left))
-                if swift:
-                    self._submitted += len(left)
-            if swift:
-                ring.company.serve(left)
-                return self._greatest_lag()
-        return self._submit(left, timeout)
+        hub = self._hub
+        with hub.lock:
+            passed = len(left) <= hub.ring.capacity and hub.pass_on(len(left))
+        if not passed:
+            return self._submit(left, timeout)
+        hub.serve(left)
+        return self._greatest_lag()
 
     async def asubmit(self, item: T) -> int:
         """`submit` for a coroutine: suspends instead of waiting. Cancelled while it does, the element was not taken.
@@ -190,184 +174,142 @@ class Broadcast(Generic[T]):
         """
         if item is None:
             raise _no_element()
-        ring = self._ring
-        loop = asyncio.get_running_loop()
+        hub, items = self._hub, None
         while True:
-            with ring.lock:
-                written = self._write(item)
-                loose, owned = ring.loose, written and ring.company.claim()
-                patience = None if written else self._patience(None)
-                sleeper: asyncio.Future[None] = loop.create_future()
-                if not written:
-                    self._sleepers.add(sleeper)
-            if written:
-                deliver(ring, loose, owned=owned)
-                return self._greatest_lag()
+            with hub.lock:
+                if self._find_room():
+                    items = hub.put((item,))
+                    break
+                timeout = self._timeout(math.inf)
+                resumed = asyncio.get_running_loop().create_future()
+                self._suspended.add(resumed)
             try:
-                await asyncio.wait((sleeper,), timeout=patience)
+                await asyncio.wait((resumed,), timeout=timeout)
             finally:
-                with self._ring.lock:
-                    self._sleepers.discard(sleeper)
+                with hub.lock:
+                    self._suspended.discard(resumed)
+        hub.deliver(items)
+        return self._greatest_lag()
 
     def offer(self, item: T) -> OfferResult:
-        """Give an element to everybody if that needs no waiting.
+        """Give an element to all subscribers if that needs no waiting.
 
         Raises:
             TypeError: If the element is ``None``.
         """
         if item is None:
             raise _no_element()
-        ring = self._ring
-        with ring.lock:
-            if ring.outcome is not None:
+        hub = self._hub
+        with hub.lock:
+            if hub.outcome is not None:
                 return OfferResult.CLOSED
-            if not ring.cursors and not ring.replay:
+            if not hub.subscriptions and not hub.replay:
                 return OfferResult.NO_SUBSCRIBERS
-            if not self._write(item):
+            if not self._find_room():
                 self._refused += 1
                 return OfferResult.FULL
-            loose, owned = ring.loose, ring.company.claim()
-        deliver(ring, loose, owned=owned)
+            items = hub.put((item,))
+        hub.deliver(items)
         return OfferResult.OK
 
     def close(self) -> None:
-        """End: everybody gets what waits for it, then ``on_complete``. Later calls have no effect."""
-        self._end(COMPLETED)
+        """End: each subscriber gets what waits for it, then ``on_complete``. Later calls have no effect."""
+        self._hub.end(COMPLETED)
 
     def fail(self, error: Exception) -> None:
-        """End with ``on_error`` for everybody, which overtakes what waits. Later calls have no effect.
+        """End with ``on_error`` for all subscribers, which overtakes what waits. Later calls have no effect.
 
         Raises:
             TypeError: If it is not an ``Exception``.
         """
         if not isinstance(error, Exception):
             raise TypeError(f"error: {error!r}; an instance of Exception is expected")
-        self._end(Failed(error), error)
+        self._hub.end(Failed(error))
 
     def statistics(self) -> BroadcastStatistics:
         """Tell the numbers of this moment."""
-        ring = self._ring
-        with ring.lock:
-            cursors = ring.cursors
-            now = self._clock.monotonic()
-            subscribers = [
-                (each.lag, each.waiting, each.taken, each.lost, each.blocked_until(now)) for each in cursors
-            ]
-            buffered, closed = ring.end - ring.start, ring.outcome is not None
-            submitted, refused, stalled = self._submitted, self._refused, self._stalled
-        demands = [each.demand for each in cursors]
-        return BroadcastStatistics(
-            ring.capacity,
-            buffered,
-            submitted,
-            refused,
-            stalled,
-            closed,
-            tuple(
-                CursorStatistics(policy, lag, demand, delivered, dropped, blocked)
-                for (policy, lag, delivered, dropped, blocked), demand in zip(
-                    subscribers, demands, strict=True
-                )
-            ),
-        )
-
-    # Under the ring's lock.
-
-    def _write(self, item: T) -> bool:
-        ring = self._ring
-        if ring.outcome is not None:
-            raise BroadcastClosed
-        if ring.full and not self._overtake_stalled():
-            return False
-        ring.append(item)
-        self._submitted += 1
-        return True
-
-    def _write_in_time(self, items: Sequence[T], deadline: float | None) -> int:
-        """Write the first of some elements, and those after it for which there is room; how many."""
-        while not self._write(items[0]):
-            patience = self._patience(deadline)
-            if patience is not None and patience <= 0:
-                raise TimeoutError("a subscriber that may not lose elements is a whole ring behind")
-            self._room.wait(patience)
-        count = 1
-        for item in items[1 : self._ring.capacity]:
-            if self._ring.full:
-                break
-            self._write(item)
-            count += 1
-        return count
-
-    def _overtake_stalled(self) -> bool:
-        """Note who is in the way, since when; end the gating of those who were for too long."""
+        hub = self._hub
         now = self._clock.monotonic()
-        for cursor in self._ring.cursors:
-            if not cursor.gating:
-                continue
-            since = cursor.note_gating(now)
-            if self._stall_timeout is not None and now - since >= self._stall_timeout:
-                cursor.stall()
-                self._stalled += 1
-        return not self._ring.full
+        with hub.lock:
+            queued = (len(each.queue) for each in hub.subscriptions if each.queue is not None)
+            return BroadcastStatistics(
+                hub.ring.capacity,
+                max(hub.ring.end - hub.ring.start, *queued, 0),
+                hub.ring.end,
+                self._refused,
+                self._stalled,
+                hub.outcome is not None,
+                tuple(each.statistics(now) for each in hub.subscriptions),
+            )
 
-    def _patience(self, deadline: float | None) -> float | None:
-        """Seconds until something has to be decided, if there is no room before."""
-        ends = [] if deadline is None else [deadline]
-        if self._stall_timeout is not None:
-            ends += [
-                each.gating_since + self._stall_timeout
-                for each in self._ring.cursors
-                if each.gating and each.gating_since is not None
-            ]
-        return min(ends) - self._clock.monotonic() if ends else None
+    # Under the hub's lock.
+
+    def _find_room(self) -> int:
+        """How many elements can be written; if none, note the subscriptions in the way, and end the gating of stalled ones."""
+        hub = self._hub
+        if hub.outcome is not None:
+            raise BroadcastClosed
+        if room := hub.room:
+            return room
+        now, gate = self._clock.monotonic(), hub.gate
+        for each in hub.subscriptions:
+            if each.lag is not Lag.BLOCK or each.at != gate:
+                continue
+            if each.gating_since is None:
+                each.gating_since = now
+                hub.gated |= each.synced
+            if now - each.gating_since >= self._stall_timeout:
+                each.stall()
+                self._stalled += 1
+        hub.group.look_at_policies()
+        return hub.room
+
+    def _timeout(self, deadline: float) -> float | None:
+        """Seconds until something has to be decided, if there is no room before; ``None`` is for ever."""
+        since = (each.gating_since for each in self._hub.subscriptions if each.gating_since is not None)
+        seconds = min(deadline, min(since, default=math.inf) + self._stall_timeout) - self._clock.monotonic()
+        return None if seconds == math.inf else seconds
 
     # Without it.
 
     def _submit(self, left: tuple[T, ...], timeout: float | None) -> int:
-        ring, deadline = self._ring, self._deadline(timeout)
+        hub = self._hub
+        deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while left:
-            with ring.lock:
-                left = left[self._write_in_time(left, deadline) :]
-                loose, owned = ring.loose, ring.company.claim()
-            deliver(ring, loose, owned=owned)
+            with hub.lock:
+                while not (room := self._find_room()):
+                    seconds = self._timeout(deadline)
+                    if seconds is not None and seconds <= 0:
+                        raise TimeoutError("a subscriber that may not lose elements is a whole ring behind")
+                    self._room.wait(seconds)
+                items = hub.put(left[:room])
+                left = left[room:]
+            hub.deliver(items)
         return self._greatest_lag()
 
-    def _deadline(self, timeout: float | None) -> float | None:
-        return None if timeout is None else self._clock.monotonic() + timeout
+    def _greatest_lag(self) -> int:
+        hub = self._hub
+        with hub.lock:
+            return max((each.waiting for each in (*hub.unsynced, *hub.group.members[:1])), default=0)
 
     def _make_room(self) -> None:
-        with self._ring.lock:
+        with self._hub.lock:
             self._room.notify_all()
-            for sleeper in self._sleepers:
+            for resumed in self._suspended:
                 try:
-                    sleeper.get_loop().call_soon_threadsafe(_rouse, sleeper)
+                    resumed.get_loop().call_soon_threadsafe(_resume, resumed)
                 except RuntimeError:
-                    continue  # its loop is closed, and nobody sleeps there any more
-
-    def _end(self, outcome: Outcome, error: Exception | None = None, *, if_deserted: bool = False) -> None:
-        ring = self._ring
-        with ring.lock:
-            if ring.outcome is not None or (if_deserted and ring.cursors):
-                return
-            ring.outcome = outcome
-            cursors = ring.cursors
-            leaving = ring.company.dissolve()
-        self._make_room()
-        conclude(leaving, cursors, error)
+                    continue  # its loop is closed, and nothing waits there any more
 
     def _left(self) -> None:
         if self._auto_cancel:
-            self._end(COMPLETED, if_deserted=True)
-
-    def _greatest_lag(self) -> int:
-        with self._ring.lock:
-            return self._ring.greatest_lag
+            self._hub.end(COMPLETED, if_deserted=True)
 
 
 def _no_element() -> TypeError:
     return TypeError("rule 2.13: None is not an element; leave it out, or say nothing by a value of your own")
 
 
-def _rouse(sleeper: "asyncio.Future[None]") -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)
+def _resume(suspended: "asyncio.Future[None]") -> None:
+    if not suspended.done():
+        suspended.set_result(None)

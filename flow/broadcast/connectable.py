@@ -11,7 +11,8 @@ from flow.broadcast.policy import Lag
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
 from flow.misuse import require_publisher, require_seconds
-from flow.operators.timing import TIMERS, Alarm, Timers
+from flow.operators.link import at_least
+from flow.operators.timers import TIMERS, Alarm, Timers
 from flow.sources import Source
 
 __all__ = ["Connectable", "publish", "replay", "share"]
@@ -35,11 +36,11 @@ def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOC
 
 
 def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
-    """Share one subscription, and let who comes late begin with the last ``n`` elements.
+    """Share one subscription, and let subscribers that come late begin with the last ``n`` elements.
 
     Args:
         publisher: The source.
-        n: Elements that are kept for those who come late; also after the completion.
+        n: Elements that are kept for subscribers that come late; also after the completion.
         prefetch: As in `publish`.
         lag: As in `publish`; a subscriber may be ``n`` elements further behind.
 
@@ -58,7 +59,7 @@ def share(publisher: Publisher[T], prefetch: int = 256, *, grace: float = 0) -> 
 class Connectable(Generic[T]):
     """A publisher that shares one subscription to its source, from `connect` on.
 
-    Until then subscribers wait; from then on the source runs, whether somebody listens or not. After its end a new
+    Until then subscribers wait; from then on the source runs, with subscribers or without. After its end a new
     subscriber gets what is replayed and the end, until `connect` is called again.
     """
 
@@ -80,7 +81,7 @@ class Connectable(Generic[T]):
         """Begin a subscription; see `flow.Broadcast.subscribe`."""
         with self._lock:
             connection = self._connection
-        connection.subscribe(subscriber, lag, executor, _nobody_counts)
+        connection.subscribe(subscriber, lag, executor)
 
     def connect(self) -> Callable[[], None]:
         """Subscribe to the source unless that was done; after its end, once more.
@@ -101,23 +102,23 @@ class Connectable(Generic[T]):
         Raises:
             ValueError: If ``n`` is not a positive integer.
         """
-        return _AutoConnected(self, _positive(n))
+        return _AutoConnected(self, at_least("n", n))
 
     def ref_count(self, n: int = 1, grace: float = 0, *, timers: Timers = TIMERS) -> Source[T]:
         """Connect when there are ``n`` subscribers, and disconnect when the last has left.
 
-        What is returned has connections of its own. Who subscribes after the end of the source begins a new one.
+        What is returned has connections of its own. A subscriber after the end of the source begins a new one.
 
         Args:
             n: At least 1.
-            grace: Seconds for which it stays connected without subscribers: who comes meanwhile finds it as it was.
+            grace: Seconds for which it stays connected without subscribers: one that comes meanwhile finds it as it was.
             timers: Measure that.
 
         Raises:
             ValueError: If a number is out of its bounds.
         """
         require_seconds("grace", grace)
-        return _RefCounted(self._make, _positive(n), grace, timers)
+        return _RefCounted(self._make, at_least("n", n), grace, timers)
 
 
 class _AutoConnected(Generic[T]):
@@ -144,7 +145,7 @@ class _AutoConnected(Generic[T]):
 
 
 class _RefCounted(Generic[T]):
-    """One lock decides who is first and who is last; a subscriber that counts keeps its connection."""
+    """One lock decides which subscriber is the first, and which the last; a subscriber that counts keeps its connection."""
 
     __slots__ = ("_alarm", "_connection", "_count", "_grace", "_lock", "_make", "_n", "_parting", "_timers")
 
@@ -170,6 +171,7 @@ class _RefCounted(Generic[T]):
             connection = self._connection
             if connection is None or connection.ended:
                 connection = self._connection = self._make()
+                connection.on_left(partial(self._left, connection))
                 self._count = 0
             self._count += 1
             self._parting = None
@@ -178,7 +180,7 @@ class _RefCounted(Generic[T]):
         if alarm is not None:
             alarm.cancel()
         try:
-            connection.subscribe(subscriber, None, executor, partial(self._left, connection))
+            connection.subscribe(subscriber, None, executor)
         except TypeError:
             self._left(connection)
             raise
@@ -207,12 +209,3 @@ class _RefCounted(Generic[T]):
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
-
-
-def _positive(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n: {n!r}; an integer of at least 1 is expected")
-    return n
-
-
-def _nobody_counts() -> None: ...

@@ -10,7 +10,7 @@ class Lag(Enum):
     """What happens to one subscriber that is a whole ring behind. Where elements are lost, the name says which."""
 
     BLOCK = "BLOCK"
-    """The writer waits for it, and so does everybody else: nothing is lost, and the slowest sets the pace."""
+    """The writer waits for it, and so do all others: nothing is lost, and the slowest sets the pace."""
 
     DROP_OLDEST = "DROP_OLDEST"
     """The one that has waited longest goes: the subscriber goes on at the oldest element that is kept."""
@@ -22,7 +22,7 @@ class Lag(Enum):
     """Only the newest waits, whatever the capacity."""
 
     ERROR = "ERROR"
-    """This subscriber, and nobody else, ends with `flow.Lagged`."""
+    """This subscriber, and no other, ends with `flow.Lagged`."""
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -55,7 +55,7 @@ class OfferResult(Enum):
     """It was not taken, since a BLOCK subscriber is a whole ring behind."""
 
     NO_SUBSCRIBERS = "NO_SUBSCRIBERS"
-    """It went nowhere: nobody listens, and nothing is replayed."""
+    """It went nowhere: there are no subscribers, and nothing is replayed."""
 
     CLOSED = "CLOSED"
     """It was not taken: the broadcast has ended."""

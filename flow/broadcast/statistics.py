@@ -34,7 +34,7 @@ class BroadcastStatistics:
 
     Attributes:
         capacity: Most elements in the ring.
-        buffered: Elements in the ring: those that wait for somebody, or are replayed.
+        buffered: Elements in the ring, or for a DROP_LATEST subscriber: those that wait, or are replayed.
         submitted: Elements that were taken.
         refused: Offers that were answered with FULL.
         stalled: Subscribers that gated for longer than the stall timeout.

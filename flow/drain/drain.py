@@ -13,14 +13,14 @@ import contextvars
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import takewhile
-from operator import length_hint
+from operator import length_hint, methodcaller
 from typing import Any, Final, Generic, TypeVar, cast
 
 from flow import hooks
-from flow.contracts import BatchSubscriber, Subscriber, Subscription
-from flow.demand import add, refusal, subtract
+from flow.contracts import UNBOUNDED, BatchSubscriber, Subscriber, Subscription
+from flow.demand import refusal, subtract
 from flow.drain.feed import GONE, Failed, Feed, Outcome
-from flow.drain.strand import ENDED, IDLE, RUNNING, SCHEDULED, Strand
+from flow.drain.strand import AGAIN, ENDED, IDLE, NEW, RUNNING, SCHEDULED, Strand
 from flow.executors import Executor, Rescue
 from flow.misuse import require_subscriber
 
@@ -28,6 +28,8 @@ __all__ = ["Drain"]
 
 T = TypeVar("T")
 _PLAIN: Final = (list, tuple)
+_OVER: Final = -1
+_USED_UP: Final = -2
 
 
 class Drain(Strand, Generic[T]):
@@ -46,22 +48,23 @@ class Drain(Strand, Generic[T]):
             closed executor; without one that is done by the thread that found it closed.
         turn: Most elements that one pull is asked for.
 
+    Attributes:
+        batches: Whether the subscriber takes batches.
+
     Raises:
         TypeError: If the subscriber is ``None`` or lacks a method, or the executor is none.
     """
 
     __slots__ = (
-        "_batches",
         "_demand",
         "_discarded",
         "_feed",
-        "_greeted",
         "_lent",
         "_subscriber",
-        "_subscription",
         "_taken",
         "_tells",
         "_turn_items",
+        "batches",
     )
 
     def __init__(
@@ -79,13 +82,11 @@ class Drain(Strand, Generic[T]):
         super().__init__(executor, rescue)
         self._turn_items = turn
         self._subscriber: Subscriber[T] = subscriber
-        self._batches = callable(getattr(subscriber, "on_next_batch", None))
-        self._subscription: Subscription = self
+        self.batches = callable(getattr(subscriber, "on_next_batch", None))
         self._feed: Feed[T] = feed
-        self._tells: dict[Hashable, Callable[[Any], object]] = {}
+        self._tells: dict[Hashable, Callable[[Any], object]] | None = None  # most are told elements only
         self._demand = 0
         self._taken = 0  # pulled, but not yet subtracted from the demand
-        self._greeted = False
         self._discarded = False
         self._lent: object = None
 
@@ -103,8 +104,14 @@ class Drain(Strand, Generic[T]):
         Args:
             subscription: What ``on_subscribe`` receives instead of the drain itself.
         """
-        self._subscription = self if subscription is None else subscription
-        self._start()
+        with self._lock:
+            if self._state != NEW:
+                return
+            self._context = contextvars.copy_context()
+            self._state = IDLE
+            first = methodcaller("on_subscribe", self if subscription is None else subscription)
+            self._tells = {Subscription: first, **(self._tells or {})}
+        self.signal()
 
     def request(self, n: int, /) -> None:
         """Add to the demand (rules 3.8, 3.17); what is not a positive integer ends in ``on_error`` (rule 3.9)."""
@@ -117,7 +124,10 @@ class Drain(Strand, Generic[T]):
             with self._lock:
                 if self._halted:
                     return
-                self._demand = add(self._demand, n)
+                self._demand = min(UNBOUNDED, self._demand + n)
+                if self._state == RUNNING:
+                    self._state = AGAIN
+                    return
                 go = self._claim()
             if go:
                 self._go()
@@ -135,10 +145,11 @@ class Drain(Strand, Generic[T]):
         with self._lock:
             if self._ended:
                 return
-            self._tells.pop(key, None)
-            self._tells[key] = fn
+            tells = self._tells = self._tells or {}
+            tells.pop(key, None)
+            tells[key] = fn
         if wake:
-            self._wake()
+            self.signal()
 
     def discard(self) -> None:
         """Drop what was pulled and not delivered yet, for a feed that goes on elsewhere; its demand stays.
@@ -152,20 +163,13 @@ class Drain(Strand, Generic[T]):
         self._discarded = False
 
     def lend(self, count: int, to: object) -> bool:
-        """Give the flag to who delivers to many at once, if ``count`` elements can be delivered here and now.
+        """Give the flag to a group that delivers to many at once, if ``count`` elements can be delivered here and now.
 
         Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
-        instead. Who was given the flag says with `give_back` what it brought, and names itself by the same ``to``.
+        instead. The group says with `give_back` what it brought, and names itself by the same ``to``.
         """
         with self._lock:
-            if (
-                self._state != IDLE
-                or self._demand < count
-                or self._tells
-                or self._halted
-                or self._discarded
-                or not self._greeted
-            ):
+            if self._state != IDLE or self._demand < count or self._tells or self._halted or self._discarded:
                 return False
             self._state = RUNNING
             self._lent = to
@@ -175,7 +179,7 @@ class Drain(Strand, Generic[T]):
         """Deliver what was brought for this drain after `lend`, and have the flag back; else nothing happens.
 
         Args:
-            by: To whom it was lent; from anybody else, or once more, it changes nothing.
+            by: The one that it was lent to; from any other, or once more, it changes nothing.
             items: At most as many as were announced, or none; no ``None`` among them. A subscriber with
                 ``on_next_batch`` gets the sequence itself.
             settle: Called before the flag may be taken by others, if everything was delivered: not when it was cancelled or
@@ -194,7 +198,7 @@ class Drain(Strand, Generic[T]):
             with self._lock:
                 self._demand = subtract(self._demand, self._taken)
                 self._taken = 0
-                if not self._pending and not self._halted:
+                if self._state == RUNNING and not self._halted:
                     self._state = IDLE
                     return
         except BaseException:
@@ -212,61 +216,46 @@ class Drain(Strand, Generic[T]):
 
     # From here on the caller holds the flag.
     def _turn(self, context: contextvars.Context) -> bool:
-        if not self._greeted:
-            self._greeted = True
-            context.run(
-                self._guard, partial(self._subscriber.on_subscribe, self._subscription), self._subscriber
-            )
         left = self._turn_items
-        idle = False
-        while True:
+        while left >= 0:
+            left = context.run(self._step, left)
+            # The context is left before the flag is: the next holder may be another thread, and enters it too.
             with self._lock:
-                if self._taken:
-                    self._demand = subtract(self._demand, self._taken)
-                    self._taken = 0
-                demand = self._demand
-                if idle and not self._pending:
+                if left == _USED_UP:
+                    self._state = SCHEDULED
+                elif self._state == RUNNING:
                     self._state = IDLE
                     return False
+        return left == _USED_UP
+
+    def _step(self, left: int) -> int:
+        """Deliver until nothing is left to do; how much is left of the turn, or `_USED_UP`, or `_OVER`."""
+        while True:
+            if self._tells:
+                self._tell_all()
+            with self._lock:
+                if self._taken:
+                    self._demand -= self._taken if self._demand < UNBOUNDED else 0
+                    self._taken = 0
+                demand = self._demand
                 if left <= 0 and demand and not self._halted:
-                    self._state = SCHEDULED
-                    return True
-                self._pending = False
-            # The context is left before the flag is: the next holder may be another thread, and enters it too.
-            taken = context.run(self._step, min(demand, left) if demand else 0)
-            if taken < 0:
-                return False
-            idle = not taken
+                    return _USED_UP
+                self._state = RUNNING
+            if self._halted:
+                self._finish(None)
+                return _OVER
+            items = self._pull(min(demand, left)) if demand else None
+            if items is None:
+                outcome = self._outcome()
+                if outcome is None:
+                    return max(left, 0)
+                self._finish(outcome)
+                return _OVER
+            if self._tells:
+                self._tell_all()
+            taken = self._hand(items)
             if not self._inline:
-                left = 0 if taken and self._batches else left - taken
-
-    def _step(self, limit: int) -> int:
-        """Deliver once: how many elements were pulled, or -1 after the end."""
-        if self._tells:
-            self._tell_all()
-        if self._halted:
-            self._finish(None)
-            return -1
-        if limit and (taken := self._deliver(limit)):
-            return taken
-        outcome = self._outcome()
-        if outcome is None:
-            return 0
-        self._finish(outcome)
-        return -1
-
-    def _deliver(self, limit: int) -> int:
-        """Pull and deliver once; how many were pulled."""
-        items = self._pull(limit)
-        taken = len(items)
-        if not taken:
-            return 0
-        if taken > limit:
-            self.fail(RuntimeError(f"rule 1.1: the feed gave {taken} elements, but {limit} were asked for"))
-            return 0
-        if self._tells:
-            self._tell_all()
-        return self._hand(items)
+                left = 0 if self.batches else left - taken
 
     def _hand(self, items: Sequence[T]) -> int:
         """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13).
@@ -278,7 +267,7 @@ class Drain(Strand, Generic[T]):
         subscriber = self._subscriber
         left = iter(items)
         try:
-            if self._batches:
+            if self.batches:
                 if self._discarded:
                     taken = self._taken = 0
                 else:
@@ -295,12 +284,12 @@ class Drain(Strand, Generic[T]):
                     self.fail(_none_is_no_element())
                     break
                 on_next(item)
-        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms nobody but itself
+        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms itself only
             self._drop(error, subscriber)
         except asyncio.CancelledError:
             self.cancel()
         finally:
-            # A traceback that somebody keeps must not keep the subscriber through this frame (rule 3.13).
+            # A traceback that is kept must not keep the subscriber through this frame (rule 3.13).
             items = left = ()  # type: ignore[assignment]  # forgotten
             subscriber = item = on_next = None  # type: ignore[assignment]  # forgotten
         return taken
@@ -318,16 +307,20 @@ class Drain(Strand, Generic[T]):
         finally:
             del subscriber, items
 
-    def _pull(self, limit: int) -> Sequence[T]:
+    def _pull(self, limit: int) -> Sequence[T] | None:
         try:
             items = self._feed.pull(limit)
-            # What is iterated below must not run the feed's code, lest its errors be taken for the subscriber's.
-            return items if self._batches or type(items) in _PLAIN else tuple(items)
+            taken = len(items)
+            if taken > limit:
+                raise RuntimeError(f"rule 1.1: the feed gave {taken} elements, but {limit} were asked for")
+            if taken:
+                # What is iterated must not run the feed's code, lest its errors be taken for the subscriber's.
+                return items if self.batches or type(items) in _PLAIN else tuple(items)
         except Exception as error:  # noqa: BLE001 - rule 1.4
             self.fail(error)
         except asyncio.CancelledError:
             self.cancel()
-        return ()
+        return None
 
     def _outcome(self) -> Outcome | None:
         try:
@@ -340,13 +333,15 @@ class Drain(Strand, Generic[T]):
 
     def _tell_all(self) -> None:
         with self._lock:
-            tells, self._tells = self._tells, {}
+            tells, self._tells = self._tells, None
         while tells and not self._ended:
             key = next(iter(tells))
             self._guard(partial(tells.pop(key), self._subscriber), self._subscriber)
 
     def _finish(self, outcome: Outcome | None) -> None:
         """Give the terminal signal, unless cancelled; everything is let go of before it (rules 1.6, 2.4, 3.13)."""
+        if self._tells:
+            self._tell_all()
         with self._lock:
             silent = self._ended
             error = self._error
@@ -380,14 +375,13 @@ class Drain(Strand, Generic[T]):
         del subscriber
 
     def _release(self) -> None:
-        """Drop every reference. Only for who has just ended a drain without a holder, or holds the flag: so once."""
+        """Drop every reference. Only for the thread that has just ended a drain without a holder, or holds the flag: so once."""
         feed, subscriber = self._feed, self._subscriber
-        self._feed = self._subscriber = self._subscription = GONE
-        self._context = self._error = None
-        self._tells = {}
+        self._feed = self._subscriber = GONE
+        self._context = self._error = self._tells = None
         try:
             feed.release()
-        except Exception as error:  # noqa: BLE001 - the end was decided, and nobody can be told any more
+        except Exception as error:  # noqa: BLE001 - the end was decided, and the subscriber is told nothing any more
             hooks.report(error, subscriber)
         except BaseException:
             feed.release()  # an interrupt: what was begun is finished

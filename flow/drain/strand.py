@@ -13,18 +13,28 @@ from typing import Final
 
 from flow.executors import INLINE, RETRY, SATURATED, Executor, LoopExecutor, Rescue, executor_of
 
-__all__ = ["ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
+__all__ = ["AGAIN", "ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
 
-# Who holds the flag. Up to SCHEDULED nobody runs: whoever ends the drain then also releases it.
+# The states of the flag. From RUNNING on a thread holds it; below, the thread that cancels the strand also releases it.
+#
+#             start   wake-up     turn      hold, lend   next pull   nothing to do   turn used up   cancel   the end
+# NEW         IDLE                                                                                  ENDED
+# IDLE                RUNNING *             RUNNING                                                 ENDED
+# SCHEDULED                       RUNNING                                                           ENDED
+# RUNNING             AGAIN                                          IDLE            SCHEDULED      AGAIN    ENDED
+# AGAIN                                                  RUNNING                     SCHEDULED               ENDED
+#
+# * SCHEDULED on any executor but INLINE.
 NEW: Final = 0
 IDLE: Final = 1
 SCHEDULED: Final = 2
-RUNNING: Final = 3  # a turn, or somebody who called try_hold
-ENDED: Final = 4
+ENDED: Final = 3
+RUNNING: Final = 4  # a turn, `Strand.try_hold`, or a group to which a drain has lent the flag
+AGAIN: Final = 5  # the same, and woken meanwhile
 
 
 class Strand:
-    """The flag of a drain: who holds it may run, and whoever wakes the strand meanwhile leaves a note.
+    """The flag of a drain: the thread that holds it may run, and a wake-up meanwhile makes it run once more.
 
     A subclass says what a turn is (`_turn`) and what to let go of (`_release`).
     """
@@ -41,7 +51,6 @@ class Strand:
         "_inline",
         "_lock",
         "_loop",
-        "_pending",
         "_rescue",
         "_state",
     )
@@ -57,20 +66,19 @@ class Strand:
         self._state = NEW
         self._claims = 0  # how often the flag was claimed for a run,
         self._begun = 0  # and the last of these that has begun
-        self._pending = False
         self._halted = False  # no further element: cancelled, failed or ended
         self._ended = False  # no further signal at all
 
     def _turn(self, context: contextvars.Context) -> bool:
         """Do what there is to do, in the context; true leaves the state `SCHEDULED` and asks for another turn.
 
-        Only a critical section that finds nothing pending may leave the state `IDLE`, outside the context: the next
-        holder may already enter it.
+        Only a critical section that finds the state `RUNNING` may leave it `IDLE`, outside the context: the next holder
+        may already enter it.
         """
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Drop every reference. Called by who ended a strand without a holder, or by the holder: so once."""
+        """Drop every reference. Called by the thread that ended a strand without a holder, or by the holder: so once."""
         raise NotImplementedError
 
     @property
@@ -78,84 +86,11 @@ class Strand:
         """Whether no further signal follows: cancelled, or the terminal signal was given."""
         return self._ended
 
-    def _start(self) -> None:
-        """Schedule the first turn, in a copy of the caller's context."""
-        with self._lock:
-            if self._state != NEW:
-                return
-            self._context = contextvars.copy_context()
-            self._state = IDLE
-            self._pending = False
-        self._wake()
-
     def signal(self) -> None:
         """Say that there may be something to do.
 
         Coalesces: at most one run is scheduled. Whatever the executor does, this neither blocks nor raises.
         """
-        self._wake()
-
-    def cancel(self) -> None:
-        """End without a signal; whoever holds the flag now lets go of everything, else that happens here and now."""
-        mine = False
-        try:
-            with self._lock:
-                if self._ended:
-                    return
-                self._ended = self._halted = self._pending = True
-                if self._state == RUNNING:
-                    return
-                self._state = ENDED
-                mine = True
-            self._release()
-        except BaseException:
-            if mine:
-                self._release()  # who was interrupted in it has not left yet
-            raise
-
-    def fail(self, error: Exception) -> None:
-        """End with ``on_error``, which overtakes what is buffered. The first error wins."""
-        with self._lock:
-            if self._halted:
-                return
-            self._error = error
-            self._halted = True
-        self._wake()
-
-    def try_hold(self) -> bool:
-        """Take the flag without delivering, if nobody has it and nothing is scheduled; then call `release_hold`.
-
-        For those who work on the feed and must exclude `Feed.pull` meanwhile.
-        """
-        with self._lock:
-            if self._state != IDLE:
-                return False
-            self._state = RUNNING
-            return True
-
-    def release_hold(self) -> None:
-        """Give the flag back, and run what was signalled meanwhile."""
-        go = 0
-        ended = False
-        try:
-            with self._lock:
-                ended = self._ended
-                self._state = ENDED if ended else IDLE
-                if not ended and self._pending:
-                    go = self._claim()
-                    self._pending = False
-            if ended:
-                self._release()
-            elif go:
-                self._go()
-        except BaseException:
-            if ended:
-                self._release()
-            self._save(go)
-            raise
-
-    def _wake(self) -> None:
-        """Note a wake-up, and see to it that somebody runs."""
         go = 0
         try:
             with self._lock:
@@ -166,20 +101,77 @@ class Strand:
             self._save(go)
             raise
 
+    def cancel(self) -> None:
+        """End without a signal; the holder of the flag lets go of everything, else that happens here and now."""
+        mine = False
+        try:
+            with self._lock:
+                if self._ended:
+                    return
+                self._ended = self._halted = True
+                if self._state >= RUNNING:
+                    self._state = AGAIN
+                    return
+                self._state = ENDED
+                mine = True
+            self._release()
+        except BaseException:
+            if mine:
+                self._release()  # interrupted in it, it has not left yet
+            raise
+
+    def fail(self, error: Exception) -> None:
+        """End with ``on_error``, which overtakes what is buffered. The first error wins."""
+        with self._lock:
+            if self._halted:
+                return
+            self._error = error
+            self._halted = True
+        self.signal()
+
+    def try_hold(self) -> bool:
+        """Take the flag without delivering, if no thread has it and nothing is scheduled; then call `release_hold`.
+
+        For work on the feed that must exclude `Feed.pull`.
+        """
+        with self._lock:
+            if self._state != IDLE:
+                return False
+            self._state = RUNNING
+            return True
+
+    def release_hold(self) -> None:
+        """Give the flag back, and run what was signalled meanwhile."""
+        go = 0
+        try:
+            with self._lock:
+                again, self._state = self._state == AGAIN, IDLE
+                if again:
+                    go = self._claim()
+                    again = not self._ended
+            if again:
+                self._go()
+            elif go:
+                self._run()  # on this thread: it only releases, and the executor may never run again
+        except BaseException:
+            self._save(go)
+            raise
+
     def _claim(self) -> int:
         """Note a wake-up, under the lock; if that is not 0 the caller has to `_go`, or, interrupted, to `_save` it."""
         if self._state == IDLE:
             self._state = RUNNING if self._inline else SCHEDULED
             self._claims += 1
             return self._claims
-        self._pending = True
+        if self._state == RUNNING:
+            self._state = AGAIN
         # What was scheduled on a loop that has closed never runs. To submit it once more finds that out.
         return -1 if self._state == SCHEDULED and self._loop is not None and self._loop.closed else 0
 
     def _save(self, claim: int) -> None:
-        """Run for one who claimed the flag and was interrupted (KeyboardInterrupt) before he could: else nobody ever does."""
+        """Run for a thread that claimed the flag and was interrupted (KeyboardInterrupt) before it could: else none ever does."""
         with self._lock:
-            lost = claim == self._claims != self._begun and self._state in (RUNNING, SCHEDULED)
+            lost = claim == self._claims != self._begun and self._state in (SCHEDULED, RUNNING, AGAIN)
         if lost:
             self._go()
 
@@ -194,7 +186,7 @@ class Strand:
             self._hand_over()
         except SATURATED:
             self._ask_rescue(self._enter, _Guarded(self))
-        except Exception as error:  # noqa: BLE001 - whatever the executor raises must not reach who signalled
+        except Exception as error:  # noqa: BLE001 - whatever the executor raises must not reach the thread that signals
             if self._rescue is None:
                 self._die(error)
             else:
@@ -223,10 +215,8 @@ class Strand:
 
         That holds the executor's lock while it calls this, so the end is told elsewhere.
         """
-        if future.cancelled():
-            error: BaseException | None = RuntimeError("the executor was shut down before it ran")
-        else:
-            error = future.exception()
+        cancelled = RuntimeError("the executor was shut down before it ran")
+        error = cancelled if future.cancelled() else future.exception()
         if isinstance(error, Exception):
             self._ask_rescue(partial(self._die, error), INLINE)
 
@@ -258,7 +248,7 @@ class Strand:
                 mine = True
             self._run()
         except BaseException:
-            if mine and self._begun != self._claims and self._state == RUNNING:
+            if mine and self._begun != self._claims and self._state >= RUNNING:
                 self._run()  # interrupted before it could begin
             raise
 

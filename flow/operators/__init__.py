@@ -1,4 +1,4 @@
-"""What turns publishers into other publishers, by family.
+"""What turns publishers into other publishers: one module for each operator, which bears its name.
 
 An operator is what a function like `map` returns: a callable from publisher to publisher. `pipe` applies some in a
 row. Each subscriber has its own chain, and its demand reaches the source through it. The names are those of the field,
@@ -11,23 +11,32 @@ so import the package rather than what is in it::
 `Flow` has the same as methods.
 """
 
-from flow.operators.batching import buffer
-from flow.operators.buffering import (
-    on_backpressure_buffer,
-    on_backpressure_drop,
-    on_backpressure_error,
-    on_backpressure_latest,
-    publish_on,
-)
-from flow.operators.combining import concat, merge, zip  # noqa: A004 - said above
+from flow.operators.buffer import buffer
+from flow.operators.concat import concat
+from flow.operators.distinct_until_changed import distinct_until_changed
+from flow.operators.filter import filter  # noqa: A004 - said above
+from flow.operators.flat_map import flat_map
 from flow.operators.fluent import Flow
-from flow.operators.limiting import limit_rate, skip, take, take_while
+from flow.operators.limit_rate import limit_rate
 from flow.operators.link import Operator
-from flow.operators.observing import tap
-from flow.operators.pipeline import pipe
-from flow.operators.recovering import AT_ONCE, USUAL, Backoff, on_error_resume, retry, timeout
-from flow.operators.timing import TIMERS, Alarm, ThreadTimers, Timers
-from flow.operators.transforming import distinct_until_changed, filter, flat_map, map, scan  # noqa: A004 - said above
+from flow.operators.map import map  # noqa: A004 - said above
+from flow.operators.merge import merge
+from flow.operators.on_backpressure_buffer import on_backpressure_buffer
+from flow.operators.on_backpressure_drop import on_backpressure_drop
+from flow.operators.on_backpressure_error import on_backpressure_error
+from flow.operators.on_backpressure_latest import on_backpressure_latest
+from flow.operators.on_error_resume import on_error_resume
+from flow.operators.pipe import pipe
+from flow.operators.publish_on import publish_on
+from flow.operators.retry import AT_ONCE, USUAL, Backoff, retry
+from flow.operators.scan import scan
+from flow.operators.skip import skip
+from flow.operators.take import take
+from flow.operators.take_while import take_while
+from flow.operators.tap import tap
+from flow.operators.timeout import timeout
+from flow.operators.timers import TIMERS, Alarm, ThreadTimers, Timers
+from flow.operators.zip import zip  # noqa: A004 - said above
 
 __all__ = [
     "AT_ONCE",

@@ -7,10 +7,30 @@ from typing import Any, Generic, TypeVar, overload
 from flow.contracts import Publisher, Subscriber
 from flow.executors import Executor
 from flow.misuse import require_publisher
-from flow.operators import batching, buffering, combining, limiting, observing, recovering, transforming
+from flow.operators.buffer import buffer
+from flow.operators.concat import concat
+from flow.operators.distinct_until_changed import distinct_until_changed
+from flow.operators.filter import filter  # noqa: A004 - the name of the field
+from flow.operators.flat_map import flat_map
+from flow.operators.limit_rate import limit_rate
 from flow.operators.link import Operator
-from flow.operators.recovering import USUAL, Backoff
-from flow.operators.timing import Timers
+from flow.operators.map import map  # noqa: A004 - the name of the field
+from flow.operators.merge import merge
+from flow.operators.on_backpressure_buffer import on_backpressure_buffer
+from flow.operators.on_backpressure_drop import on_backpressure_drop
+from flow.operators.on_backpressure_error import on_backpressure_error
+from flow.operators.on_backpressure_latest import on_backpressure_latest
+from flow.operators.on_error_resume import on_error_resume
+from flow.operators.publish_on import publish_on
+from flow.operators.retry import USUAL, Backoff, retry
+from flow.operators.scan import scan
+from flow.operators.skip import skip
+from flow.operators.take import take
+from flow.operators.take_while import take_while
+from flow.operators.tap import tap
+from flow.operators.timeout import timeout
+from flow.operators.timers import Timers
+from flow.operators.zip import zip  # noqa: A004 - the name of the field
 from flow.overflow import Meter, Overflow
 
 __all__ = ["Flow"]
@@ -52,19 +72,19 @@ class Flow(Generic[T]):
 
     def map(self, f: Callable[[T], B]) -> "Flow[B]":
         """Replace each element by ``f(element)``."""
-        return self.through(transforming.map(f))
+        return self.through(map(f))
 
     def filter(self, keep: Callable[[T], object]) -> "Flow[T]":
         """Leave out each element for which ``keep(element)`` is false."""
-        return self.through(transforming.filter(keep))
+        return self.through(filter(keep))
 
     def scan(self, f: Callable[[B, T], B], seed: B) -> "Flow[B]":
         """Replace each element by what was accumulated up to it."""
-        return self.through(transforming.scan(f, seed))
+        return self.through(scan(f, seed))
 
     def distinct_until_changed(self, key: Callable[[T], object] | None = None) -> "Flow[T]":
         """Leave out each element that is equal to the one before it."""
-        return self.through(transforming.distinct_until_changed(key))
+        return self.through(distinct_until_changed(key))
 
     def flat_map(
         self,
@@ -75,42 +95,42 @@ class Flow(Generic[T]):
         delay_error: bool = False,
     ) -> "Flow[B]":
         """Publish what the publishers do that ``f`` makes of the elements."""
-        return self.through(transforming.flat_map(f, concurrency, prefetch, delay_error=delay_error))
+        return self.through(flat_map(f, concurrency, prefetch, delay_error=delay_error))
 
     def buffer(
         self, count: int = 256, seconds: float | None = None, *, timers: Timers | None = None
     ) -> "Flow[list[T]]":
         """Publish lists of ``count`` elements."""
-        operator: Operator[T, list[T]] = batching.buffer(count, seconds, timers=timers)
+        operator: Operator[T, list[T]] = buffer(count, seconds, timers=timers)
         return self.through(operator)
 
     # Limiting.
 
     def take(self, count: int) -> "Flow[T]":
         """Complete after ``count`` elements."""
-        return self.through(limiting.take(count))
+        return self.through(take(count))
 
     def take_while(self, keep: Callable[[T], object]) -> "Flow[T]":
         """Complete before the first element for which ``keep(element)`` is false."""
-        return self.through(limiting.take_while(keep))
+        return self.through(take_while(keep))
 
     def skip(self, count: int) -> "Flow[T]":
         """Leave out the first ``count`` elements."""
-        return self.through(limiting.skip(count))
+        return self.through(skip(count))
 
     def limit_rate(self, high: int, low: int | None = None) -> "Flow[T]":
         """Request ``high`` elements at first, and ``low`` more whenever as many were delivered."""
-        return self.through(limiting.limit_rate(high, low))
+        return self.through(limit_rate(high, low))
 
     # Combining.
 
     def merge(self, *others: Publisher[T], prefetch: int = 32, delay_error: bool = False) -> "Flow[T]":
         """Publish what this and the others do, as it comes."""
-        return self.through(combining.merge(*others, prefetch=prefetch, delay_error=delay_error))
+        return self.through(merge(*others, prefetch=prefetch, delay_error=delay_error))
 
     def concat(self, *others: Publisher[T]) -> "Flow[T]":
         """Publish what this does, and then what the others do."""
-        return self.through(combining.concat(*others))
+        return self.through(concat(*others))
 
     @overload
     def zip(self, b: Publisher[B], /, *, prefetch: int = 32) -> "Flow[tuple[T, B]]": ...
@@ -123,7 +143,7 @@ class Flow(Generic[T]):
 
     def zip(self, *others: Publisher[Any], prefetch: int = 32) -> "Flow[Any]":
         """Publish tuples of the elements of all."""
-        return self.through(combining.zip(*others, prefetch=prefetch))
+        return self.through(zip(*others, prefetch=prefetch))
 
     # Recovering.
 
@@ -136,15 +156,15 @@ class Flow(Generic[T]):
         timers: Timers | None = None,
     ) -> "Flow[T]":
         """Subscribe again when it fails."""
-        return self.through(recovering.retry(attempts, backoff, when=when, timers=timers))
+        return self.through(retry(attempts, backoff, when=when, timers=timers))
 
     def on_error_resume(self, fallback: Callable[[Exception], Publisher[T]]) -> "Flow[T]":
         """Go on with ``fallback(error)`` when it fails."""
-        return self.through(recovering.on_error_resume(fallback))
+        return self.through(on_error_resume(fallback))
 
     def timeout(self, seconds: float, *, timers: Timers | None = None) -> "Flow[T]":
         """End with ``TimeoutError`` when an element that was asked for does not come in time."""
-        return self.through(recovering.timeout(seconds, timers=timers))
+        return self.through(timeout(seconds, timers=timers))
 
     # Buffering.
 
@@ -158,7 +178,7 @@ class Flow(Generic[T]):
     ) -> "Flow[T]":
         """Give all signals on an executor, and let upstream run ahead."""
         return self.through(
-            buffering.publish_on(executor, prefetch=prefetch, low_tide=low_tide, delay_error=delay_error)
+            publish_on(executor, prefetch=prefetch, low_tide=low_tide, delay_error=delay_error)
         )
 
     def on_backpressure_buffer(
@@ -170,23 +190,23 @@ class Flow(Generic[T]):
         meter: Meter | None = None,
     ) -> "Flow[T]":
         """Request everything, and let wait what nobody has asked for."""
-        return self.through(buffering.on_backpressure_buffer(capacity, overflow, on_drop, meter=meter))
+        return self.through(on_backpressure_buffer(capacity, overflow, on_drop, meter=meter))
 
     def on_backpressure_drop(
         self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
     ) -> "Flow[T]":
         """Request everything, and let go of what nobody has asked for."""
-        return self.through(buffering.on_backpressure_drop(on_drop, meter=meter))
+        return self.through(on_backpressure_drop(on_drop, meter=meter))
 
     def on_backpressure_latest(
         self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
     ) -> "Flow[T]":
         """Request everything, and keep the newest of what nobody has asked for."""
-        return self.through(buffering.on_backpressure_latest(on_drop, meter=meter))
+        return self.through(on_backpressure_latest(on_drop, meter=meter))
 
     def on_backpressure_error(self, *, meter: Meter | None = None) -> "Flow[T]":
         """Request everything, and fail at the first element that nobody has asked for."""
-        return self.through(buffering.on_backpressure_error(meter=meter))
+        return self.through(on_backpressure_error(meter=meter))
 
     # Observing.
 
@@ -200,6 +220,4 @@ class Flow(Generic[T]):
         on_cancel: Callable[[], object] | None = None,
     ) -> "Flow[T]":
         """Call functions for what passes."""
-        return self.through(
-            observing.tap(on_next, on_error, on_complete, on_request=on_request, on_cancel=on_cancel)
-        )
+        return self.through(tap(on_next, on_error, on_complete, on_request=on_request, on_cancel=on_cancel))

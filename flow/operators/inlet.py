@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flow.contracts import Subscription
 from flow.demand import Tide
@@ -32,6 +32,7 @@ class Inlet(Generic[T]):
         "__weakref__",
         "_buffer",
         "_greeted",
+        "_lent",
         "_lock",
         "_on_failure",
         "_outcome",
@@ -47,10 +48,11 @@ class Inlet(Generic[T]):
         self._tide = tide  # the holder's own
         self._wake = wake
         self._on_failure = on_failure
-        self._buffer: deque[T] = deque()
+        self._buffer: Any = deque()  # or what a subclass puts there, of its own kind
         self._outcome: Outcome | None = None
         self._subscription: Subscription | None = GONE
         self._greeted = False
+        self._lent = 0  # taken, and not yet done with; the holder's own
 
     # What upstream calls.
 
@@ -121,14 +123,24 @@ class Inlet(Generic[T]):
         return self._outcome is not None
 
     def take(self, limit: int) -> list[T]:
-        """Remove and return the oldest, at most ``limit``; each is to be settled later."""
+        """Remove and return the oldest, at most ``limit``; they are to be settled later."""
         with self._lock:
             buffer = self._buffer
-            return [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+            if limit < len(buffer):
+                items = [buffer.popleft() for _ in range(limit)]
+            else:
+                items = list(buffer)
+                buffer.clear()
+        self._lent += len(items)
+        return items
 
-    def settle(self, count: int) -> None:
-        """Say that ``count`` of the elements taken are done with, so that more may come."""
-        due = self._tide.consume(count) if count else 0
+    def settle(self, left: int = 0) -> None:
+        """Say that of the elements taken all but ``left`` are done with, so that more may come."""
+        done = self._lent - left
+        if not done:
+            return
+        self._lent = left
+        due = self._tide.consume(done)
         if due:
             with self._lock:
                 subscription = self._subscription

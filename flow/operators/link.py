@@ -1,15 +1,14 @@
 """What operators without a queue have in common: signals go straight down, demand goes straight up."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from flow.contracts import BatchSubscriber, Publisher, Subscriber, Subscription
+from flow.contracts import Publisher, Subscriber, Subscription
 from flow.drain.feed import GONE
-from flow.misuse import require_subscriber
+from flow.misuse import require_publisher, require_subscriber
 
 __all__ = [
-    "Batchwise",
     "Fitting",
     "In",
     "Lifted",
@@ -22,6 +21,7 @@ __all__ = [
     "one_by_one",
     "present",
     "present_all",
+    "require_publishers",
 ]
 
 A = TypeVar("A")
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 else:
     In = TypeVar("In")
     Out = TypeVar("Out")
-
-BESIDE: Final = ("on_lagged", "on_state")
-"""Signals beside the stream that a subscriber may have: of elements that were lost, of where a feed stands."""
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
 """What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links.
@@ -63,71 +60,22 @@ class Fitting(Protocol[A_contra, B_co]):
         ...
 
 
-class Lifted(Generic[A, B]):
-    """A publisher seen through an operator; as cold or as hot as what it is made from (rule 1.11)."""
-
-    __slots__ = ("_make", "_make_batchwise", "_source")
-
-    def __init__(
-        self,
-        source: Publisher[A],
-        make: Callable[[Subscriber[B]], Subscriber[A]],
-        make_batchwise: Callable[[Subscriber[B]], Subscriber[A]] | None = None,
-    ) -> None:
-        self._source = source
-        self._make = make
-        self._make_batchwise = make_batchwise
-
-    def subscribe(self, subscriber: Subscriber[B], /) -> None:
-        """Put a new link between the source and this subscriber."""
-        require_subscriber(subscriber)
-        if self._make_batchwise is not None and callable(getattr(subscriber, "on_next_batch", None)):
-            self._source.subscribe(self._make_batchwise(subscriber))
-        else:
-            self._source.subscribe(self._make(one_by_one(subscriber)))
-
-
-def lift(
-    make: Callable[[Subscriber[B]], Subscriber[A]],
-    make_batchwise: Callable[[Subscriber[B]], Subscriber[A]] | None = None,
-) -> Operator[A, B]:
-    """Make an operator of what makes a link for each subscriber.
+class Lifted(Generic[B]):
+    """A publisher seen through an operator; as cold or as hot as what it is made from (rule 1.11).
 
     Args:
-        make: For a subscriber that takes single elements.
-        make_batchwise: For a `flow.BatchSubscriber`, a link that takes batches too; without, it gets batches of one.
+        join: Puts what the operator does between the source and a subscriber.
     """
-    return lambda source: Lifted(source, make, make_batchwise)
 
+    __slots__ = ("_join",)
 
-def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
-    """Return what takes single elements: of a `flow.BatchSubscriber`, only ``on_next_batch`` is called.
+    def __init__(self, join: Callable[[Subscriber[B]], object]) -> None:
+        self._join = join
 
-    Raises:
-        TypeError: If it is ``None``, or lacks a method.
-    """
-    require_subscriber(subscriber)
-    batches = callable(getattr(subscriber, "on_next_batch", None))
-    return _OneByOne(cast("BatchSubscriber[B]", subscriber)) if batches else subscriber
-
-
-class _OneByOne(Generic[B]):
-    """Gives a subscriber batches of one."""
-
-    __slots__ = ("__weakref__", "_below", "on_complete", "on_error", "on_subscribe", *BESIDE)
-
-    def __init__(self, below: BatchSubscriber[B]) -> None:
-        self._below = below
-        self.on_subscribe = below.on_subscribe
-        self.on_error = below.on_error
-        self.on_complete = below.on_complete
-        for name in BESIDE:
-            tell = getattr(below, name, None)
-            if callable(tell):
-                setattr(self, name, tell)
-
-    def on_next(self, item: B, /) -> None:
-        self._below.on_next_batch((item,))
+    def subscribe(self, subscriber: Subscriber[B], /) -> None:
+        """Join the subscriber to the source."""
+        require_subscriber(subscriber)
+        self._join(subscriber)
 
 
 class Link(Generic[A, B]):
@@ -137,6 +85,9 @@ class Link(Generic[A, B]):
     request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
     sides first (rules 2.3, 3.13). What a subscriber below raises goes through it to the drain above, which reports it.
     It has ``on_lagged`` and ``on_state`` if who is below has them, and passes on what they are told.
+
+    A subclass that has `_on_batch` too is given batches for a `flow.BatchSubscriber`, and passes on what becomes of each
+    in one call. It has `on_next` all the same: a batch of one costs a list and two calls more.
 
     Args:
         downstream: Gets ``on_subscribe`` with this link.
@@ -157,11 +108,11 @@ class Link(Generic[A, B]):
             return
         self._greeted = True
         self._upstream = subscription
-        try:
-            self._downstream.on_subscribe(self)
-        except BaseException:
-            self.cancel()
-            raise
+        self._tell("on_subscribe", self)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Do what there is to do when the subscriber has its subscription."""
 
     def on_next(self, item: A, /) -> None:
         """Receive one element."""
@@ -186,15 +137,24 @@ class Link(Generic[A, B]):
         self._end()
         upstream.cancel()
 
-    if not TYPE_CHECKING:  # else every attribute of a link would count as known
+    @property
+    def on_lagged(self) -> Callable[[object], None]:
+        """Pass on that elements were lost."""
+        return self._beside("on_lagged")
 
-        def __getattr__(self, name: str) -> Any:
-            """Have the signals beside the stream that downstream has, and that only."""
-            if name in BESIDE and callable(getattr(self._downstream, name, None)):
-                return partial(self._tell, name)
-            raise AttributeError(name)
+    @property
+    def on_state(self) -> Callable[[object], None]:
+        """Pass on where a feed stands."""
+        return self._beside("on_state")
+
+    def _beside(self, name: str) -> Callable[[object], None]:
+        """The signal beside the stream, if it is there below. With ``__getattr__`` every attribute would be slower."""
+        if callable(getattr(self._downstream, name, None)):
+            return partial(self._tell, name)
+        raise AttributeError(name)
 
     def _tell(self, name: str, what: object) -> None:
+        """Give a signal of this name, if there is one below; who raises then is cancelled and forgotten (rule 2.13)."""
         tell = getattr(self._downstream, name, None)
         if tell is not None:
             try:
@@ -204,12 +164,24 @@ class Link(Generic[A, B]):
                 raise
 
     def _pass(self, item: B) -> None:
-        """Give an element to who is below; who raises then is cancelled and forgotten (rule 2.13)."""
+        """`_tell` of an element, without looking for the signal each time."""
         try:
             self._downstream.on_next(item)
         except BaseException:
             self.cancel()
             raise
+
+    def _pass_all(self, items: Sequence[B], failure: Exception | None = None) -> None:
+        """`_pass` for some elements, or none; then fail, if there is a failure."""
+        downstream: Any = self._downstream
+        if items and downstream is not GONE:
+            try:
+                downstream.on_next_batch(items)
+            except BaseException:
+                self.cancel()
+                raise
+        if failure is not None:
+            self._finish(failure)
 
     def _end(self) -> Subscriber[B]:
         """Forget both sides; return who was below, for the terminal signal."""
@@ -217,44 +189,75 @@ class Link(Generic[A, B]):
         self._upstream = GONE
         return downstream
 
-    def _finish(self) -> None:
-        """Complete before upstream does: cancel it."""
+    def _finish(self, error: Exception | None = None) -> None:
+        """Complete, or fail with the error, before upstream does: cancel it (rule 1.4)."""
         upstream = self._upstream
         downstream = self._end()
         upstream.cancel()
-        downstream.on_complete()
-
-    def _fail(self, error: Exception) -> None:
-        """Fail although upstream does not: cancel it (rule 1.4)."""
-        upstream = self._upstream
-        downstream = self._end()
-        upstream.cancel()
-        downstream.on_error(error)
+        if error is None:
+            downstream.on_complete()
+        else:
+            downstream.on_error(error)
 
 
-class Batchwise(Link[A, B]):
-    """A link above a `flow.BatchSubscriber`: it takes batches, and gives what becomes of one in one call."""
+class _OneByOne(Link[B, B]):
+    """Gives a `flow.BatchSubscriber` batches of one."""
 
     __slots__ = ()
 
-    def on_next(self, item: A, /) -> None:
-        """Receive one element, of an upstream that has no batches."""
-        present(item, "the element")
-        self.on_next_batch((item,))
+    def on_next(self, item: B, /) -> None:
+        downstream: Any = self._downstream
+        if downstream is not GONE:  # who leaves on another thread is forgotten before upstream knows
+            downstream.on_next_batch((item,))
 
-    def on_next_batch(self, items: Sequence[A], /) -> None:
-        """Receive some elements."""
-        raise NotImplementedError
 
-    def _pass_all(self, items: Sequence[B]) -> None:
-        """`_pass` for some elements, or none."""
-        if not items or self._downstream is GONE:
-            return
-        try:
-            cast("BatchSubscriber[B]", self._downstream).on_next_batch(items)
-        except BaseException:
-            self.cancel()
-            raise
+def lift(
+    link: Callable[..., Link[Any, Any]], make: Callable[[], tuple[Any, ...]] = tuple
+) -> Operator[Any, Any]:
+    """Make an operator of a link, of which each subscriber has its own.
+
+    Args:
+        link: If it has `Link._on_batch`, a `flow.BatchSubscriber` gets batches, else batches of one.
+        make: Called for each link; makes its arguments behind the subscriber.
+    """
+    above_batches = _batchwise(link)
+
+    def join(source: Publisher[Any], subscriber: Subscriber[Any]) -> None:
+        if above_batches is not None and _takes_batches(subscriber):
+            source.subscribe(above_batches(subscriber, *make()))
+        else:
+            source.subscribe(link(one_by_one(subscriber), *make()))
+
+    return lambda source: Lifted(partial(join, source))
+
+
+@cache
+def _batchwise(link: Any) -> type[Link[Any, Any]] | None:
+    """The class of the same link above a `flow.BatchSubscriber`, if it has `Link._on_batch`.
+
+    It is another class, since what has ``on_next_batch`` is given nothing else, and elements that a subscriber takes one
+    by one have to come so.
+    """
+    on_batch = getattr(link, "_on_batch", None)
+    if on_batch is None:
+        return None
+    members = {"__slots__": (), "on_next": _on_batch_of_one, "on_next_batch": on_batch}
+    return type(f"{link.__name__}OfBatches", (link,), members)
+
+
+def _on_batch_of_one(self: Any, item: object, /) -> None:
+    """Receive one element, of an upstream that has no batches."""
+    present(item, "the element")
+    self.on_next_batch((item,))
+
+
+def _takes_batches(subscriber: object) -> bool:
+    return callable(getattr(subscriber, "on_next_batch", None))
+
+
+def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
+    """Return what takes single elements: of a `flow.BatchSubscriber`, only ``on_next_batch`` is called."""
+    return _OneByOne(subscriber) if _takes_batches(subscriber) else subscriber
 
 
 def present(value: object, what: str) -> None:
@@ -293,3 +296,13 @@ def at_least(name: str, value: int, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name}: {value!r}; an integer of at least {least} is expected")
     return value
+
+
+def require_publishers(others: Sequence[object]) -> None:
+    """Refuse what cannot be subscribed to.
+
+    Raises:
+        TypeError: If one has no ``subscribe``.
+    """
+    for number, publisher in enumerate(others, 1):
+        require_publisher(f"publisher {number}", publisher)

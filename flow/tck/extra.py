@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -39,7 +40,7 @@ class ExtraPublisherTests(StressTests):
             threading.Event().wait(self.timeout / 10)
             early.append(len(witness.items))
 
-        witness = self.subscribed(self.lasting(3), self.witness(on_open=opened))
+        witness = self.subscribed(self.lasting(3), on_open=opened)
         witness.expect_next("1.3")
         if early[0] and self.bounded_depth == 1:
             broken("1.3", "on_next was called while on_subscribe ran")
@@ -57,8 +58,9 @@ class ExtraPublisherTests(StressTests):
     @rs("1.8", "extra")
     def test_extra_spec108_nothingFollowsCancelAndNoTerminalSignalEither(self) -> None:
         """Cancelled inside the last ``on_next``, a subscriber is not told of the end."""
-        witness = self.witness(on_item=lambda it: it.cancel() if len(it.items) == 2 else None)
-        self.subscribed(self.publisher(2), witness)
+        witness = self.subscribed(
+            self.publisher(2), on_item=lambda it: it.cancel() if len(it.items) == 2 else None
+        )
         witness.request(2)
         if self.lossy:
             return
@@ -71,8 +73,7 @@ class ExtraPublisherTests(StressTests):
     def test_extra_spec108_cancelInsideOnSubscribeIsSilence(self) -> None:
         """Cancelled before anything was requested."""
         for count in (0, 3):
-            witness = self.witness(on_open=Witness.cancel)
-            self.subscribed(self.publisher(count), witness)
+            witness = self.subscribed(self.publisher(count), on_open=Witness.cancel)
             witness.request(1)
             witness.expect_silence("1.8", "after cancel inside on_subscribe")
 
@@ -86,8 +87,7 @@ class ExtraPublisherTests(StressTests):
             made.append(lambda: failed)
         for make in made:
             for demand in (0, 2):
-                witness = self.witness(on_open=requesting(*([demand] if demand else [])))
-                self.subscribed(make(), witness)
+                witness = self.subscribed(make(), on_open=requesting(*([demand] if demand else [])))
                 self.forget(witness)
 
     @rs("2.9", "extra")
@@ -99,8 +99,7 @@ class ExtraPublisherTests(StressTests):
         for count in (1, 3):
             witness = self.subscribed(self.publisher(count))
             witness.request(count)
-            witness.expect_items(count, "2.9")
-            witness.expect_complete("2.9")
+            witness.expect_all(count, "2.9")
             self.forget(witness)
 
     @rs("2.9", "extra")
@@ -114,11 +113,9 @@ class ExtraPublisherTests(StressTests):
     def test_extra_spec213_subscriberThatRaisesIsCancelledAndHarmsNobody(self) -> None:
         """It gets no further signal, its error goes nowhere but to the hook, and others go on."""
         told: list[Exception] = []
-        before = hooks.on_dropped_error
-        hooks.on_dropped_error = lambda error, _subscriber: told.append(error)
-        try:
+        with mock.patch.object(hooks, "on_dropped_error", lambda error, _subscriber: told.append(error)):
             publisher = self.lasting(3)
-            raiser = self.subscribed(publisher, self.witness(on_item=_raise))
+            raiser = self.subscribed(publisher, on_item=_raise)
             others = [] if self.multicast is None else [self.subscribed(publisher)]
             raiser.request(3)
             raiser.expect_next("2.13")
@@ -132,8 +129,6 @@ class ExtraPublisherTests(StressTests):
                 self.until(lambda: told, "2.13", "flow.hooks.on_dropped_error was not called")
                 if len(told) != 1 or not isinstance(told[0], _Raising):
                     broken("2.13", f"reported was {told!r}, instead of what the subscriber raised, once")
-        finally:
-            hooks.on_dropped_error = before
 
     @rs("3.4", "extra")
     def test_extra_spec304_requestDoesNotWaitForOnNext(self) -> None:
@@ -155,8 +150,9 @@ class ExtraPublisherTests(StressTests):
                 call(witness)
                 times.append(time.perf_counter() - start)
 
-        witness = self.witness(on_item=lambda it: gate.wait(self.patience) if len(it.items) == 1 else None)
-        self.subscribed(self.lasting(20), witness)
+        witness = self.subscribed(
+            self.lasting(20), on_item=lambda it: gate.wait(self.patience) if len(it.items) == 1 else None
+        )
         threads = [
             threading.Thread(target=run, daemon=True) for run in (partial(witness.request, 1), measure)
         ]
@@ -199,8 +195,7 @@ class ExtraPublisherTests(StressTests):
     @rs("3.9", "extra")
     def test_extra_spec309_aWrongRequestEndsTheStreamAndOvertakesNothingInProgress(self) -> None:
         """Signalled from inside ``on_next``, the failure comes after it, and nothing after that."""
-        witness = self.witness(on_item=lambda it: it.request(0))
-        self.subscribed(self.lasting(5), witness)
+        witness = self.subscribed(self.lasting(5), on_item=lambda it: it.request(0))
         witness.request(1)
         witness.expect_next("3.9")
         witness.expect_error("3.9", ValueError)
@@ -214,8 +209,9 @@ class ExtraPublisherTests(StressTests):
         """Of a great demand a few are taken: what comes after cancel is far less than was asked for."""
         demand = min(self.plenty, 1000, self.max_elements)
         self.needs(20)
-        witness = self.witness(on_item=lambda it: it.cancel() if len(it.items) >= 3 else None)
-        self.subscribed(self.publisher(ENDLESS if self.max_elements >= ENDLESS else demand), witness)
+        witness = self.subscribed(
+            self.longest(demand), on_item=lambda it: it.cancel() if len(it.items) >= 3 else None
+        )
         witness.request(demand)
         witness.expect_next("3.12")
         witness.quiet("after cancel at the third", "3.12", demand // 2)
@@ -223,9 +219,7 @@ class ExtraPublisherTests(StressTests):
     @rs("3.13", "extra")
     def test_extra_spec313_nothingKeepsTheSubscriberAfterAnyEnd(self) -> None:
         """After completion, after failure, and after the subscriber has raised."""
-        before = hooks.on_dropped_error
-        hooks.on_dropped_error = _nobody
-        try:
+        with mock.patch.object(hooks, "on_dropped_error", _nobody):
 
             def complete(witness: Witness) -> None:
                 witness.request(1)
@@ -239,24 +233,16 @@ class ExtraPublisherTests(StressTests):
                 witness.request(1)
                 witness.expect_next("2.13")
 
-            self.dropped_after(self.publisher(0), [self._quiet()], complete, "on_complete")
-            self.dropped_after(self.lasting(3), [self._quiet()], refuse, "on_error")
-            raising = [Witness(self.timeout, self.patience, on_item=_raise)]
-            self.dropped_after(self.lasting(3), raising, pain, "what it raised")
-        finally:
-            hooks.on_dropped_error = before
-
-    def _quiet(self) -> Witness:
-        return Witness(self.timeout, self.patience)
+            self.dropped_after(self.publisher(0), complete, "on_complete")
+            self.dropped_after(self.lasting(3), refuse, "on_error")
+            self.dropped_after(self.lasting(3), pain, "what it raised", on_item=_raise)
 
     @rs("3.17", "extra")
     def test_extra_spec317_demandBeyondAnyBoundSaturates(self) -> None:
         """``request(2**70)`` is unbounded demand, and more of it no error."""
         self.exact()
-        witness = self.witness(on_open=requesting(2**70, 2**70, 1))
-        self.subscribed(self.publisher(3), witness)
-        witness.expect_items(3, "3.17")
-        witness.expect_complete("3.17")
+        witness = self.subscribed(self.publisher(3), on_open=requesting(2**70, 2**70, 1))
+        witness.expect_all(3, "3.17")
 
     @rs("1.9", "extra")
     def test_extra_spec109_closedExecutorFailsItsSubscriberAndNotTheCaller(self) -> None:

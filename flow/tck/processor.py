@@ -62,6 +62,13 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
         stage.greet(processor)
         return stage, processor, [self.subscribed(processor) for _ in range(subscribers)]
 
+    def _asking_between(self) -> tuple[Stage, Processor[Any, Any], Witness]:
+        """One between a stage and a witness, which has asked for an element."""
+        stage, processor, (witness,) = self._between(1)
+        witness.request(1)
+        stage.expect_request()
+        return stage, processor, witness
+
     @rs("1.4", "required")
     def test_required_spec104_mustCallOnErrorOnAllItsSubscribersIfItEncountersANonRecoverableError(
         self,
@@ -83,8 +90,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
             idle.request(1)
             idle.expect_next("1.4")
         for witness in (asking, idle):
-            if witness.expect_error("1.4") is not error:
-                broken("1.4", "another error was passed on than was signalled")
+            witness.expect_the_error(error, "1.4")
 
     @rs("4.2", "required")
     def test_mustImmediatelyPassOnOnErrorEventsReceivedFromItsUpstreamToItsDownstream(self) -> None:
@@ -92,8 +98,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
         stage, processor, (witness,) = self._between(1)
         error = RuntimeError("it fails")
         stage.fail(processor, error)
-        if witness.expect_error("4.2") is not error:
-            broken("4.2", "another error was passed on than was signalled")
+        witness.expect_the_error(error, "4.2")
         witness.expect_silence("1.7", "after on_error")
 
     @rs("4.1", "required")
@@ -128,9 +133,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
     @rs("4.1", "extra")
     def test_extra_spec401_requestsNoMoreThanItsBufferTakes(self) -> None:
         """However much was asked of it: beyond what it has passed on, it asks for a buffer at most."""
-        stage, processor, (witness,) = self._between(1)
-        witness.request(1)
-        stage.expect_request()
+        stage, processor, witness = self._asking_between()
         place = 0
         while stage.requested > stage.sent and place <= self.buffer_size + 1:
             place += 1
@@ -145,12 +148,9 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
     @rs("4.1", "extra")
     def test_extra_spec401_elementsComeBeforeTheEnd(self) -> None:
         """Completion overtakes nothing."""
-        stage, processor, (witness,) = self._between(1)
-        witness.request(1)
-        stage.expect_request()
+        stage, processor, witness = self._asking_between()
         count = min(stage.requested, 3)
-        for place in range(1, count + 1):
-            stage.send(processor, self.make_item(place))
+        self._send(stage, processor, count)
         stage.complete(processor)
         witness.request(10)
         witness.expect_items(count, "4.1")
@@ -159,12 +159,9 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
     @rs("4.2", "extra")
     def test_extra_spec402_anErrorOvertakesWhatIsBuffered(self) -> None:
         """Or follows it, if the setting says so."""
-        stage, processor, (witness,) = self._between(1)
-        witness.request(1)
-        stage.expect_request()
+        stage, processor, witness = self._asking_between()
         count = min(stage.requested, 3)
-        for place in range(1, count + 1):
-            stage.send(processor, self.make_item(place))
+        self._send(stage, processor, count)
         witness.expect_next("4.2")
         stage.fail(processor, RuntimeError("it fails"))
         if self.delays_errors:

@@ -62,12 +62,12 @@ class Verification:
         self._witnesses.append(witness)
         return witness
 
-    def subscribed(self, publisher: Publisher[Any], witness: Witness | None = None) -> Witness:
-        """Subscribe a witness, by default a new one, and wait for its ``on_subscribe``."""
-        watching = self.witness() if witness is None else witness
-        watching.subscribe_to(publisher)
-        watching.expect_subscription()
-        return watching
+    def subscribed(self, publisher: Publisher[Any], **calls: Callable[[Witness], object] | None) -> Witness:
+        """Subscribe a `witness` that makes these calls, and wait for its ``on_subscribe``."""
+        witness = self.witness(**calls)
+        witness.subscribe_to(publisher)
+        witness.expect_subscription()
+        return witness
 
     def forget(self, witness: Witness) -> None:
         """End a round: verify what its witness saw, and cancel."""
@@ -118,10 +118,26 @@ def rs(rule: str, kind: Kind, *, lenient: bool | None = None) -> Callable[[Test[
     return mark
 
 
-def untested(rule: str, why: str) -> Callable[["Verification"], None]:
-    """Make a test that says of a rule why it cannot be tested, and skips."""
+def untested(infix: str = "", **reasons: str) -> Callable[[type[Suite]], type[Suite]]:
+    """Give a suite a test for each rule that cannot be tested: it says why, and skips.
 
-    def skipped(self: "Verification") -> NoReturn:
+    Args:
+        infix: What stands in the names behind ``test_untested_spec202_``, with 202 for rule 2.2.
+        reasons: Why, by the names of the tests without ``test_untested_`` and infix.
+    """
+
+    def extended(suite: type[Suite]) -> type[Suite]:
+        for name, why in reasons.items():
+            spec, _, rest = name.partition("_")
+            rule = f"{spec[4]}.{int(spec[5:])}"
+            setattr(suite, f"test_untested_{spec}_{infix}{rest}", _skipping(rule, why))
+        return suite
+
+    return extended
+
+
+def _skipping(rule: str, why: str) -> Callable[[Verification], None]:
+    def skipped(self: Verification) -> NoReturn:
         pytest.skip(f"rule {rule} is untested: {why}")
 
     skipped.__doc__ = f"Untested: {why}."

@@ -100,11 +100,9 @@ class SeveralSubscribers(PublisherSettings):
         publisher = self.publisher(3)
         slow, quick = self._all(publisher, 2)
         quick.request(4)
-        quick.expect_items(3, "1.11")
-        quick.expect_complete("1.11")
+        quick.expect_all(3, "1.11")
         slow.request(4)
-        slow.expect_items(3, "1.11")
-        slow.expect_complete("1.11")
+        slow.expect_all(3, "1.11")
         _equal([slow, quick])
 
     @rs("1.11", "extra")
@@ -113,17 +111,13 @@ class SeveralSubscribers(PublisherSettings):
         self.several(3)
         self.exact()
         publisher = self.publisher(3)
-        leaver = self.witness(on_item=Witness.cancel)
-        witnesses = [
-            self.subscribed(publisher),
-            self.subscribed(publisher, leaver),
-            self.subscribed(publisher),
+        before, leaver, after = witnesses = [
+            self.subscribed(publisher, on_item=leaving) for leaving in (None, Witness.cancel, None)
         ]
         for witness in witnesses:
             witness.request(4)
-        for witness in (witnesses[0], witnesses[2]):
-            witness.expect_items(3, "1.11")
-            witness.expect_complete("1.11")
+        for witness in (before, after):
+            witness.expect_all(3, "1.11")
         leaver.expect_next("1.11")
         leaver.expect_silence("1.8", "after cancel")
 

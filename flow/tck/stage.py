@@ -59,7 +59,7 @@ class Stage:
 
     def greet(self, subscriber: Subscriber[Any]) -> None:
         """Give ``on_subscribe``."""
-        self._signal("2.13", "on_subscribe", lambda: subscriber.on_subscribe(self))
+        self._signal("2.13", subscriber, "on_subscribe", self)
 
     def expect_request(self, least: int = 1, rule: str = "2.1") -> None:
         """Wait until so much was requested beyond what was sent."""
@@ -74,18 +74,26 @@ class Stage:
         """Wait until it was cancelled."""
         unless(lambda: self.cancelled, self.patience, rule, f"cancel was not called {why}")
 
+    def expect_refusal(self, subscriber: Subscriber[Any]) -> None:
+        """A second subscription is cancelled, and this one is not (rule 2.5)."""
+        second = Stage(self.patience)
+        second.greet(subscriber)
+        second.expect_cancel("2.5", "on a second subscription")
+        if self.cancelled:
+            broken("2.5", "the first subscription was cancelled, and not the second one only")
+
     def send(self, subscriber: Subscriber[Any], item: Any) -> None:
         """Give an element."""
         self.sent += 1
-        self._signal("2.13", "on_next", lambda: subscriber.on_next(item))
+        self._signal("2.13", subscriber, "on_next", item)
 
     def complete(self, subscriber: Subscriber[Any], rule: str = "2.9") -> None:
         """Give the completion."""
-        self._signal(rule, "on_complete", subscriber.on_complete, ends=True)
+        self._signal(rule, subscriber, "on_complete")
 
     def fail(self, subscriber: Subscriber[Any], error: Exception, rule: str = "2.10") -> None:
         """Give a failure."""
-        self._signal(rule, "on_error", lambda: subscriber.on_error(error), ends=True)
+        self._signal(rule, subscriber, "on_error", error)
 
     def expect_no_call(self) -> None:
         """Nothing was called from inside the terminal signal."""
@@ -101,12 +109,12 @@ class Stage:
         if self.during is not None and threading.get_ident() == self._inside:
             self.called_during.append(f"{name}() inside {self.during}")
 
-    def _signal(self, rule: str, name: str, call: Any, *, ends: bool = False) -> None:
+    def _signal(self, rule: str, subscriber: Subscriber[Any], name: str, *arguments: Any) -> None:
         self._inside = threading.get_ident()
-        if ends:
+        if name in ("on_complete", "on_error"):
             self.during = name
         try:
-            call()
+            getattr(subscriber, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it raises is the fault
             broken(rule, f"{name} raised {error!r}; it has to return normally")
         finally:

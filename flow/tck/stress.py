@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from flow.tck.settings import ENDLESS, rs
+from flow.tck.settings import rs
 from flow.tck.subjects import PublisherSettings
 from flow.tck.witness import Witness, broken
 
@@ -32,9 +32,7 @@ class StressTests(PublisherSettings):
             if seen < count:
                 witness.request(1)
 
-        witness = self.subscribed(
-            self.publisher(ENDLESS if self.max_elements >= ENDLESS else count), self.witness(on_item=more)
-        )
+        witness = self.subscribed(self.longest(count), on_item=more)
         witness.request(1)
         self.until(
             lambda: len(witness.items) >= count or witness.ended, "3.3", f"{count} elements did not come"
@@ -63,7 +61,7 @@ class StressTests(PublisherSettings):
                 if n and witness.requested + n <= total:
                     witness.request(n)
 
-            witness = self.subscribed(self.publisher(total + 1), self.witness(on_item=more))
+            witness = self.subscribed(self.publisher(total + 1), on_item=more)
             for n in sequence:
                 witness.request(n)
             text = f"{sequence} was requested, then {inside} from inside on_next"
@@ -96,9 +94,7 @@ class StressTests(PublisherSettings):
         demand = min(self.plenty, self.max_elements) // _THREADS
         for _ in range(self.rounds // 4 + 1):
             many = chance.randrange(1, min(demand, 51))
-            witness = self.subscribed(
-                self.publisher(ENDLESS if self.max_elements >= ENDLESS else demand * _THREADS)
-            )
+            witness = self.subscribed(self.longest(demand * _THREADS))
             calls: list[Callable[[], Any]] = [lambda it=witness, n=many: it.request(n)] * _THREADS  # type: ignore[misc]  # as above
             calls.insert(chance.randrange(_THREADS + 1), witness.cancel)
             _together(calls)

@@ -1,4 +1,4 @@
-"""What a subclass of the publisher suites says of its publisher."""
+"""What a subclass of a suite says of the publisher or subscriber that it verifies."""
 
 import gc
 import threading
@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from flow.contracts import UNBOUNDED, Publisher
+from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.tck.settings import ENDLESS, Verification
+from flow.tck.stage import Probe, Stage
 from flow.tck.witness import Witness
 
-__all__ = ["PublisherSettings", "request_and_stay", "request_one", "requesting"]
+__all__ = ["PublisherSettings", "SubscriberSettings", "request_and_stay", "requesting"]
 
 
 class PublisherSettings(Verification):
@@ -68,7 +69,11 @@ class PublisherSettings(Verification):
 
         A lossy one may lose them all before, and end; so it has to be endless, if it can.
         """
-        return self.publisher(ENDLESS if self.lossy and self.max_elements >= ENDLESS else n)
+        return self.longest(n) if self.lossy else self.publisher(n)
+
+    def longest(self, n: int) -> Publisher[Any]:
+        """Make an endless publisher, or if it cannot be endless one of ``n`` elements."""
+        return self.publisher(ENDLESS if self.max_elements >= ENDLESS else n)
 
     def needs(self, n: int) -> None:
         """Skip unless there are so many elements."""
@@ -97,15 +102,17 @@ class PublisherSettings(Verification):
     def dropped_after(
         self,
         publisher: Publisher[Any],
-        subscriber: list[Witness],
         end: Callable[[Witness], object],
         what: str,
+        on_item: Callable[[Witness], object] | None = None,
     ) -> None:
-        """The only subscriber in the list is collected after ``end``, while publisher and subscription are kept."""
-        subscriber[0].subscribe_to(publisher)
-        kept = [publisher, subscriber[0].expect_subscription()]
-        end(subscriber[0])
-        reference = weakref.ref(subscriber.pop())
+        """A subscriber is collected after ``end``, while publisher and subscription are kept."""
+        subscriber = Witness(self.timeout, self.patience, on_item=on_item)
+        subscriber.subscribe_to(publisher)
+        kept = [publisher, subscriber.expect_subscription()]
+        end(subscriber)
+        reference = weakref.ref(subscriber)
+        del subscriber
         self.until(
             lambda: reference() is None or (gc.collect() >= 0 and reference() is None),
             "3.13",
@@ -114,9 +121,23 @@ class PublisherSettings(Verification):
         kept.clear()
 
 
-def request_one(witness: Witness) -> None:
-    """Request one element."""
-    witness.request(1)
+class SubscriberSettings(Verification):
+    """How to make the subscriber, and what it is sent."""
+
+    def make_subscriber(self, probe: Probe | None = None) -> Subscriber[Any]:
+        """Make a subscriber that requests by itself, or with a probe what its puppet is told to; see `flow.tck.Probe`."""
+        raise NotImplementedError(
+            "make_subscriber(probe) has to be written for the subscriber that is verified"
+        )
+
+    def make_item(self, place: int) -> Any:
+        """The element to send at a place, from 1; not ``None``."""
+        return place
+
+    def _send(self, stage: Stage, subscriber: Subscriber[Any], count: int, first: int = 1) -> None:
+        """Give it the elements of so many places."""
+        for place in range(first, first + count):
+            stage.send(subscriber, self.make_item(place))
 
 
 def requesting(*numbers: int) -> Callable[[Witness], None]:

@@ -1,5 +1,6 @@
 """The subscriber with which publishers are tested: it does what a test says, and sees what breaks a rule."""
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -8,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from flow.contracts import Publisher, Subscription
 
-__all__ = ["RuleBroken", "Witness", "broken", "raises_type_error", "unless"]
+__all__ = ["RuleBroken", "Witness", "broken", "refuses_none", "unless"]
 
 _PAUSE: Final = 0.0005
 _LONGEST_PAUSE: Final = 0.01
@@ -43,15 +44,15 @@ def unless(condition: Callable[[], object], patience: float, rule: str, text: st
         delay = min(delay * 1.5, _LONGEST_PAUSE)
 
 
-def raises_type_error(rule: str, what: str, call: Callable[[], object]) -> None:
-    """Call, and break the rule unless that raises ``TypeError``."""
+def refuses_none(rule: str, subject: object, method: str) -> None:
+    """Call a method with ``None``, and break the rule unless that raises ``TypeError``."""
     try:
-        call()
+        getattr(subject, method)(None)
     except TypeError:
         return
     except Exception as error:  # noqa: BLE001 - told below
-        broken(rule, f"{what} raised {error!r} instead of a TypeError")
-    broken(rule, f"{what} raised no TypeError")
+        broken(rule, f"{method}(None) raised {error!r} instead of a TypeError")
+    broken(rule, f"{method}(None) raised no TypeError")
 
 
 class Witness:
@@ -114,7 +115,7 @@ class Witness:
             elif self._on_open is not None:
                 self._on_open(self)
         finally:
-            self._leave()
+            self._leave("on_subscribe")
 
     def on_next(self, item: Any, /) -> None:
         """Note an element."""
@@ -131,7 +132,7 @@ class Witness:
             if self._on_item is not None:
                 self._on_item(self)
         finally:
-            self._leave()
+            self._leave("on_next")
 
     def on_error(self, error: Any, /) -> None:
         """Note the failure."""
@@ -157,32 +158,26 @@ class Witness:
         if type(n) is int and n > 0:
             with self._changed:
                 self.requested += n
-        subscription = self.subscription
-        if subscription is None:
-            broken("1.9", "on_subscribe was not called")
-        try:
-            subscription.request(n)
-        except Exception as error:  # noqa: BLE001 - whatever it raises is the fault
-            self.fault("3.16", f"request({n!r}) raised {error!r}; it has to return normally")
+        self._call("3.16", "request", n)
 
     def cancel(self) -> None:
         """Cancel; what that raises is a fault (rule 3.15)."""
-        subscription = self.subscription
-        if subscription is None:
+        self._call("3.15", "cancel")
+
+    def _call(self, rule: str, method: str, *arguments: Any) -> None:
+        if self.subscription is None:
             broken("1.9", "on_subscribe was not called")
         try:
-            subscription.cancel()
+            getattr(self.subscription, method)(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it raises is the fault
-            self.fault("3.15", f"cancel() raised {error!r}; it has to return normally")
+            call = f"{method}({', '.join(map(repr, arguments))})"
+            self.fault(rule, f"{call} raised {error!r}; it has to return normally")
 
     def leave(self) -> None:
         """Cancel whatever there is to cancel, and say nothing of it; for the end of a test."""
-        subscription = self.subscription
-        if subscription is not None:
-            try:
-                subscription.cancel()
-            except Exception:  # noqa: BLE001 - the test is over
-                return
+        if self.subscription is not None:
+            with contextlib.suppress(Exception):
+                self.subscription.cancel()
 
     def fault(self, rule: str, text: str) -> None:
         """Note a broken rule, to be told at the end of the test."""
@@ -203,18 +198,12 @@ class Witness:
 
     def expect_subscription(self) -> Subscription:
         """Wait for ``on_subscribe``, which has to be the first signal."""
-        kind, value = self._take("1.9", "on_subscribe, the first signal,")
-        if kind != "on_subscribe":
-            broken("1.9", f"the first signal is {_shown(kind, value)}, and not on_subscribe")
-        found: Subscription = value
+        found: Subscription = self._expect("1.9", "on_subscribe as the first signal", "on_subscribe")[1]
         return found
 
     def expect_next(self, rule: str = "1.1") -> Any:
         """Wait for an element that was requested."""
-        kind, value = self._take(rule, "an element that was requested")
-        if kind != "on_next":
-            broken(rule, f"{_shown(kind, value)} came instead of an element that was requested")
-        return value
+        return self._expect(rule, "an element that was requested", "on_next")[1]
 
     def expect_items(self, count: int, rule: str = "1.1") -> list[Any]:
         """Wait for so many elements."""
@@ -222,27 +211,29 @@ class Witness:
 
     def expect_next_or_end(self, rule: str) -> bool:
         """Wait for an element (true) or the completion (false)."""
-        kind, value = self._take(rule, "an element or the completion")
-        if kind not in ("on_next", "on_complete"):
-            broken(rule, f"{_shown(kind, value)} came instead of an element or the completion")
-        return kind == "on_next"
+        return self._expect(rule, "an element or the completion", "on_next", "on_complete")[0] == "on_next"
 
     def expect_complete(self, rule: str = "1.5") -> None:
         """Wait for the completion."""
-        kind, value = self._take(rule, "on_complete")
-        if kind != "on_complete":
-            broken(rule, f"{_shown(kind, value)} came instead of on_complete")
+        self._expect(rule, "on_complete", "on_complete")
+
+    def expect_all(self, count: int, rule: str = "1.1") -> None:
+        """Wait for so many elements, and then the completion."""
+        self.expect_items(count, rule)
+        self.expect_complete(rule)
 
     def expect_error(self, rule: str, *kinds: type[Exception]) -> Exception:
         """Wait for a failure, of one of the kinds."""
-        kind, value = self._take(rule, "on_error")
-        if kind != "on_error":
-            broken(rule, f"{_shown(kind, value)} came instead of on_error")
-        if not isinstance(value, kinds or Exception):
+        error: Exception = self._expect(rule, "on_error", "on_error")[1]
+        if not isinstance(error, kinds or Exception):
             names = " or ".join(each.__name__ for each in kinds)
-            broken(rule, f"{value!r} came instead of a {names}")
-        error: Exception = value
+            broken(rule, f"{error!r} came instead of a {names}")
         return error
+
+    def expect_the_error(self, error: Exception, rule: str, what: str = "passed on") -> None:
+        """Wait for a failure, which has to be this very object."""
+        if self.expect_error(rule) is not error:
+            broken(rule, f"another error was {what} than was signalled")
 
     def expect_silence(self, rule: str, why: str) -> None:
         """Nothing that was not taken has come, and nothing comes."""
@@ -270,6 +261,12 @@ class Witness:
         """Whether the terminal signal came."""
         return self._told is not None
 
+    def _expect(self, rule: str, what: str, *kinds: str) -> tuple[str, Any]:
+        kind, value = self._take(rule, what)
+        if kind not in kinds:
+            broken(rule, f"{_shown(kind, value)} came instead of {what}")
+        return kind, value
+
     def _take(self, rule: str, what: str) -> tuple[str, Any]:
         with self._changed:
             if not self._changed.wait_for(lambda: self._signals or self._faults, self.patience):
@@ -283,7 +280,7 @@ class Witness:
         with self._changed:
             self._told = self._told or kind
             self._note(kind, error)
-        self._leave()
+        self._leave(kind)
 
     def _note(self, kind: str, value: Any) -> None:
         self._signals.append((kind, value))
@@ -305,13 +302,9 @@ class Witness:
         if early:
             self.fault("1.9", f"{kind} was called before on_subscribe")
 
-    def _leave(self) -> None:
-        me = threading.get_ident()
+    def _leave(self, kind: str) -> None:
         with self._changed:
-            for place in range(len(self._inside) - 1, -1, -1):
-                if self._inside[place][0] == me:
-                    del self._inside[place]
-                    break
+            self._inside.remove((threading.get_ident(), kind))
 
 
 def _shown(kind: str, value: Any) -> str:

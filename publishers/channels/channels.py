@@ -7,12 +7,11 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Final, Self
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
-from flow.executors import INLINE, Executor
+from flow.executors import INLINE, Executor, running_loop
 from flow.overflow import Backlog, Overflow
 from publishers.channels.errors import ChannelsClosed
 from publishers.channels.listener import Listener
@@ -22,10 +21,12 @@ from publishers.channels.statistics import ChannelStatistics
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.lossless import encodable
+from publishers.options import check_whole
 
 __all__ = ["ChannelFeed", "Channels"]
 
 _PATTERN_MAX: Final = 1024
+_COUNT: Final = "a whole number from 1"
 
 
 class Channels:
@@ -47,8 +48,9 @@ class Channels:
     def __init__(
         self, *, capacity: int = 1024, overflow: Overflow = Overflow.ERROR, dispatch_threads: int = 4
     ) -> None:
-        _check_count("dispatch_threads", dispatch_threads)
-        self._capacity = _check_count("capacity", capacity)
+        check_whole("dispatch_threads", dispatch_threads, _COUNT, 1)
+        check_whole("capacity", capacity, _COUNT, 1)
+        self._capacity = capacity
         self._overflow = _check_overflow(overflow)
         self._threads = dispatch_threads
         self._lock = threading.Lock()
@@ -88,7 +90,8 @@ class Channels:
             wishes.append(Criterion(key_globs=listed))
         if not wishes:
             raise InvalidOption("channels", channels, "at least one name, or a pattern")
-        bound = self._capacity if capacity is None else _check_count("capacity", capacity)
+        bound = self._capacity if capacity is None else capacity
+        check_whole("capacity", bound, _COUNT, 1)
         policy = self._overflow if overflow is None else _check_overflow(overflow)
         return ChannelFeed(self, Criteria.of(wishes), bound, policy)
 
@@ -150,9 +153,7 @@ class Channels:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # For its feeds and listeners.
@@ -166,7 +167,7 @@ class Channels:
     ) -> None:
         """Makes a listener of a subscriber."""
         backlog = partial(Backlog[Message], feed.overflow, feed.capacity)
-        where = _running_loop() if executor is None else executor
+        where = running_loop() if executor is None else executor
         with self._lock:
             listener = Listener(
                 next(self._ids),
@@ -253,19 +254,6 @@ def _wake(listeners: deque[Listener]) -> None:
         if listeners:
             # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless.
             _wake(listeners)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _check_count(parameter: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(parameter, value, "a whole number from 1")
-    return value
 
 
 def _check_overflow(value: Overflow) -> Overflow:

@@ -30,22 +30,6 @@ class Listener:
         criteria: What it listens to.
     """
 
-    __slots__ = (
-        "_backlog",
-        "_closed",
-        "_drain",
-        "_error",
-        "_hears_of_loss",
-        "_leave",
-        "_lock",
-        "_meter",
-        "_missed",
-        "_untold",
-        "criteria",
-        "id",
-        "name",
-    )
-
     def __init__(
         self,
         number: int,
@@ -150,16 +134,12 @@ class Listener:
     def statistics(self) -> ListenerStatistics:
         """The numbers of this moment."""
         counted = self._meter.statistics()
-        channels: set[str] = set()
-        patterns: set[str] = set()
-        for criterion in self.criteria.criterions:
-            channels |= criterion.keys
-            patterns |= criterion.key_globs
+        wishes = self.criteria.criterions
         return ListenerStatistics(
             id=self.id,
             name=self.name,
-            channels=tuple(sorted(channels)),
-            patterns=tuple(sorted(patterns)),
+            channels=tuple(sorted({name for wish in wishes for name in wish.keys})),
+            patterns=tuple(sorted({glob for wish in wishes for glob in wish.key_globs})),
             overflow=self._backlog.overflow,
             capacity=self._backlog.capacity or 0,
             waiting=counted.buffered,

@@ -12,14 +12,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from publishers.errors import InvalidCriteria
 from publishers.lossless import encodable
+from publishers.views.paths import split_path
 
-__all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "value_key"]
+__all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
+
+_Kind = TypeVar("_Kind", bound=enum.Enum)
 
 Scalar = str | int | Decimal | bool | None
 
@@ -136,7 +139,7 @@ class Where:
             how, wanted = Comparison.EQ, wanted[0]
         put(self, "comparison", how)
         put(self, "value", wanted)
-        put(self, "image", _image(image))
+        put(self, "image", member("image", image, Image))
         put(self, "text", _text_of(self.to_json()))
 
     @classmethod
@@ -260,7 +263,7 @@ _NEVER: Final = object()  # no value of a condition has it for its key
 
 
 def _path(path: object) -> tuple[str, ...]:
-    names = _names(path) if isinstance(path, str) else path
+    names = split_path(path) if isinstance(path, str) else path
     right = f"1 to {_NAMES_MAX} names of fields, such as customer.name, or a list of them"
     if not isinstance(names, (tuple, list)) or not 1 <= len(names) <= _NAMES_MAX:
         raise InvalidCriteria("path", path, right)
@@ -269,20 +272,6 @@ def _path(path: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not encodable(name):
             raise InvalidCriteria("path", path, right)
     return found
-
-
-def _names(text: str) -> list[str]:
-    """Names between dots; a backslash takes the character after it as it is, here as in projections."""
-    names, escaped = [""], False
-    for char in text:
-        if escaped or char not in ".\\":
-            names[-1] += char
-            escaped = False
-        elif char == ".":
-            names.append("")
-        else:
-            escaped = True
-    return [*names, ""] if escaped else names
 
 
 def _path_text(path: tuple[str, ...]) -> str:
@@ -298,12 +287,17 @@ def _comparison(comparison: object) -> Comparison:
     return found
 
 
-def _image(image: object) -> Image:
-    if isinstance(image, Image):
-        return image
-    if not isinstance(image, str) or image not in Image.__members__:
-        raise InvalidCriteria("image", image, "one of " + ", ".join(Image.__members__))
-    return Image[image]
+def member(name: str, value: object, kind: type[_Kind]) -> _Kind:
+    """A member of an enum, given itself or by its name.
+
+    Raises:
+        InvalidCriteria: If it is none.
+    """
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str) or value not in kind.__members__:
+        raise InvalidCriteria(name, value, "one of " + ", ".join(kind.__members__))
+    return kind[value]
 
 
 def _wanted(comparison: Comparison, value: object) -> Scalar | tuple[Scalar, ...]:

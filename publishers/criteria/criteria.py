@@ -5,13 +5,13 @@ Both are frozen and normalised: equal wishes in any order are equal objects, whi
 subscribers share one publisher.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
 from flow.bridges.iterable import IterablePublisher
-from publishers.criteria.conditions import Image, Transition, Where
+from publishers.criteria.conditions import Image, Transition, Where, member
 from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
 from publishers.model.change import Area, Operation
@@ -19,17 +19,7 @@ from publishers.model.change import Area, Operation
 __all__ = ["Criteria", "Criterion"]
 
 _Name = TypeVar("_Name", bound=Enum)
-_FIELDS: Final = (
-    "areas",
-    "entity_types",
-    "keys",
-    "key_globs",
-    "key_patterns",
-    "operations",
-    "changed",
-    "where",
-    "transitions",
-)
+_Read = TypeVar("_Read")
 _SITED: Final = ("entity_types", "keys", "key_globs", "key_patterns", "changed", "where", "transitions")
 _FITTING: Final = {
     Area.DATA: frozenset(
@@ -96,15 +86,15 @@ class Criterion:
         transitions: Collection[Transition | str] = (),
     ) -> None:
         put = object.__setattr__
-        put(self, "areas", _enums("areas", areas, Area))
+        put(self, "areas", _members("areas", areas, Area))
         put(self, "entity_types", _texts("entity_types", entity_types))
         put(self, "keys", _texts("keys", keys))
         put(self, "key_globs", _texts("key_globs", key_globs))
         put(self, "key_patterns", _texts("key_patterns", key_patterns))
-        put(self, "operations", _enums("operations", operations, Operation))
+        put(self, "operations", _members("operations", operations, Operation))
         put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
         put(self, "where", _conditions((where,) if isinstance(where, (Where, str)) else where))
-        put(self, "transitions", _enums("transitions", transitions, Transition))
+        put(self, "transitions", _members("transitions", transitions, Transition))
         self._check_patterns()
         self._check_fit()
         self._check_conditions()
@@ -210,13 +200,10 @@ class Criterion:
                 raise InvalidCriteria(str(name), values, "one of " + ", ".join(_FIELDS))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
-        conditions = []
-        for place, condition in enumerate(wish.get("where", ())):
-            try:
-                conditions.append(Where.from_json(condition))
-            except InvalidCriteria as error:
-                raise error.at(f"where[{place}]") from None
-        return cls(**{**found, "where": conditions})
+        return cls(**{**found, "where": _each("where", wish.get("where", ()), Where.from_json)})
+
+
+_FIELDS: Final = tuple(one.name for one in fields(Criterion))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +265,7 @@ class Criteria:
             return cls.of()
         if not isinstance(wishes, list):
             raise InvalidCriteria("criteria", wishes, "a list of objects")
-        found = []
-        for place, wish in enumerate(wishes):
-            try:
-                found.append(Criterion.from_json(wish))
-            except InvalidCriteria as error:
-                raise error.at(f"criteria[{place}]") from None
-        return cls.of(found)
+        return cls.of(_each("criteria", wishes, Criterion.from_json))
 
     def to_json(self) -> list[dict[str, list[Any]]]:
         """The criteria as they travel, in a stable order; an empty list for everything."""
@@ -294,6 +275,17 @@ class Criteria:
     def unconditional(self) -> bool:
         """Whether every change matches."""
         return any(criterion.unconditional for criterion in self.criterions)
+
+
+def _each(name: str, given: Iterable[object], read: Callable[[object], _Read]) -> list[_Read]:
+    """Reads each of several, and says which one cannot be read."""
+    found = []
+    for place, one in enumerate(given):
+        try:
+            found.append(read(one))
+        except InvalidCriteria as error:
+            raise error.at(f"{name}[{place}]") from None
+    return found
 
 
 def _widest(wishes: set[Criterion]) -> set[Criterion]:
@@ -348,13 +340,5 @@ def _conditions(values: Collection[Where | str]) -> frozenset[Where]:
     return frozenset(found)
 
 
-def _enums(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
-    found = set()
-    for value in _collected(name, values):
-        if isinstance(value, kind):
-            found.add(value)
-        elif isinstance(value, str) and value in kind.__members__:
-            found.add(kind[value])
-        else:
-            raise InvalidCriteria(name, value, "one of " + ", ".join(kind.__members__))
-    return frozenset(found)
+def _members(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
+    return frozenset(member(name, value, kind) for value in _collected(name, values))

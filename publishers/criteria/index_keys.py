@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 
 from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
-from publishers.criteria.facts import Facts
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
 from publishers.criteria.predicate import Check, Wish
 
@@ -75,25 +74,21 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
     """What is left to ask of a change that led to one of the places of a wish, or None; and in how many questions."""
     criterion, slot = wish.criterion, places[0].slot
     proved = all(place.proves for place in places)
-    checks: list[Check] = []
-    questions = 0
+    left: list[tuple[Check, int]] = []
     if criterion.entity_types and places[0].entity_type is None:
-        checks.append(_type_check(criterion.entity_types))
-        questions += 1
+        left.append((_type_check(criterion.entity_types), 1))
     by_glob = not wish.keys and wish.globs is not None
     by_pattern = not wish.keys and wish.globs is None
     if wish.globs is not None and not (by_glob and proved):
-        checks.append(_key_check(wish.globs))
-        questions += len(criterion.key_globs)
+        left.append((_key_check(wish.globs), len(criterion.key_globs)))
     if wish.patterns is not None and not (by_pattern and proved):
-        checks.append(_key_check(wish.patterns))
-        questions += len(criterion.key_patterns)
+        left.append((_key_check(wish.patterns), len(criterion.key_patterns)))
     if wish.changed is not None and slot != Slot.NAMES:
-        checks.append(wish.changed)
-        questions += 1
+        left.append((wish.changed, 1))
     if wish.values is not None and not (slot in (Slot.VALUES, Slot.TESTS) and proved):
-        checks.append(wish.values)
-        questions += len(criterion.where)
+        left.append((wish.values, len(criterion.where)))
+    checks = [check for check, _ in left]
+    questions = sum(count for _, count in left)
     if len(checks) < 2:
         return checks[0] if checks else None, questions
     return lambda facts, index: all(check(facts, index) for check in checks), questions
@@ -162,7 +157,4 @@ def _type_check(names: frozenset[str]) -> Check:
 
 
 def _key_check(matches: Callable[[bytes], bool]) -> Check:
-    def check(facts: Facts, index: int) -> bool:
-        return matches(facts.key(index))
-
-    return check
+    return lambda facts, index: matches(facts.key(index))

@@ -1,6 +1,7 @@
 """The tables of a matching index: wishes by the answers that lead to them, for one kind of changes and for all of them."""
 
 from collections.abc import Iterable, Iterator, KeysView, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ GONE: Final = object()
 """The value of an entry that was taken out, while some of its places are still there."""
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """A predicate and what it stands for.
 
@@ -26,24 +28,19 @@ class Entry:
         simple: Whether the changes that lead to it come in order and once.
     """
 
-    __slots__ = ("simple", "sites", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.sites: list[Site] = []
-        self.simple = True
+    value: Any
+    sites: "list[Site]" = field(default_factory=list)
+    simple: bool = True
 
 
+@dataclass(slots=True, eq=False)
 class Site:
     """One wish of an entry, and what is left to ask of the changes that led to it, in how many questions."""
 
-    __slots__ = ("entry", "questions", "rest", "wish")
-
-    def __init__(self, entry: Entry, wish: Wish, rest: Check | None, questions: int) -> None:
-        self.entry = entry
-        self.wish = wish
-        self.rest = rest
-        self.questions = questions
+    entry: Entry
+    wish: Wish
+    rest: Check | None
+    questions: int
 
 
 Bucket = Site | dict[Site, None]  # most have one, and a dictionary each would weigh more than all else

@@ -1,17 +1,15 @@
 """One subscriber's place in the log."""
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.state import Event, Row
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
-
-if TYPE_CHECKING:
-    from publishers.wal import Location
 
 __all__ = ["Cursor"]
 
@@ -19,16 +17,15 @@ __all__ = ["Cursor"]
 class Cursor(RingCursor):
     """The next position to read, and the two ways to read from it: the ring first, the WAL when the ring moved on.
 
-    One thread at a time may call its methods; only the ring itself moves a LIVE cursor aside, under its lock.
+    One thread at a time may call its methods, but for `move`; only the ring itself moves a LIVE cursor aside, under its lock.
 
     Attributes:
         until: Last version to read, or None.
-        location: Where in the WAL ``next`` is, as far as it is known.
         reads: Frames of the WAL that it was given, from the disk or from memory.
         read_at: When the last of them was committed, in microseconds since the Unix epoch; 0 if there was none.
     """
 
-    __slots__ = ("_predicate", "_ring", "_watermark", "location", "read_at", "reads", "until")
+    __slots__ = ("_predicate", "_ring", "_watermark", "read_at", "reads", "until")
 
     def __init__(
         self,
@@ -43,7 +40,6 @@ class Cursor(RingCursor):
     ) -> None:
         super().__init__(start, owner, group)
         self.until = until
-        self.location: Location | None = None
         self.reads = 0
         self.read_at = 0
         self._ring = ring
@@ -61,20 +57,14 @@ class Cursor(RingCursor):
         """Whether everything up to ``until`` has been read."""
         return self.until is not None and self.next.version > self.until
 
-    def enter(self) -> bool:
-        """Becomes LIVE, if the ring covers ``next``."""
-        if not self._ring.enter(self):
-            return False
-        self.location = None
-        return True
+    @property
+    def more(self) -> bool:
+        """Whether something is visible that it has not read."""
+        return self.next.version <= self.upto
 
-    def join(self, at: Position) -> bool:
-        """Keeps the ring from being trimmed beyond ``at``, while the WAL is read up to there."""
-        return self._ring.enter(self, at, live=False)
-
-    def leave(self, *, for_good: bool = False) -> None:
-        """Leaves the ring; ``for_good`` means that it cannot enter again."""
-        self._ring.leave(self, for_good=for_good)
+    def move(self, event: Event, at: Position | None = None) -> Row | None:
+        """Changes its state as the table says; None if the event means nothing now."""
+        return self._ring.move(self, event, at)
 
     def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> list[Slice] | None:
         """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.

@@ -1,12 +1,13 @@
-"""A place where history is missing, and what a subscriber wants to become of him there."""
+"""A place where history is missing, and what is to become of a subscription there."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from publishers.model.position import Position
 
-__all__ = ["Gap", "OnGap", "require_told"]
+__all__ = ["Gap", "GapNotice", "OnGap", "require_told"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,31 @@ OnGap = Literal["fail", "jump"] | Callable[[Gap], object]
 a callable
     Likewise, and the callable is told.
 """
+
+
+class GapNotice:
+    """The gap that a subscriber is to be told of; it grows until that is done.
+
+    Args:
+        on_gap: What happens where history is missing.
+    """
+
+    def __init__(self, on_gap: OnGap) -> None:
+        self.on_gap = on_gap
+        self._lock = threading.Lock()  # one thread may tell it while another one makes it longer
+        self._gap: Gap | None = None
+
+    def extend(self, begin: Position, end: Position) -> None:
+        """Notes that what lies between is missing too."""
+        with self._lock:
+            self._gap = Gap(begin if self._gap is None else self._gap.begin, end)
+
+    def deliver(self, subscriber: Any) -> None:
+        """Tells the gap, if there is one."""
+        with self._lock:
+            gap, self._gap = self._gap, None
+        if gap is not None:
+            (self.on_gap if callable(self.on_gap) else subscriber.on_gap)(gap)
 
 
 def require_told(on_gap: OnGap, subscriber: object) -> None:

@@ -8,31 +8,18 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from flow.clock import Clock
 from publishers.errors import AdmissionStopped, InvalidOption, LogClosed, SubscriberStalled
 from publishers.fanout.ports import Subscribed
+from publishers.fanout.state import Lag
 from publishers.model.position import Position
 
-__all__ = ["Behind", "Gating"]
+__all__ = ["Gating"]
 
 _VERSIONS_MAX: Final = 65_536
 _STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
-
-
-class Behind(NamedTuple):
-    """What lies between a position and the watermark; None is told of what is not known or no longer remembered.
-
-    Attributes:
-        changes: How many changes.
-        nbytes: Stored bytes of their transactions, the one in which the position lies included.
-        committed_at: When the oldest of these was committed, in microseconds since the Unix epoch; None if there is none.
-    """
-
-    changes: int | None
-    nbytes: int | None
-    committed_at: int | None
 
 
 class Gating:
@@ -82,22 +69,41 @@ class Gating:
 
     def lag(self, position: Position) -> int | None:
         """Changes from a position to the watermark; None if they were not counted, or are not remembered."""
-        return self.behind(position).changes
+        return self.counted(position)[0]
 
-    def behind(self, position: Position) -> Behind:
-        """How much lies between a position and the watermark; costs the same however much it is."""
+    def behind(self, position: Position, visible: int, read_at: int) -> Lag:
+        """How far a position is behind the watermark in every measure; costs the same however far that is.
+
+        Args:
+            position: The position.
+            visible: The watermark.
+            read_at: When the last frame was committed that was read there, in microseconds since the Unix epoch, or 0.
+        """
+        versions = max(0, visible + 1 - position.version)
+        changes, nbytes, committed_at = self.counted(position)
+        began = committed_at or read_at
+        known = max(0.0, (self._clock.now_us() - began) / 1e6) if began else None
+        return Lag(versions, changes, nbytes, known if versions else 0.0)
+
+    def counted(self, position: Position) -> tuple[int | None, int | None, int | None]:
+        """What lies between a position and the watermark; None is told of what is not known or no longer remembered.
+
+        Returns:
+            How many changes; stored bytes of their transactions, the one in which the position lies included; when the
+            oldest of these was committed, in microseconds since the Unix epoch, None if there is none.
+        """
         with self._lock:
             at = bisect_left(self._versions, position.version)
             if at == 0 or len(self._versions) - at >= _VERSIONS_MAX:
-                return Behind(None, None, None)
+                return None, None, None
             changes: int | None = max(0, self._totals[-1] - self._totals[at - 1] - position.index)
             if position.version <= self._uncounted:
                 changes = None
             if at == len(self._versions):
-                return Behind(changes, 0, None)
+                return changes, 0, None
             if position.version <= self._unknown:
-                return Behind(changes, None, None)
-            return Behind(changes, self._nbytes[-1] - self._nbytes[at - 1], self._times[at])
+                return changes, None, None
+            return changes, self._nbytes[-1] - self._nbytes[at - 1], self._times[at]
 
     def wait(self, stopped: threading.Event, stall_timeout: float) -> None:
         """Waits until every gating subscriber is within its ``max_lag``.

@@ -45,20 +45,6 @@ class DeliveryGroup:
         members: How many there are; changed under the registry's lock only.
     """
 
-    __slots__ = (
-        "_counters",
-        "_lock",
-        "_loop",
-        "_options",
-        "_place",
-        "_ring",
-        "_run_aside",
-        "_scheduled",
-        "_watermark",
-        "executor",
-        "members",
-    )
-
     def __init__(
         self,
         ring: Ring,

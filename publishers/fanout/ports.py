@@ -3,9 +3,8 @@
 from typing import Protocol
 
 from publishers.fanout.ring import RingCursor
-from publishers.fanout.state import Checkpoint, Lag, State
+from publishers.fanout.state import Checkpoint, Lag
 from publishers.model.position import Position
-from publishers.views.view import View
 
 __all__ = ["Subscribed", "Wakeable"]
 
@@ -19,22 +18,21 @@ class Wakeable(Protocol):
 
 
 class Subscribed(Protocol):
-    """A subscription, as those see it that keep, wake, count and operate it; see `ChangeSubscription`."""
+    """A subscription, as those see it that keep, wake, count and operate it; see `ChangeSubscription`.
 
-    @property
-    def id(self) -> int:
-        """What tells it from every other subscription of this process."""
-        ...
+    Attributes:
+        id: What tells it from every other subscription of this process.
+        name: What errors and statistics call it.
+        max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
+        delivered: Changes that it was given.
+        position: Everything before it was delivered, or did not match.
+    """
 
-    @property
-    def name(self) -> str:
-        """What errors and statistics call it."""
-        ...
-
-    @property
-    def view(self) -> View:
-        """How it sees changes."""
-        ...
+    id: int
+    name: str
+    max_lag: int | None
+    delivered: int
+    position: Position
 
     @property
     def cursor(self) -> RingCursor:
@@ -44,21 +42,6 @@ class Subscribed(Protocol):
     @property
     def until(self) -> int | None:
         """The last version to deliver, or None."""
-        ...
-
-    @property
-    def max_lag(self) -> int | None:
-        """Changes that it may lag before writers that ask for admission wait; None if it does not gate."""
-        ...
-
-    @property
-    def position(self) -> Position:
-        """Everything before it was delivered, or did not match."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """Whether the ring serves it, or the WAL."""
         ...
 
     @property
@@ -72,18 +55,8 @@ class Subscribed(Protocol):
         ...
 
     @property
-    def delivered(self) -> int:
-        """Changes that it was given."""
-        ...
-
-    @property
     def reads(self) -> int:
         """Frames of the WAL that it was given."""
-        ...
-
-    @property
-    def lag(self) -> int | None:
-        """Changes between its position and the watermark; None if too many to be remembered."""
         ...
 
     @property

@@ -127,6 +127,6 @@ class PublishGate:
                 found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None
-        for subscription in self._service.due():
+        for subscription in self._service.waiting.due(self._service.replayer):
             found[subscription] = None
         return list(found)

@@ -24,11 +24,15 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from enum import Enum
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
+from publishers.fanout.state import Action, Event, Guard, Phase, Row, step
 from publishers.model.position import Position
+
+if TYPE_CHECKING:
+    from publishers.wal import Location
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingCursor", "RingStatistics"]
 
@@ -38,24 +42,37 @@ class RingCursor:
 
     Attributes:
         next: The next position to read.
-        live: Whether the ring serves this cursor.
-        place: The number of the first chunk that it has not taken, while it is LIVE or joining; else None.
-        closed: Whether it has ended and may not enter any more.
-        owner: Whose it is.
-        group: Whom it may be served together with.
+        phase: The state of its subscription; changed under the ring's lock only, by the table of states.
+        held: Whether an operator has paused it.
+        place: The number of the first chunk that it has not taken, while the ring keeps it for the cursor; else None.
+        location: Where in the WAL ``next`` is, as far as it is known.
+        owner: Its subscription.
+        group: The cursors with which it may be served together.
         taken: What ``Ring.advance`` took for it, until it is delivered.
     """
 
-    __slots__ = ("closed", "group", "live", "next", "owner", "place", "taken")
+    __slots__ = ("group", "held", "location", "next", "owner", "phase", "place", "taken")
 
     def __init__(self, start: Position, owner: Any = None, group: Any = None) -> None:
         self.next = start
+        self.phase = Phase.RESYNC
+        self.held = False
+        self.place: int | None = None
+        self.location: Location | None = None
         self.owner = owner
         self.group = group
-        self.live = False
-        self.closed = False
-        self.place: int | None = None
         self.taken: Ahead | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether the ring serves this cursor, or would if it were not paused."""
+        phase = self.phase  # once: readers without the lock may meet a change
+        return phase is Phase.LIVE or (phase is Phase.PAUSED and self.place is not None)
+
+    @property
+    def more(self) -> bool:
+        """Whether something is visible that it has not read."""
+        return True
 
 
 class _Behind(Enum):
@@ -139,36 +156,47 @@ class Ring:
             self._trim()
         return overtaken
 
-    def enter(self, cursor: RingCursor, at: Position | None = None, *, live: bool = True) -> bool:
-        """Lets a cursor in, if the ring covers ``at`` (by default its ``next``).
+    def move(self, cursor: RingCursor, event: Event, at: Position | None = None) -> Row | None:
+        """Changes the state of a cursor as the table says; None if the event means nothing now.
 
-        With ``live=False`` the cursor only *joins*: it counts for trimming as a LIVE one that stands at ``at``, but
-        reads the WAL up to there before it enters.
+        Args:
+            cursor: The cursor.
+            event: What happens.
+            at: The place that the event is about, if that is not ``next``.
         """
-        at = cursor.next if at is None else at
         with self.lock:
-            if cursor.closed:
-                return False
-            if cursor.place is None:
-                if self.start > at:
-                    return False
-                place = self._base + bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
-                self._stand(cursor, place)
-            if live:
-                self.served += not cursor.live
-                cursor.live = True
-                cursor.next = max(cursor.next, at)
-            return True
-
-    def leave(self, cursor: RingCursor, *, for_good: bool = False) -> None:
-        """Lets a cursor go; one that is not here changes nothing. ``for_good`` keeps it from entering again."""
-        with self.lock:
-            self.served -= cursor.live
-            cursor.live = False
-            cursor.closed = cursor.closed or for_good
-            if cursor.place is not None:
-                self._lift(cursor)
+            place = cursor.place
+            row = self._move(cursor, event, at)
+            if place is not None and cursor.place is None:
                 self._trim()
+            return row
+
+    def _holds(self, guard: Guard, cursor: RingCursor, at: Position) -> bool:
+        if guard is Guard.COVERED:
+            return cursor.place is not None or self.start <= at
+        return cursor.more if guard is Guard.MORE else cursor.held is (guard is Guard.HELD)
+
+    def _move(self, cursor: RingCursor, event: Event, at: Position | None = None) -> Row | None:
+        at = cursor.next if at is None else at
+        row = step(cursor.phase, event, lambda guard: self._holds(guard, cursor, at))
+        if row is None:
+            return None
+        served = cursor.live
+        for action in row.then:
+            if action is Action.LIFT:
+                self._lift(cursor)
+            elif action is Action.GO:
+                cursor.next, cursor.location = at, None
+            elif action is Action.STAND and cursor.place is None:
+                chunk = bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
+                self._stand(cursor, self._base + chunk)
+            elif action in (Action.HOLD, Action.RELEASE):
+                cursor.held = action is Action.HOLD
+        cursor.phase = row.to
+        self.served += cursor.live - served
+        if cursor.live:
+            cursor.location = None  # it would be that of a place where the WAL was read
+        return row
 
     def poll(
         self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int, *, whole: bool = False
@@ -187,9 +215,9 @@ class Ring:
         """
         taken: list[Slice] = []
         with self.lock:
-            if not cursor.live or cursor.place is None:
-                return BEHIND
             place = cursor.place
+            if place is None or cursor.phase is Phase.JOINING:
+                return BEHIND
             while (at := place - self._base) < len(self._chunks) and self._chunks[at].version <= upto:
                 chunk = self._chunks[at]
                 if max_events <= 0 or (max_bytes <= 0 and taken):
@@ -296,7 +324,11 @@ class Ring:
             moved = set()
             for cursor in cursors:
                 at = cursor.next
-                if cursor in standing and cursor.live and (not at.index or at.version < ahead.first):
+                if (
+                    cursor in standing
+                    and cursor.phase is Phase.LIVE
+                    and (not at.index or at.version < ahead.first)
+                ):
                     moved.add(cursor)
                     cursor.taken = ahead
                     cursor.place = ahead.end
@@ -307,10 +339,7 @@ class Ring:
             there[group] = there[group] | moved if group in there else moved
         except BaseException:
             for cursor in cursors:
-                self.served -= cursor.live
-                cursor.live, cursor.place = False, None
-                if cursor.taken is ahead:
-                    cursor.next = max(cursor.next, ahead.next)
+                self._move(cursor, Event.EVICT, ahead.next if cursor.taken is ahead else None)
             for groups in self._standing.values():
                 groups.get(group, set()).difference_update(cursors)
             raise
@@ -359,12 +388,9 @@ class Ring:
         resume = min(resume, Position(visible + 1, 0))
         overtaken = []
         for cursor in chain.from_iterable(standing.values()):
-            cursor.place = None
             if cursor.live:  # a cursor that only joins knows its own place better
-                self.served -= 1
-                cursor.live = False
-                cursor.next = max(cursor.next, resume)
                 overtaken.append(cursor)
+            self._move(cursor, Event.EVICT, max(cursor.next, resume))
         return overtaken
 
     @property
@@ -378,10 +404,10 @@ class Ring:
         there.add(cursor)
 
     def _lift(self, cursor: RingCursor) -> None:
-        assert cursor.place is not None
-        self._standing.get(cursor.place, {}).get(cursor.group, set()).discard(cursor)
-        self._tidy(cursor.place, cursor.group)
-        cursor.place = None
+        if cursor.place is not None:
+            self._standing.get(cursor.place, {}).get(cursor.group, set()).discard(cursor)
+            self._tidy(cursor.place, cursor.group)
+            cursor.place = None
 
     def _trim(self) -> None:
         while self._chunks and self._base not in self._standing:

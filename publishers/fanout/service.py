@@ -10,7 +10,6 @@ from flow.executors import Executor
 from publishers.background import in_background
 from publishers.errors import LogForked, WalCorrupted
 from publishers.fanout.counters import DeliveryCounters
-from publishers.fanout.detached import Waiting
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.gating import Gating
 from publishers.fanout.group import DeliveryGroup
@@ -18,6 +17,7 @@ from publishers.fanout.ports import Subscribed
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.ring import Ring
+from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
 from publishers.options import LogOptions
@@ -40,6 +40,7 @@ class Service:
         registry: Who wants what.
         frames: Verified frames of the WAL.
         replayer: Serves those who lag.
+        waiting: The subscriptions that an advance concerns although nothing may match.
         admission: Makes writers wait for gating subscribers, and knows how far behind who is.
         deliveries: Counts what subscribers get.
         closed: Whether the log was closed.
@@ -58,6 +59,7 @@ class Service:
         self.registry = Registry(visible, options, self.watermark)
         self.frames = FrameCache(reader, options.replay_bytes, self.noting)
         self.replayer = Replayer(options.replay_threads, name, options.detached_share)
+        self.waiting = WaitingList(self.watermark)
         self.admission = Gating(visible, clock, self._gating)
         self.deliveries = DeliveryCounters(options.counted_types)
         self.closed = False
@@ -69,9 +71,6 @@ class Service:
         self._name = name
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
-        self._parked: set[Subscribed] = set()
-        self._detached = Waiting(self.watermark)
-        self._bounded: set[Subscribed] = set()
 
     def abandon(self, inherited: LogForked) -> None:
         """Is as closed, in a child of ``fork``, but ends nobody: subscriptions, threads and locks are the parent's."""
@@ -141,41 +140,11 @@ class Service:
                     _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
             raise
 
-    def park(self, subscription: Subscribed, upto: int) -> None:
-        """Keeps one who has read up to the watermark, while the ring is already beyond it, or covers nothing."""
-        with self._lock:
-            if subscription.detached:
-                self._detached.add(subscription, upto)
-            else:
-                self._parked.add(subscription)
-
-    def bound(self, subscription: Subscribed) -> None:
-        """Keeps one whose end may come with an advance in which nothing matches."""
-        with self._lock:
-            self._bounded.add(subscription)
-
     def forget(self, subscription: Subscribed) -> None:
         """Drops one who has ended."""
-        with self._lock:
-            self._parked.discard(subscription)
-            self._detached.discard(subscription)
-            self._bounded.discard(subscription)
+        self.waiting.discard(subscription)
         if self.closed:
             self.registry.if_empty(self._dismiss)
-
-    def due(self) -> Iterable[Subscribed]:
-        """Whom an advance concerns although nothing may match: those who are parked, and those who are at their end.
-
-        Those of detached publishers are woken by the replayer, in its time for them.
-        """
-        self._detached.advanced(self.replayer)
-        if not self._parked and not self._bounded:
-            return ()
-        with self._lock:
-            parked, self._parked = self._parked, set()
-            visible = self.watermark.visible
-            ended = [one for one in self._bounded if one.until is not None and one.until <= visible]
-        return [*parked, *ended]
 
     def close(self, wake: Callable[[Iterable[Subscribed]], None]) -> None:
         """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.

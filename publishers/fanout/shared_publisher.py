@@ -43,17 +43,6 @@ class SharedPublisher:
         groups: The same by executor, as far as they are served together.
     """
 
-    __slots__ = (
-        "criteria",
-        "groups",
-        "predicate",
-        "prepared",
-        "ring",
-        "standing",
-        "subscriptions",
-        "weight",
-    )
-
     def __init__(self, prepared: Prepared, start: Position, options: LogOptions) -> None:
         self.criteria: Criteria = prepared.criteria
         self.predicate: Predicate = prepared.predicate

@@ -1,19 +1,12 @@
-"""One subscriber's way through the log.
+"""One subscriber's way through the log: its cursor, its queue and its drain, and the table of states that drives them.
 
-LIVE
-    The ring of the shared publisher serves the cursor; a poll takes references and does no I/O.
-
-RESYNC
-    The ring has moved on. The replayer fills the queue from the WAL, slice by slice, each time there is demand and the
-    queue is empty. In its slice it *joins* the ring at the watermark that it read first, so that the ring cannot be
-    trimmed past it meanwhile; when it has read up to there the cursor is LIVE again.
-
-Whose turn it is
-    The drain's holder works on the cursor, except from the moment it enlists with the replayer until the replayer has
-    done its slices; then the cursor is the replayer's. Only the ring itself moves a LIVE cursor aside, under its lock.
+What it is doing is its cursor's phase. An event changes that as the table in `publishers.fanout.state` says, under the ring's
+lock; what is to be done after that is done here. The cursor belongs to the holder of the drain's flag, but to the replayer
+while it is JOINING. Other threads leave a note.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -22,17 +15,18 @@ from typing import Any
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
-from publishers.errors import HistoryPruned, LogClosed
+from publishers.blocks.slices import Slice
+from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.cursor import Cursor
-from publishers.fanout.gap import OnGap
-from publishers.fanout.resync import Replaying
+from publishers.fanout.gap import GapNotice, OnGap
+from publishers.fanout.resync_slice import Bounds, read_kept, read_slice
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import Checkpoint, Lag, State
+from publishers.fanout.state import Action, Checkpoint, Event, Lag, Phase, State
 from publishers.model.change import Change
-from publishers.model.position import Position
+from publishers.model.position import Position, check_position
 from publishers.views.view import View
 
 __all__ = ["ChangeSubscription"]
@@ -41,7 +35,7 @@ __all__ = ["ChangeSubscription"]
 _ids = count(1)
 
 
-class ChangeSubscription(Replaying):
+class ChangeSubscription:
     """What links one subscriber to a log: its cursor, its queue, its drain.
 
     The queue holds what the last poll pulled: at most the demand, at most one batch; it is empty at rest.
@@ -50,9 +44,11 @@ class ChangeSubscription(Replaying):
         id: What tells it from every other subscription of this process.
         shared: The publisher of its criteria.
         view: How it sees changes.
+        cursor: Its place in log and ring.
         name: What errors and statistics call it.
         max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
+        position: Everything before it was delivered, or did not match; never ahead of what the subscriber has been given.
     """
 
     def __init__(
@@ -82,9 +78,9 @@ class ChangeSubscription(Replaying):
         self._batch_events = batch_events
         self._batch_bytes = batch_bytes
         self._whole = whole_batches
-        super().__init__(on_gap)
+        self._missing = GapNotice(on_gap)
         self._executor = executor_of(executor)
-        self._cursor = Cursor(
+        self.cursor = Cursor(
             start,
             ring=shared.ring,
             predicate=shared.predicate,
@@ -93,18 +89,19 @@ class ChangeSubscription(Replaying):
             owner=self,
             group=shared.join(self._executor, service.group),
         )
-        self._settled = start
-        self._filled = None
+        self.position = start
+        self._filled: Batch | None = None
+        self._seeking = threading.Lock()
+        self._sought: Position | None = None  # a note of another thread, as is the next
         self._closed = False
-        self._parked_at = None
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._inline = self._executor is INLINE
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
-        self._cursor.enter()
+        self.cursor.move(Event.ENTER)
         self._told = self.state
         if until is not None:
-            service.bound(self)
+            service.waiting.bound(self)
 
     # What a subscriber may do.
 
@@ -129,24 +126,14 @@ class ChangeSubscription(Replaying):
         return self.shared.standing is Standing.DETACHED
 
     @property
-    def cursor(self) -> Cursor:
-        """Its place in the ring; for the group."""
-        return self._cursor
-
-    @property
-    def position(self) -> Position:
-        """Everything before it was delivered, or did not match; never ahead of what the subscriber has been given."""
-        return self._settled
-
-    @property
     def state(self) -> State:
         """Whether the ring serves it, or the WAL."""
-        return State.LIVE if self._cursor.live else State.RESYNC
+        return State.LIVE if self.cursor.live else State.RESYNC
 
     @property
     def until(self) -> int | None:
         """The last version to deliver, or None."""
-        return self._cursor.until
+        return self.cursor.until
 
     @property
     def demand(self) -> int:
@@ -162,7 +149,12 @@ class ChangeSubscription(Replaying):
     @property
     def wants(self) -> bool:
         """Whether it would take a change now: it has demand, and nobody has paused it."""
-        return not self._paused and self._drain.demand > 0
+        return not self.cursor.held and self._drain.demand > 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether an operator has paused it."""
+        return self.cursor.held
 
     @property
     def ended(self) -> bool:
@@ -172,38 +164,87 @@ class ChangeSubscription(Replaying):
     @property
     def lag(self) -> int | None:
         """Changes of the log between its position and the watermark; None if too many to be remembered."""
-        return self._service.admission.lag(self._settled)
+        return self._service.admission.lag(self.position)
 
     @property
     def behind(self) -> Lag:
         """How far it is behind the watermark in every measure; reads no disk."""
-        service, at = self._service, self._settled
-        found = service.admission.behind(at)
-        versions = max(0, service.watermark.visible + 1 - at.version)
-        committed_at = found.committed_at or self._cursor.read_at
-        seconds: float | None = 0.0
-        if versions:
-            seconds = max(0.0, (service.clock.now_us() - committed_at) / 1e6) if committed_at else None
-        return Lag(versions, found.changes, found.nbytes, seconds)
+        service = self._service
+        return service.admission.behind(self.position, service.watermark.visible, self.cursor.read_at)
 
     @property
     def reads(self) -> int:
         """Frames of the WAL that it was given."""
-        return self._cursor.reads
+        return self.cursor.reads
 
     def checkpoint(self) -> Checkpoint:
         """How far the subscription is; moves over versions in which nothing matched, without demand and without I/O."""
         if self._drain.try_hold():
             try:
-                if not self._replaying and self._filled is None:
-                    if self._cursor.live:
-                        self._cursor.poll(0, 0)
-                    self._settled = self._cursor.next
+                cursor = self.cursor
+                if cursor.phase is not Phase.JOINING and self._filled is None:
+                    if cursor.live:
+                        cursor.poll(0, 0)
+                    self.position = cursor.next
             finally:
                 self._drain.release_hold()
-        return Checkpoint(self._settled, self._service.head, self.state)
+        return Checkpoint(self.position, self._service.head, self.state)
+
+    def seek(self, position: Position) -> None:
+        """Goes on elsewhere, forward or back: what follows is what a fresh subscription there would get.
+
+        It takes effect between two signals: what is queued is dropped, its demand stays. A subscriber with a method
+        ``on_seek(position)`` is told before the first change of the new place; one that seeks in ``on_next`` gets nothing
+        in between. Of several seeks that were not served yet, the last counts.
+
+        Raises:
+            InvalidOption: If ``position`` is none.
+            PositionAhead: If it lies beyond the end of the log.
+            HistoryPruned: If it is no longer kept.
+            LogForked: In a child of ``fork``.
+        """
+        if self._service.inherited is not None:
+            raise self._service.inherited
+        check_position("position", position)
+        if position > (head := self._service.head):
+            raise PositionAhead(head)
+        if position < (oldest := self._service.oldest):
+            raise HistoryPruned(oldest)
+        with self._seeking:
+            self._sought = position
+            self._drain.discard()
+        self._run(self._drain.signal)
+
+    def pause(self) -> bool:
+        """Gives nothing until ``resume``, as if there were no demand: the demand stays, and so does the place.
+
+        What was pulled for it already, at most one batch, still comes. It pins nothing and makes no writer wait meanwhile,
+        and ends as one without demand does: with the log, or with ``HistoryPruned``.
+
+        Returns:
+            Whether it was not paused before.
+        """
+        changed = self._move(Event.PAUSE)
+        self._service.admission.nudge()
+        return changed
+
+    def resume(self) -> bool:
+        """Goes on where it was paused; answers whether it was."""
+        return self._move(Event.RESUME)
 
     # What the log does with it.
+
+    def begin(self, oldest: Position, *, silently: bool) -> None:
+        """Compares its place with the oldest one, before it is started; ``silently`` if the oldest is what was asked for."""
+        if self.position < oldest:
+            if silently:
+                self._go(oldest)
+                self._settle(oldest)
+            elif self._missing.on_gap == "fail":
+                self.fail(HistoryPruned(oldest))
+            elif not self.cursor.live:
+                self._jump(oldest)
+                self._settle(oldest)
 
     def start(self) -> None:
         """Gives the subscriber its subscription, after which signals may follow."""
@@ -226,24 +267,25 @@ class ChangeSubscription(Replaying):
 
     def lend(self, ahead: Ahead) -> bool:
         """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows."""
+        cursor = self.cursor
         if (
-            self._paused
+            cursor.phase is not Phase.LIVE
             or ahead.events > self._batch_events
             or ahead.nbytes > self._batch_bytes
-            or self._cursor.until is not None
+            or cursor.until is not None
             or (self._observes and self._told is not State.LIVE)
             or not self._drain.lend(ahead.events, ahead)
         ):
             return False
-        if self._filled is not None or self._replaying:
+        # Again, with the flag; and in this order, as the replayer fills the queue before it lets go of the cursor.
+        if cursor.phase is not Phase.LIVE or self._filled is not None:
             self._drain.give_back(ahead, ())
             return False
         return True
 
     def give_back(self, ahead: Ahead, batch: Batch) -> None:
         """Delivers what the group has taken for this cursor, if it did, and has the flag back."""
-        cursor = self._cursor
-        if cursor.taken is ahead:
+        if self.cursor.taken is ahead:
             items: Sequence[Change] = ()
             try:
                 items = batch if self._batches else batch.changes
@@ -256,13 +298,14 @@ class ChangeSubscription(Replaying):
 
     def _delivered(self) -> None:
         # Not before: who is interrupted on the way to his subscriber gives it again.
-        taken, self._cursor.taken = self._cursor.taken, None
+        cursor = self.cursor
+        taken, cursor.taken = cursor.taken, None
         self.delivered += 0 if taken is None else taken.events
-        self._settle(self._cursor.next)
+        self._settle(cursor.next)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
-        if not self._cursor.live and self._cursor.next < oldest:
+        if not self.cursor.live and self.cursor.next < oldest:
             self._run(self._drain.signal)  # the drain's holder asks for the outcome, and judges there
 
     def _run(self, signal: Callable[[], None]) -> None:
@@ -283,19 +326,15 @@ class ChangeSubscription(Replaying):
         return batch
 
     def _pull(self, limit: int) -> Sequence[Change]:
-        if self._replaying:
+        if not self._ready():
             return ()
-        self._arrive()
-        if self._paused:
-            self._rest()
-            return ()
+        cursor = self.cursor
         if self._filled is not None:
             # The demand was there when it was filled, but this turn of the drain may be nearly used up.
             given, self._filled = self._filled.cut(limit)
             return given
-        cursor = self._cursor
         self._settle(cursor.next)  # all that was pulled before has been delivered by now
-        if cursor.finished or (cursor.live and cursor.next.version > cursor.upto):
+        if cursor.finished or (cursor.phase is Phase.LIVE and cursor.next.version > cursor.upto):
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
@@ -306,15 +345,43 @@ class ChangeSubscription(Replaying):
             return ()
         return Batch(tuple(taken), cursor.next, self.view)
 
+    def _ready(self) -> bool:
+        """Follows what other threads have noted; answers whether its drain may give something now."""
+        cursor = self.cursor
+        if cursor.phase is Phase.JOINING:
+            return False
+        if self._sought is not None:
+            self._arrive()
+        if cursor.phase is Phase.PAUSED:
+            self._rest()
+            return False
+        if self._observes and self._told is not State.LIVE:
+            self._tell_change()  # before what follows from the ring
+        return True
+
+    def _resync(self, limit: int) -> Sequence[Change]:
+        """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
+        cursor, service = self.cursor, self._service
+        if service.closed or self._closed:
+            return ()
+        if cursor.phase is Phase.WAITING:
+            self._move(Event.ADVANCE)
+        # What is expensive to match runs on no executor of a subscriber, which may be everybody's event loop.
+        if not (self._whole or self.detached) and (
+            pieces := read_kept(cursor, service.frames, cursor.upto, limit, self._batch_bytes)
+        ):
+            return Batch(tuple(pieces), cursor.next, self.view)
+        self._move(Event.READ)
+        return ()
+
     def outcome(self) -> Outcome | None:
         """Whether it has ended: at ``until``, or because the log was closed."""
-        cursor = self._cursor
-        if self._replaying:
+        cursor = self.cursor
+        if cursor.phase is Phase.JOINING:
             return None
-        if self._arrive():
+        if self._sought is not None:
             self._drain.signal()  # there may be something to pull at the new place
-        if self._paused:
-            self._rest()
+        self._ready()
         if self._filled is not None:
             return None
         closed = self._service.closed or self._closed
@@ -324,7 +391,7 @@ class ChangeSubscription(Replaying):
         if cursor.finished:
             return COMPLETED
         if not cursor.live and cursor.next < (oldest := self._service.oldest):
-            if self._on_gap == "fail":
+            if self._missing.on_gap == "fail":
                 return Failed(HistoryPruned(oldest))
             self._jump(oldest)
             self._settle(oldest)
@@ -338,34 +405,141 @@ class ChangeSubscription(Replaying):
 
     def release(self) -> None:
         """Leaves ring, registry and every list."""
-        self._cursor.leave(for_good=True)
-        self._cursor.taken = None
+        self._move(Event.END)
+        self.cursor.taken = None
         self._service.registry.remove(self.shared, self)
-        self._forget()
+        self._service.forget(self)
         self._filled = None
         if self.max_lag is not None:
             self._service.admission.nudge()
 
+    # What the replayer does with it while it is JOINING.
+
+    def replay(self) -> bool:
+        """Reads one slice from the WAL into the queue; answers whether to go on at once."""
+        cursor = self.cursor
+        room = min(self._drain.demand, self._batch_events)
+        if room == 0 or self._sought is not None or cursor.held or self._ending or cursor.finished:
+            return self._hand_back(Event.REST)
+        if self._move(Event.ENTER):
+            return False
+        upto = cursor.upto
+        if cursor.next.version > upto:
+            return self._hand_back(Event.PARK)
+        self._move(Event.JOIN, Position(upto + 1, 0))
+        try:
+            batch = self._read(
+                Bounds(upto, room, self._batch_bytes, self._service.options.replay_slice_bytes, self._whole)
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+            if isinstance(error, OSError):
+                error = LogError(f"the log could not be read: {error}")
+            self.fail(self._service.explain(error))
+            return self._hand_back(Event.REST)
+        # The queue first: from the next event on the cursor is the drain's.
+        self._filled = batch
+        if cursor.next.version > upto and not cursor.finished and self._move(Event.ENTER):
+            return False
+        if batch is not None:
+            return self._hand_back(Event.REST)
+        self._move(Event.YIELD)
+        return True
+
+    def _read(self, bounds: Bounds) -> Batch | None:
+        """One slice of what matches; None if that is nothing, maybe because history is missing."""
+        cursor = self.cursor
+        taken: list[Slice] = []
+        try:
+            read_slice(cursor, self._service.frames, bounds, taken)
+        except HistoryPruned as error:
+            if error.oldest <= cursor.next:
+                cursor.location = None  # only what had been looked up is gone
+            elif self._missing.on_gap == "fail":
+                raise
+            elif not taken:
+                self._jump(error.oldest)
+        return Batch(tuple(taken), cursor.next, self.view) if taken else None
+
+    def replay_stopped(self) -> None:
+        """The log was closed while it waited for its turn."""
+        self._hand_back(Event.REST)
+
+    def _hand_back(self, event: Event) -> bool:
+        """The cursor is the drain's again; answers that the replayer is done with it."""
+        self._move(event)
+        if self.cursor.phase is Phase.ENDED:  # it ended during the slice, and nothing may stay behind
+            self._filled = None
+            self._service.forget(self)
+        return False
+
+    @property
+    def _ending(self) -> bool:
+        return self._drain.ended or self._service.closed or self._closed
+
+    # How it changes its state and its place.
+
+    def _move(self, event: Event, at: Position | None = None) -> bool:
+        """Does what the table of states says of an event; answers whether that means something now."""
+        row = self.cursor.move(event, at)
+        if row is None:
+            return False
+        for action in row.then:
+            if action is Action.ENLIST:
+                self._service.replayer.enlist(self)
+            elif action is Action.LIST:
+                self._service.waiting.add(self, self.cursor.next.version - 1)
+            elif action is Action.SIGNAL:
+                # Last, because the drain reads the watermark again: an advance before the listing is not missed.
+                self._tell_change()
+                self._run(self._drain.signal)
+        return True
+
+    def _go(self, position: Position) -> None:
+        """Goes elsewhere; by the holder of the cursor."""
+        self.cursor.taken = None
+        self._move(Event.SEEK, position)
+
+    def _arrive(self) -> None:
+        """Follows a seek; by the drain's holder."""
+        with self._seeking:
+            position, self._sought = self._sought, None
+            self._drain.resume()
+        assert position is not None  # no other thread takes it
+        self._filled = None
+        self._go(position)
+        self._settle(position)
+        self._move(Event.ENTER)
+        self._tell_change()
+        self._drain.tell("seek", partial(_deliver_seek, position))
+
+    def _rest(self) -> None:
+        """Lets go of what was read and not given yet, while it is paused; by the drain's holder."""
+        filled, self._filled = self._filled, None
+        if filled is not None:
+            first = filled.slices[0]
+            self._go(Position(first.block.version, first.indices[0]))
+            self._move(Event.ENTER)
+            self._tell_change()
+        self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
+
+    def _jump(self, oldest: Position) -> None:
+        """Goes over what is missing, and tells."""
+        self._missing.extend(self.cursor.next, oldest)
+        self._go(oldest)
+        # Noted at once, whoever signals: it comes before all that is read from now on.
+        self._drain.tell("gap", self._missing.deliver, wake=False)
+        self._run(self._drain.signal)
+
     # What it tells.
 
     def _settle(self, position: Position) -> None:
-        if position is not self._settled:
-            self._settled = position
+        if position is not self.position:
+            self.position = position
             if self.max_lag is not None:
                 self._service.admission.nudge()
 
-    def _park(self, upto: int) -> None:
-        self._service.park(self, upto)
-
-    def _forget(self) -> None:
-        self._service.forget(self)
-
     def _tell_change(self) -> None:
         if self._observes and self.state is not self._told:
-            self._tell_state()
-
-    def _tell_state(self) -> None:
-        if self._observes:
             self._run(partial(self._drain.tell, "state", self._deliver_state))
 
     def _deliver_state(self, subscriber: Any) -> None:
@@ -374,3 +548,8 @@ class ChangeSubscription(Replaying):
         if state is not self._told:
             self._told = state
             subscriber.on_state(state)
+
+
+def _deliver_seek(position: Position, subscriber: Any) -> None:
+    if callable(tell := getattr(subscriber, "on_seek", None)):
+        tell(position)

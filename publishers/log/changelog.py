@@ -5,18 +5,27 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
+from flow import forks, hooks
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
-from publishers.errors import InvalidChange, InvalidOption, LogClosed, LogFull, LogReadOnly, PenstockError
+from publishers.errors import (
+    InvalidChange,
+    InvalidOption,
+    LogClosed,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogReadOnly,
+    PenstockError,
+    PositionAhead,
+)
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
@@ -24,22 +33,23 @@ from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
+from publishers.log.readable import ReadableLog
 from publishers.log.soundness import LogHealth, health_of
-from publishers.log.statistics import LogStatistics, statistics_of
+from publishers.log.start import Places
+from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.log.withheld import DeferringLog
+from publishers.model.position import Position, check_position
 from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
 from publishers.mutations.rows import check_columns
-from publishers.options import LogOptions, check_directory, check_switches
-from publishers.schemas.loading import schemas_of
-from publishers.schemas.registry import SchemaVersion
-from publishers.schemas.stamping import Stamping
+from publishers.options import LogOptions, check_directory, check_switches, check_whole
+from publishers.schemas.registry import Schemas, SchemaVersion
+from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
 from publishers.wal import (
     Columns,
     FileSystem,
     Follower,
+    Hold,
     RealFileSystem,
-    Retention,
     Transaction,
     Wal,
     seal_change,
@@ -47,26 +57,13 @@ from publishers.wal import (
 )
 from publishers.wal.disk.filesystem import means_full
 
-__all__ = ["ChangeLog", "Produced"]
+__all__ = ["ChangeLog"]
 
 _LOG: Final = logging.getLogger("penstock.follower")
 _HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """What a producer has committed last.
-
-    Attributes:
-        sequence: Its greatest sequence.
-        version: The version of that transaction.
-    """
-
-    sequence: int
-    version: int
-
-
-class ChangeLog(DeferringLog):
+class ChangeLog(ReadableLog):
     """A directory of changes that is written by one process and read by any number.
 
     Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
@@ -84,29 +81,34 @@ class ChangeLog(DeferringLog):
         self, path: Path, files: Wal | Follower, storage: FileSystem, options: LogOptions, clock: Clock
     ) -> None:
         self.path = path
-        self._storage = storage
         self.name = path.resolve().name
         self.log_id: UUID = files.log_id
         self.options = options
         self.read_only = isinstance(files, Follower)
+        self.failure = None
+        self.links = LogLinks(path, files, self._check_open)
+        self._files = files
+        self._storage = storage
         name = f"penstock-{self.name}"
         service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
-        super().__init__(service, Lineage(files), files)
-        self.links = LogLinks(path, files, self._check_open)
-        self._publication = PublishGate(self._service)
+        super().__init__(service, Places(service, Lineage(files)))
+        self._schemas = Schemas(files, storage, lambda: self._failed)
         self._origin = None if options.origin is None else Origin(options.origin)
+        self._publication = PublishGate(service)
+        self._committer: Committer | None = None
         self._following: Following | None = None
-        self._oldest = self._service.oldest
-        self._schemas = schemas_of(files, storage, path, lambda: self._failed)
+        self._oldest = service.oldest
+        self._closing = threading.Lock()
+        forks.register(self)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options)
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
             )
         else:
-            ear = storage.listen(path)
-            interval = self._following = Following(files, self._service, self._publication, ear, self._lose)
-            self._service.explain = self._following.explain
+            listener = storage.listen(path)
+            interval = self._following = Following(files, service, self._publication, listener, self._lose)
+            service.explain = self._following.explain
         self._housekeeping = Housekeeping(self._keep_house, interval, f"{name}-house")
 
     @classmethod
@@ -159,6 +161,7 @@ class ChangeLog(DeferringLog):
         try:
             if not read_only:
                 log._schemas.load()
+                log._schemas.settle()
         except BaseException:
             log.close()
             raise
@@ -254,73 +257,31 @@ class ChangeLog(DeferringLog):
         label = Label.of(meta, producer)
         if not isinstance(batches, Iterable):
             raise InvalidChange("batches", batches, "a list of Columns")
-        made = isinstance(batches, (list, tuple))
-        aside = None if made else partial(self._sealed, label=label, directory=wal.directory)
-        telling = Stamping(self._schemas, aside)
+        seal = partial(self._sealed, label=label, directory=wal.directory)
+        stamping = Stamping(self._schemas)
+        write = partial(committer.commit, visible=visible, outdated=stamping.outdated)
+        columns: Iterable[Columns] = map(check_columns, batches)
+        if isinstance(batches, (list, tuple)):
+            columns = list(columns)
+            stamping.tells = any(map(tells_schemas, columns))
+        # The code that makes changes runs here, before anybody is kept waiting; it may commit, and tell schemas, itself.
+        kept = None if stamping.tells else seal(stamping.through(columns))
+        if kept is not None and not stamping.tells:
+            return write(kept, durable=durable)
         woken: deque[Wakeable] = deque()
         try:
-            try:
-                stamped = telling.through(map(check_columns, batches))
-                if self._origin is not None:
-                    stamped = map(self._origin.columns, stamped)
-                sealed = self._sealed(stamped, label, wal.directory)
-                lasting = durable or telling.tells
-                commit = committer.commit(
-                    sealed, durable=lasting, visible=visible, woken=woken, outdated=telling.outdated
-                )
+            self._check_open()  # in a child of fork the turn may be that of a thread which is not there
+            with self._schemas.turn:
+                stamped = stamping.telling(columns if kept is None else unsealed(kept))
+                commit = write(seal(stamped), durable=True, woken=woken)
                 if not commit.duplicate:
-                    telling.done(commit.version)
-            finally:
-                telling.end()
+                    stamping.done(commit.version)
             wake(woken)  # only now: what they run may tell schemas, or forget
         finally:
-            try:
-                telling.end()  # again, as an interrupt may have come where the first one begins
-            finally:
-                wake(woken)
+            if kept is not None:
+                kept.discard()
+            wake(woken)  # whatever was raised, and wherever an interrupt came
         return commit
-
-    def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
-        """A schema that was told, by its version, or the newest; None if there is none. It may read the disk.
-
-        It answers for every version that was ever told, whatever became of the change that told it: a subscriber that
-        begins behind it, or does not hear changes of the area SCHEMA, asks here.
-        """
-        self._check_open()
-        with self._service.noting():
-            return self._schemas.find(entity_type, version)
-
-    def schemas(self) -> dict[str, tuple[int, ...]]:
-        """Of each entity type whose schema was told the versions of it, rising. It may read the disk."""
-        self._check_open()
-        with self._service.noting():
-            return self._schemas.told()
-
-    def _is_plain(self, row: Mutation) -> bool:
-        """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
-        return isinstance(row, Mutation) and not (
-            row.follows
-            or type(row.entity_type) is not str
-            or row.area != DATA
-            or self._schemas.versions(row.entity_type)
-        )
-
-    def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
-        try:
-            return seal_transaction(
-                batches,
-                label.annotations,
-                producer=label.producer,
-                sequence=label.sequence,
-                options=self.options,
-                filesystem=self._storage,
-                directory=directory,
-            )
-        except OSError as error:
-            self._check_open()  # a child of fork has no spool
-            if means_full(error):  # of the spool: the log itself has not been touched
-                raise LogFull(None, self.options.spool_bytes) from error
-            raise
 
     def produced(self, producer: str | UUID) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""
@@ -342,6 +303,177 @@ class ChangeLog(DeferringLog):
         self.check_here()
         self._service.admission.wait(stopped, stall_timeout)
 
+    def _is_plain(self, row: Mutation) -> bool:
+        """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
+        return isinstance(row, Mutation) and not (
+            row.follows
+            or type(row.entity_type) is not str
+            or row.area != DATA
+            or self._schemas.versions(row.entity_type)
+        )
+
+    def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
+        if self._origin is not None:
+            batches = map(self._origin.columns, batches)
+        try:
+            return seal_transaction(
+                batches,
+                label.annotations,
+                producer=label.producer,
+                sequence=label.sequence,
+                options=self.options,
+                filesystem=self._storage,
+                directory=directory,
+            )
+        except OSError as error:
+            self._check_open()  # a child of fork has no spool
+            if means_full(error):  # of the spool: the log itself has not been touched
+                raise LogFull(None, self.options.spool_bytes) from error
+            raise
+
+    # Commits that subscribers do not get yet: shown or forgotten later.
+
+    def publish(self, version: int) -> None:
+        """Shows what is withheld up to a version, and the ordinary commits behind it up to the next withheld one.
+
+        When it returns, everything up to ``version`` is durable and visible; subscribers that run INLINE have it. Again is
+        harmless.
+
+        Args:
+            version: What ``commit(..., visible=False)`` has returned.
+
+        Raises:
+            InvalidOption: If ``version`` is not a whole number from 0.
+            NoSuchVersion: If there is no such version (any more).
+            LogClosed, LogReadOnly, LogFull: If the log cannot tell of it; nothing was shown.
+            LogFailed: If the disk failed; opening the log again tells whether it is shown.
+        """
+        committer, _ = self._writer()
+        check_whole("version", version, "a whole number from 0")
+        committer.publish(version)
+
+    def forget_after(self, version: int) -> None:
+        """Drops what is withheld above a version, as if it had never been committed, and begins a new epoch.
+
+        Its versions and the sequences of its producers are free again. Ordinary commits that waited behind it are dropped
+        as well, and so are the schemas that were told there. Again is harmless.
+
+        Args:
+            version: The newest one to keep.
+
+        Raises:
+            InvalidOption: If ``version`` is not a whole number from 0.
+            AlreadyVisible: If more is visible; what was shown cannot be taken back.
+            NoSuchVersion: If there is no such version (any more).
+            LogClosed, LogReadOnly, LogFull: If the log cannot do it; nothing has changed.
+            LogFailed: If the disk failed; if it was begun, opening the log again finishes it.
+        """
+        committer, _ = self._writer()
+        check_whole("version", version, "a whole number from 0")
+        woken: deque[Wakeable] = deque()
+        try:
+            self._schemas.forgetting(version, lambda: committer.forget_after(version, woken=woken))
+        except OSError as error:  # of the schemas: the log itself has not been touched
+            if means_full(error):
+                raise LogFull(None, 4096) from error
+            raise LogFailed("refused", str(error)) from error
+        else:
+            wake(woken)  # only now: what they run may tell schemas, or forget
+        finally:
+            wake(woken)
+
+    @property
+    def withheld(self) -> range | None:
+        """The versions that wait for ``publish`` or ``forget_after``; None if there are none, or the log is read-only."""
+        committer = self._committer
+        return None if committer is None else committer.withheld
+
+    @property
+    def visible(self) -> int:
+        """Newest version that subscribers may be given; never above ``durable``."""
+        return self._service.watermark.visible
+
+    @property
+    def durable(self) -> int:
+        """Newest version that a crash cannot take; under ``sync="os"`` the newest written one.
+
+        For a read-only opening, which cannot know it, the newest visible one.
+        """
+        files = self._files
+        return files.durable if isinstance(files, Wal) else self.visible
+
+    # Schemas.
+
+    def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
+        """A schema that was told, by its version, or the newest; None if there is none. It may read the disk.
+
+        It answers for every version that was ever told, whatever became of the change that told it: a subscriber that
+        begins behind it, or does not hear changes of the area SCHEMA, asks here.
+        """
+        self._check_open()
+        with self._service.noting():
+            return self._schemas.find(entity_type, version)
+
+    def schemas(self) -> dict[str, tuple[int, ...]]:
+        """Of each entity type whose schema was told the versions of it, rising. It may read the disk."""
+        self._check_open()
+        with self._service.noting():
+            return self._schemas.told()
+
+    # Retention.
+
+    def hold(
+        self,
+        name: str,
+        position: Position | None = None,
+        *,
+        keep_bytes: int | None = None,
+        keep_age: float | None = None,
+        sync: Callable[[], object] | None = None,
+        on_lost: Callable[[Hold], object] | None = None,
+    ) -> Hold:
+        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
+
+        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
+        restart register it again, at the place that was stored.
+
+        Args:
+            name: Tells it from every other hold of this log.
+            position: The oldest position that is needed; None for the next version.
+            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
+                the option ``slot_keep_bytes``.
+            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
+            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
+                nothing is. It must be quick.
+            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
+                where the reader may go on.
+
+        Raises:
+            HistoryPruned: If ``position`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log.
+            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
+            LogReadOnly: If this opening does not own the log.
+        """
+        options = self._service.options
+        for parameter, value, kind in (("keep_bytes", keep_bytes, int), ("keep_age", keep_age, (int, float))):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
+                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
+        if not isinstance(name, str) or not name:
+            raise InvalidOption("name", name, "a text")
+        holds, head = self._writer()[1].retention.holds, self.head
+        if position is not None:
+            check_position("position", position)
+            if position > head:
+                raise PositionAhead(head)
+        return holds.add(
+            name,
+            head if position is None else position,
+            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
+            keep_age=options.slot_keep_age if keep_age is None else keep_age,
+            sync=sync,
+            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
+        )
+
     # Life.
 
     def statistics(self, *, listed: int | None = None) -> LogStatistics:
@@ -356,8 +488,8 @@ class ChangeLog(DeferringLog):
             LogReplaced, LogGone, WalCorrupted, FormatTooNew: With which a follower has ended; see ``failure``.
         """
         self.check_here()
-        if listed is not None and (isinstance(listed, bool) or not isinstance(listed, int) or listed < 0):
-            raise InvalidOption("listed", listed, "a whole number from 0, or None")
+        if listed is not None:
+            check_whole("listed", listed, "a whole number from 0, or None")
         if self.failure is not None:
             raise self.failure
         return statistics_of(
@@ -373,14 +505,7 @@ class ChangeLog(DeferringLog):
         if self._service.closed:
             return LogHealth.of(self.failure or self._service.reason or LogClosed())
         looked = None if self._following is None else self._following.looked
-        return health_of(
-            self.path,
-            self._storage,
-            self._files,
-            self._service,
-            looked,
-            lambda version: self.time_of(version).timestamp(),
-        )
+        return health_of(self.path, self._storage, self._files, self._service, looked, self.time_of)
 
     def close(self, because: Exception | None = None) -> None:
         """Ends every subscription with a terminal signal, and closes the files. Idempotent; does nothing in a child of ``fork``.
@@ -405,11 +530,14 @@ class ChangeLog(DeferringLog):
             )
             last.callback(self._files.close)
             last.callback(self._service.close, wake)
-            if self._following is not None:
-                last.callback(self._following.close)
-            last.callback(self._housekeeping.close)
-            if self._committer is not None:
-                last.callback(self._committer.close)
+            for part in (self._following, self._housekeeping, self._committer):
+                if part is not None:
+                    last.callback(part.close)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        self._closing = threading.Lock()
+        self._service.abandon(LogForked(self.path, pid))
 
     def _lose(self, error: PenstockError) -> None:
         """Ends a follower, of whose log nothing can follow any more; on the thread of the housekeeping.
@@ -430,9 +558,7 @@ class ChangeLog(DeferringLog):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -445,8 +571,11 @@ class ChangeLog(DeferringLog):
             raise LogReadOnly(self.path)
         return self._committer, self._files
 
-    def _retention(self) -> Retention:
-        return self._writer()[1].retention
+    @property
+    def _failed(self) -> bool:
+        if self._service.inherited is not None:
+            return True
+        return self._committer is not None and self._committer.failed is not None
 
     def _keep_house(self) -> None:
         if self._following is not None:
@@ -463,3 +592,10 @@ class ChangeLog(DeferringLog):
             self._oldest = oldest
             for subscription in self._service.registry.subscriptions():
                 subscription.prune(oldest)
+
+
+def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
+    try:
+        on_lost(hold)
+    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
+        hooks.report(error, hold)

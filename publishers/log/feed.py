@@ -2,15 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber, Subscription
-from flow.drain import Drain, Failed, Outcome
-from flow.executors import Executor
+from flow.executors import Executor, running_loop
 from flow.misuse import require_subscriber
+from flow.sources import error as failing
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import Prepared
 from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
@@ -20,11 +21,8 @@ from publishers.fanout.shared_publisher import SharedPublisher
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
 from publishers.model.position import Position, Start
-from publishers.options import check_switches
+from publishers.options import check_switches, check_whole
 from publishers.views.view import View
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["ChangeFeed", "ModelFeed"]
 
@@ -54,9 +52,9 @@ class ChangeFeed(IterablePublisher[Change]):
         since: Position | Start,
         until: int | None,
         view: View,
-        check: "Callable[[], None]",
+        check: Callable[[], None],
         on_gap: OnGap = "fail",
-        kind: "Callable[..., ChangeSubscription]" = ChangeSubscription,
+        kind: Callable[..., ChangeSubscription] = ChangeSubscription,
     ) -> None:
         self.criteria = criteria
         self.since = since
@@ -106,12 +104,14 @@ class ChangeFeed(IterablePublisher[Change]):
         require_subscriber(subscriber)  # here, where nothing has been counted yet
         require_told(self.on_gap, subscriber)
         check_switches(whole_batches=whole_batches)
-        _check_name(name)
+        if name is not None and not isinstance(name, str):
+            raise InvalidOption("name", name, "a text, or None")
         options = self._service.options
-        _check_bounds(
-            ("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1)
-        )
-        where = executor if executor is not None else _running_loop()
+        bounds = (("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1))
+        for parameter, value, least in bounds:
+            if value is not None:
+                check_whole(parameter, value, f"a whole number from {least}", least)
+        where = executor if executor is not None else running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
             return self.kind(
@@ -205,7 +205,7 @@ class ModelFeed(IterablePublisher[C]):
         feed: The same changes with images as JSON has them.
     """
 
-    def __init__(self, feed: Any, change: "Callable[[Change], C]") -> None:
+    def __init__(self, feed: Any, change: Callable[[Change], C]) -> None:
         self.feed = feed
         self._change = change
 
@@ -221,7 +221,7 @@ class ModelFeed(IterablePublisher[C]):
 class _Making:
     """Between a feed and a subscriber that wants objects; whatever else the subscriber can be told, it is told itself."""
 
-    def __init__(self, subscriber: Any, make: "Callable[[Change], Change]") -> None:
+    def __init__(self, subscriber: Any, make: Callable[[Change], Change]) -> None:
         self._subscriber = subscriber
         self._make = make
 
@@ -240,19 +240,13 @@ class _Making:
         else:
             self._subscriber.on_next(made)
 
-    def on_error(self, error: Exception, /) -> None:
-        self._subscriber.on_error(error)
-
-    def on_complete(self) -> None:
-        self._subscriber.on_complete()
-
     def _fail(self, error: BodyMismatch) -> None:
         self._subscription.cancel()  # no signal follows
         self._subscriber.on_error(error)
 
 
 class _Batchwise(_Making):
-    def on_next_batch(self, changes: "Sequence[Change]", /) -> None:
+    def on_next_batch(self, changes: Sequence[Change], /) -> None:
         made = []
         failure: BodyMismatch | None = None
         for change in changes:
@@ -270,44 +264,11 @@ class _Batchwise(_Making):
 def _refuse(
     subscriber: Subscriber[Change], error: PenstockError, where: Executor | asyncio.AbstractEventLoop | None
 ) -> None:
+    refusal = failing(error)
     if where is not None:
-        Drain(subscriber, _Refused(error), executor=where).start()
+        refusal.subscribe(subscriber, executor=where)
         return
     # Not the log's pool, which may be closing just now. Both signals come in the one run that is submitted.
     aside = ThreadPoolExecutor(1, "penstock-refused")
-    Drain(subscriber, _Refused(error), executor=aside).start()
+    refusal.subscribe(subscriber, executor=aside)
     aside.shutdown(wait=False)
-
-
-class _Refused:
-    """The feed of a subscriber that could not be served (Reactive Streams §1.9)."""
-
-    def __init__(self, error: PenstockError) -> None:
-        self._error = error
-
-    def pull(self, _limit: int, /) -> tuple[()]:
-        return ()
-
-    def outcome(self) -> Outcome:
-        return Failed(self._error)
-
-    def release(self) -> None:
-        return
-
-
-def _check_name(name: object) -> None:
-    if name is not None and not isinstance(name, str):
-        raise InvalidOption("name", name, "a text, or None")
-
-
-def _check_bounds(*bounds: tuple[str, int | None, int]) -> None:
-    for parameter, value, least in bounds:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise InvalidOption(parameter, value, f"a whole number from {least}")
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -57,8 +57,8 @@ class Bounds:
     """
 
     limit: int
-    nbytes: int | None = None
-    check: Callable[[], None] = lambda: None
+    nbytes: int | None
+    check: Callable[[], None]
 
 
 def read_history(
@@ -82,15 +82,13 @@ def read_history(
     return History(tuple(changes), since, coming or head, more=coming is not None, nbytes=nbytes)
 
 
-def read_back(
-    service: Service, predicate: Predicate, since: Position | None, bounds: Bounds, view: View
-) -> History:
+def read_back(service: Service, predicate: Predicate, since: Position, bounds: Bounds, view: View) -> History:
     """Reads a page of matching changes from ``since`` back to the oldest; blocks on the disk.
 
     Args:
         service: The log's watermark and frames.
         predicate: What matches.
-        since: The first change to return; None for the newest. A place beyond the watermark is the newest.
+        since: The first change to return. A place beyond the watermark is the newest.
         bounds: What the page may hold; it never splits a record, as forward.
         view: How changes are seen.
 
@@ -99,7 +97,7 @@ def read_back(
         WalCorrupted: If the log is damaged there.
     """
     oldest, visible = service.oldest, service.watermark.visible
-    if since is None or since.version > visible:
+    if since.version > visible:
         since = Position(visible)
     if 0 < since.version < oldest.version <= visible:
         raise HistoryPruned(oldest)
@@ -122,9 +120,7 @@ def _page(
         change = block.change(index, view)
         size = _weight(change)
         full = len(changes) >= bounds.limit
-        if (
-            bounds.nbytes is not None
-        ):  # it is looked at before a change is added, so that the page holds no more
+        if bounds.nbytes is not None:  # before a change is added, so that the page holds no more
             full = full or (bool(changes) and nbytes + size > bounds.nbytes)
         if not changes or not _together(changes[-1], change, reverse=reverse):
             if full:

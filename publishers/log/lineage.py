@@ -1,6 +1,7 @@
 """Which positions belong to the history of a log."""
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -95,7 +96,7 @@ class Lineage:
     def _wrote(self, version: int) -> Epoch:
         """The epoch of a version, or the oldest known one."""
         epochs = self._epochs(version)
-        return epochs[max(bisect_right(epochs, version, key=_first_version) - 1, 0)]
+        return epochs[max(bisect_right(epochs, version, key=attrgetter("first_version")) - 1, 0)]
 
     def _epochs(self, version: int) -> tuple[Epoch, ...]:
         """The epochs up to that of a version, and as many later ones as are known."""
@@ -103,10 +104,6 @@ class Lineage:
         if version < epochs[0].first_version and isinstance(self._files, Follower):
             return self._files.epochs_then(version)
         return epochs
-
-
-def _first_version(epoch: Epoch) -> int:
-    return epoch.first_version
 
 
 def _before(position: Position) -> int:

@@ -4,6 +4,7 @@ import msgspec
 
 from publishers.blocks.decode import attached_of, spliced
 from publishers.mutations.rows import Mutation
+from publishers.schemas.stamping import with_meta
 from publishers.wal import Column, Columns
 
 __all__ = ["Origin"]
@@ -21,18 +22,10 @@ class Origin:
 
     def columns(self, columns: Columns) -> Columns:
         """The same changes, each with an origin."""
-        stamps: dict[
-            bytes | None, bytes | None
-        ] = {}  # a stream that is stamped has the same few in every change
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
-        for meta in metas:
-            if meta not in stamps:
-                stamps[meta] = self._stamp(meta)
-        body, before, changed, _ = columns.optional
-        return Columns(
-            *(columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed),
-            Column.of([stamps[meta] for meta in metas]),
-        )
+        # A stream that is stamped has the same few in every change.
+        stamps = {meta: self._stamp(meta) for meta in set(metas)}
+        return with_meta(columns, Column.of([stamps[meta] for meta in metas]))
 
     def row(self, row: Mutation) -> Mutation:
         """The same change with an origin."""

@@ -22,6 +22,7 @@ from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
+from publishers.fanout.state import Phase
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Area, Change, time_of
 from publishers.model.position import Position
@@ -190,17 +191,14 @@ class HostingSubscription(ChangeSubscription):
 
     def pull(self, limit: int, /) -> Sequence[Change]:
         """Changes up to the version of the event that waits first, then that event, then what is later."""
-        if self._replaying:
-            return ()
-        self._arrive()
-        if self._paused:
-            self._rest()
+        if not self._ready():
             return ()
         batch, self._filled = self._filled, None
         if batch is None:
             found = super().pull(limit)
             if not isinstance(found, Batch) or not found:
-                return () if self._replaying else self._hosted(limit, self._cursor.next)
+                reading = self.cursor.phase is Phase.JOINING or self._filled is not None
+                return () if reading else self._hosted(limit, self.cursor.next)
             batch = found
         if not self._waiting:
             return self._pass(*batch.cut(limit))
@@ -225,7 +223,7 @@ class HostingSubscription(ChangeSubscription):
 
     def give_back(self, ahead: Ahead, batch: Batch) -> None:
         """Notes what is delivered past its own `pull`, so that an event that comes now tells no version before it."""
-        if self._cursor.taken is ahead:
+        if self.cursor.taken is ahead:
             self._passed = batch.slices[-1].block.version
         super().give_back(ahead, batch)
 

@@ -1,13 +1,9 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from functools import partial
-from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-from flow import forks, hooks
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.predicate import Predicate
 from publishers.errors import (
@@ -15,25 +11,20 @@ from publishers.errors import (
     InvalidOption,
     LogClosed,
     LogError,
-    LogForked,
-    PositionAhead,
     PublishingOff,
 )
 from publishers.fanout.gap import OnGap
-from publishers.fanout.service import Service
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import Bounds, History, read_back, read_history
-from publishers.log.lineage import Lineage
 from publishers.log.operations import OperatedLog, Tell
-from publishers.log.start import Places, Since
+from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.model.position import Position, PositionToken, Start, check_position
-from publishers.options import check_switches
+from publishers.options import check_switches, check_whole
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
-from publishers.wal import Hold, Retention
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
@@ -62,26 +53,12 @@ class ReadableLog(OperatedLog):
 
     Attributes:
         name: What the log is called.
-        path: Its directory.
         failure: Why a follower has ended, and its subscribers with it: ``LogReplaced``, ``LogGone``, ``WalCorrupted`` or
             ``FormatTooNew``. None as long as it goes on, and if it was closed.
     """
 
     name: str
-    path: Path
     failure: Exception | None
-
-    def __init__(self, service: Service, lineage: Lineage) -> None:
-        super().__init__(service, Places(service, lineage))
-        self._lineage = lineage
-        self._closing = threading.Lock()
-        self.failure = None
-        forks.register(self)
-
-    def forked(self, pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
-        self._closing = threading.Lock()
-        self._service.abandon(LogForked(self.path, pid))
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -140,8 +117,8 @@ class ReadableLog(OperatedLog):
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
             LogForked: In a child of ``fork``; as everything else here but ``close``.
         """
-        if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 0):
-            raise InvalidOption("until", until, "a version, from 0, or None")
+        if until is not None:
+            check_whole("until", until, "a version, from 0, or None")
         if on_gap not in ("fail", "jump") and not callable(on_gap):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
         check_switches(whole=whole)
@@ -219,93 +196,23 @@ class ReadableLog(OperatedLog):
             PositionAhead: If it lies beyond the end of the log; of a reversed history that is the newest.
             LogReplaced, LogGone: If this opening follows a log that is not there any more.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
-            raise InvalidOption("limit", limit, "a whole number from 1 to 1000000")
-        if max_bytes is not None and (
-            isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1
-        ):
-            raise InvalidOption("max_bytes", max_bytes, "a number of bytes, from 1, or None")
+        check_whole("limit", limit, "a whole number from 1 to 1000000", 1, 1_000_000)
+        if max_bytes is not None:
+            check_whole("max_bytes", max_bytes, "a number of bytes, from 1, or None", 1)
         if check is not None and not callable(check):
             raise InvalidOption("check", check, "a callable without arguments, or None")
-        bounds = Bounds(limit, max_bytes) if check is None else Bounds(limit, max_bytes, check)
+        bounds = Bounds(limit, max_bytes, check or (lambda: None))
         check_switches(reverse=reverse)
         self._check_open()
         view = _view(view, content, images, fields, mask, integers)
         predicate = Predicate(Criteria.of(wishes))
         try:
-            start = self._places.find(since, check=bounds.check)
-            if reverse:
-                place = (
-                    {Start.EARLIEST: self.oldest, Start.LATEST: None}[start]
-                    if isinstance(start, Start)
-                    else start
-                )
-                return read_back(self._service, predicate, place, bounds, view)
-            if isinstance(start, Start):
-                start = self.oldest if since is None or start is Start.EARLIEST else self.head
-            return read_history(self._service, predicate, start, bounds, view)
+            found = self._places.find(since, check=bounds.check)
+            start = self.oldest if since is None and not reverse else self._resolved(found)
+            read = read_back if reverse else read_history
+            return read(self._service, predicate, start, bounds, view)
         except (LogError, HistoryPruned) as error:
             raise self._service.explain(error) from error.__cause__
-
-    def hold(
-        self,
-        name: str,
-        position: Position | None = None,
-        *,
-        keep_bytes: int | None = None,
-        keep_age: float | None = None,
-        sync: Callable[[], object] | None = None,
-        on_lost: Callable[[Hold], object] | None = None,
-    ) -> Hold:
-        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
-
-        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
-        restart register it again, at the place that was stored.
-
-        Args:
-            name: Tells it from every other hold of this log.
-            position: The oldest position that is needed; None for the next version.
-            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
-                the option ``slot_keep_bytes``.
-            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
-            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
-                nothing is. It must be quick.
-            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
-                where the reader may go on.
-
-        Raises:
-            HistoryPruned: If ``position`` is no longer kept.
-            PositionAhead: If it lies beyond the end of the log.
-            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
-            LogReadOnly: If this opening does not own the log.
-        """
-        options = self._service.options
-        caps = (
-            ("keep_bytes", keep_bytes, int, options.slot_keep_bytes),
-            ("keep_age", keep_age, (int, float), options.slot_keep_age),
-        )
-        for parameter, value, kind, _ in caps:
-            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
-                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
-        if not isinstance(name, str) or not name:
-            raise InvalidOption("name", name, "a text")
-        retention, head = self._retention(), self.head
-        if position is not None:
-            check_position("position", position)
-            if position > head:
-                raise PositionAhead(head)
-        return retention.holds.add(
-            name,
-            head if position is None else position,
-            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
-            keep_age=options.slot_keep_age if keep_age is None else keep_age,
-            sync=sync,
-            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
-        )
-
-    def _retention(self) -> Retention:
-        """Of the files; asked of the owner only."""
-        raise NotImplementedError
 
     # Positions.
 
@@ -323,13 +230,13 @@ class ReadableLog(OperatedLog):
         """A position with the history it belongs to; its text is what clients keep."""
         check_position("position", position)
         self.check_here()
-        return self._lineage.token(position)
+        return self._places.lineage.token(position)
 
     def idempotency_key(self, change: Change) -> str:
         """A text that this change has in every replay and over every transport, and no other change of any log has."""
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
-        return self._lineage.change_id(change.position)
+        return self._places.lineage.change_id(change.position)
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.
@@ -342,9 +249,7 @@ class ReadableLog(OperatedLog):
             HistoryPruned: If it is older than what is kept.
         """
         self.check_here()
-        kept = token if isinstance(token, PositionToken) else PositionToken.parse(token)
-        with self._service.noting():
-            return self._lineage.judge(kept, self.oldest, self.head)
+        return self._places.kept(token)
 
     def position_at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.
@@ -386,10 +291,3 @@ def _view(
     if not isinstance(view, View):
         raise InvalidOption("view", view, "what View.of() returned, or None")
     return view
-
-
-def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
-    try:
-        on_lost(hold)
-    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
-        hooks.report(error, hold)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -84,7 +85,7 @@ def health_of(
     files: Wal | Follower,
     service: Service,
     looked: float | None,
-    committed_at: Callable[[int], float],
+    time_of: Callable[[int], datetime],
 ) -> LogHealth:
     """Looks at an open log; reads its newest record.
 
@@ -94,14 +95,14 @@ def health_of(
         files: Its files.
         service: Its subscribers.
         looked: When a follower looked last, by the clock of the service; None for an owner.
-        committed_at: Tells when a version was committed, in seconds since the Unix epoch.
+        time_of: Tells when a version was committed.
     """
     why: Exception | None = None
     age = None
     visible = service.watermark.visible
     try:
         if visible:
-            age = max(0.0, service.clock.now_us() / 1e6 - committed_at(visible))
+            age = max(0.0, service.clock.now_us() / 1e6 - time_of(visible).timestamp())
     except (PenstockError, OSError) as error:
         why = service.explain(error)
     soundness = None

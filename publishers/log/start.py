@@ -43,24 +43,23 @@ _WHOLE: Final = View(Content.BODY)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def _go_on() -> None:
-    """Never ends a search."""
-
-
 class Places:
     """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
 
     Args:
         service: The log's watermark and frames.
         lineage: Judges the positions that clients kept.
+
+    Attributes:
+        lineage: The same.
     """
 
     def __init__(self, service: Service, lineage: Lineage) -> None:
         self._service = service
-        self._lineage = lineage
+        self.lineage = lineage
 
     def find(
-        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = _go_on
+        self, since: Since, *, pruned: bool = False, check: Callable[[], None] = lambda: None
     ) -> Position | Start:
         """The position of a place, or a name that is resolved when somebody subscribes.
 
@@ -93,10 +92,18 @@ class Places:
                 )
             return Position(since)
         if isinstance(since, (str, PositionToken)):
-            kept = since if isinstance(since, PositionToken) else PositionToken.parse(since)
-            with self._service.noting():
-                return self._lineage.judge(kept, self._service.oldest, self._service.head, pruned=pruned)
+            return self.kept(since, pruned=pruned)
         raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
+
+    def kept(self, token: str | PositionToken, *, pruned: bool = False) -> Position:
+        """The position that a client kept; ``pruned`` as for ``find``.
+
+        Raises:
+            PositionError: If it is not of this log, or not good any more.
+        """
+        found = token if isinstance(token, PositionToken) else PositionToken.parse(token)
+        with self._service.noting():
+            return self.lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
 
     def at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.
@@ -128,7 +135,7 @@ class Places:
         assert found is not None  # what is visible and not pruned is there
         return time_of(found[0].committed_at)
 
-    def transaction(self, transaction_id: UUID, check: Callable[[], None] = _go_on) -> Position:
+    def transaction(self, transaction_id: UUID, check: Callable[[], None] = lambda: None) -> Position:
         """The beginning of a transaction, searched from the newest version back; ``check`` as for ``find``.
 
         Raises:

@@ -14,7 +14,7 @@ from publishers.fanout.state import Lag, State
 from publishers.model.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
 
-__all__ = ["LogStatistics", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
+__all__ = ["LogStatistics", "Produced", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,19 @@ class PublisherStatistics:
     subscription_count: int
     standing: Standing = Standing.ATTACHED
     weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What a producer has committed last.
+
+    Attributes:
+        sequence: Its greatest sequence.
+        version: The version of that transaction.
+    """
+
+    sequence: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

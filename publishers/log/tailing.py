@@ -2,7 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from publishers.blocks.block import BLOCK_BYTES, Block
@@ -66,10 +67,7 @@ class Following:
         """
         often = self._doubting or self._listener.kind == "poll"
         self._notified = self._listener.wait(self._often if often else self._seldom)
-        if self._notified:
-            self._doubting = 0
-        elif self._doubting:
-            self._doubting -= 1
+        self._doubting = 0 if self._notified else max(self._doubting - 1, 0)
 
     def wake(self) -> None:
         """Ends the wait of another thread."""
@@ -143,13 +141,9 @@ class Following:
                 return None
             if block.ends:
                 count, nbytes, at = block.transaction_count, block.transaction_bytes, block.committed_at
-                transactions.append(Published(block.version, count, _given(blocks), nbytes, at))
+                transactions.append(Published(block.version, count, partial(list, blocks), nbytes, at))
                 blocks = []
                 if block.version == visible:
                     break
         self._location = location
         return transactions or None
-
-
-def _given(blocks: Sequence[Block]) -> Callable[[], Sequence[Block]]:
-    return lambda: blocks

@@ -3,9 +3,11 @@
 A schema is told by a change of the area SCHEMA and has a version: a number that rises for each entity type. Versions told
 lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
 replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
-crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. After an
-interrupt, or a refusal, the owner looks behind it, too. Where the file cannot be replaced the housekeeping tries again, and
-nothing behind the mark is deleted meanwhile. When the log fails the mark stays, for the next opening may find more there.
+crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. A commit that
+tells schemas has the turn (``Schemas.turn``) from its mark to the file; a mark that is there while nobody has it is of a commit
+that was refused or interrupted, and the next one who asks looks behind it. Where the file cannot be replaced the housekeeping
+tries again, and nothing behind the mark is deleted meanwhile. When the log fails the mark stays, for the next opening may find
+more there.
 
 There are two copies of it (`publishers.wal.files.mirrored_file`). Is neither whole, all of the log is looked through; if retention has
 deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
@@ -14,17 +16,19 @@ deleted some of that already, nobody can tell what is missing, and the log says 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from publishers.blocks.block import Block
 from publishers.errors import InvalidOption, PenstockError, WalCorrupted
 from publishers.lossless import Reader, reader
-from publishers.model.change import Change
+from publishers.model.change import Area, Change
 from publishers.model.position import Position
-from publishers.wal import FileSystem
+from publishers.views.view import Content, View
+from publishers.wal import FileSystem, Follower, Wal
+from publishers.wal import Reader as LogReader
 from publishers.wal.files.mirrored_file import MirroredFile
 
 __all__ = ["SCHEMAS_NAME", "SchemaVersion", "Schemas", "Told"]
@@ -32,7 +36,7 @@ __all__ = ["SCHEMAS_NAME", "SchemaVersion", "Schemas", "Told"]
 SCHEMAS_NAME: Final = "SCHEMAS"
 
 _ENTITY: Final = "entity"
-_ALL: Final = 2**63
+_BODY: Final = View(content=Content.BODY)
 _UNWRITTEN: Final = f"{SCHEMAS_NAME} cannot be put right"
 _log: Final = logging.getLogger("penstock.housekeeping")
 
@@ -83,46 +87,29 @@ class _File(msgspec.Struct):
 class Schemas:
     """The schemas of one log. Thread-safe.
 
+    The owner knows all that were told; others know those that are shown, and read the file again each time.
+
     Args:
-        filesystem: Where the file is.
-        directory: That of the log.
-        replay: Reads the changes of the area SCHEMA from a position on: those that are shown only, or all.
-        newest: The newest version of the log, for its owner; None for others, who read the file again each time.
-        visible: The newest version that may be shown: who looks a schema up is not told of what was told behind it.
-        oldest: The oldest version that is kept.
-        insist: Does a write for which room is kept back on a full disk.
+        files: Of the log.
+        filesystem: Where they are.
         failed: Whether the log has failed, so that the next opening may find more in it than can be read now.
 
     Attributes:
+        turn: Held by a commit that tells schemas and by what forgets some, from before versions are given until what has
+            become of them is known here. No code of a caller runs under it.
         forgotten: How often schemas were, or were about to be, forgotten.
     """
 
     def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        replay: Callable[[Position, bool], Iterable[Change]],
-        newest: Callable[[], int] | None,
-        *,
-        visible: Callable[[], int] = lambda: _ALL,
-        oldest: Callable[[], int] = lambda: 1,
-        insist: Callable[[Callable[[], None]], None] = lambda write: write(),
-        failed: Callable[[], bool] = lambda: False,
+        self, files: Wal | Follower, filesystem: FileSystem, failed: Callable[[], bool] = lambda: False
     ) -> None:
+        self.turn = threading.Lock()
         self.forgotten = 0
-        self._lock = threading.Lock()
-        # Who tells schemas, and behind him those who wait for it, each asleep at a lock of his own.
-        self._line: tuple[tuple[object, threading.Lock], ...] = ()
-        self._file = MirroredFile(filesystem, directory, SCHEMAS_NAME)
-        self._visible = visible
-        self._oldest = oldest
-        self._insist = insist
+        self._files = files
+        self._owner = files if isinstance(files, Wal) else None
+        self._file = MirroredFile(filesystem, files.directory, SCHEMAS_NAME)
         self._failed = failed
-        self._replay = replay
-        self._newest = newest
-        self._owned = newest is not None
         self._told: list[Told] | None = None
-        self._doubted = False
         # Behind this version a commit may have told what is not in ``_told`` yet.
         self._marked: int | None = None
         # Behind this version the file tells nothing, or may not; until it was read that is all.
@@ -131,35 +118,9 @@ class Schemas:
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
 
-    def seize(self, teller: object, *, wait: bool = True) -> bool:
-        """Waits until nobody else tells schemas; from then on ``teller`` does, until it is released.
-
-        Who does is one attribute, so an interrupt at any place leaves no doubt about it.
-
-        Args:
-            teller: Who wants to.
-            wait: False answers False instead of waiting.
-        """
-        asleep = threading.Lock()
-        asleep.acquire()
-        with self._lock:
-            if self._line and not wait:
-                return False
-            self._line = (*self._line, (teller, asleep))
-        while self._line[0][0] is not teller:
-            asleep.acquire()
-        return True
-
-    def release(self, teller: object) -> None:
-        """Ends what ``seize`` began, however far it got. May be done twice, as it must be where it can be interrupted."""
-        with self._lock:
-            self._line = tuple(place for place in self._line if place[0] is not teller)
-            if self._line:
-                _rouse(self._line[0][1])
-
     def versions(self, entity_type: str) -> list[int]:
         """The versions told of an entity type, rising."""
-        self._load()
+        self.load()
         return self._versions.get(entity_type, [])
 
     def find(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
@@ -172,30 +133,34 @@ class Schemas:
             raise InvalidOption("entity_type", entity_type, "the name of an entity type")
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
             raise InvalidOption("version", version, "the version of a schema, or None for the newest")
-        # Before what is told: while that is copied, a commit may add to it and clear the mark.
-        marked, visible = self._marked, self._visible()
-        told = [one for one in self._load() if one.position.version <= visible]
-        found = _assembled(told, entity_type, version)
-        if marked is not None and (found is None or version is None):
-            # Subscribers may have a change before the commit has come to say here what it told.
-            more = [one for one in self._since(marked, told, shown=True) if one.position.version <= visible]
-            found = _assembled([*told, *more], entity_type, version)
+        found: SchemaVersion | None = None
+        for told in self._shown():
+            found = _assembled(told, entity_type, version)
+            if found is not None and version is not None:
+                break
         return found
 
     def told(self) -> dict[str, tuple[int, ...]]:
         """Of each entity type that has schemas the versions that were told and are shown, rising."""
-        marked, visible = self._marked, self._visible()  # first, as in ``find``
-        told = list(self._load())
-        if marked is not None:
-            told += self._since(marked, told, shown=True)
         versions: dict[str, list[int]] = {}
-        for one in told:
-            if one.position.version <= visible:
+        for told in self._shown():
+            for one in told:
                 _note(versions, one)
         return {name: tuple(found) for name, found in sorted(versions.items())}
 
+    def _shown(self) -> Iterator[list[Told]]:
+        """What was told and is shown; then, if there is a mark, the same with what is found behind it."""
+        # Before what is told: while that is copied, a commit may add to it and clear the mark.
+        marked, visible = self._marked, self._visible()
+        told = [one for one in self.load() if one.position.version <= visible]
+        yield told
+        if marked is not None:
+            # Subscribers may have a change before the commit has come to say here what it told.
+            more = self._since(marked, told, self._files.reader)
+            yield told + [one for one in more if one.position.version <= visible]
+
     def adopt(self, told: Iterable[Told]) -> None:
-        """Adds what a commit has told, and writes the file."""
+        """Adds what a commit has told, and writes the file; for whoever has the turn."""
         assert self._told is not None
         added = list(told)
         for one in added:
@@ -203,10 +168,6 @@ class Schemas:
         self._told += added  # all parts of a version at once, for those who look meanwhile
         with contextlib.suppress(OSError):  # it is committed; the mark stays, and ``settle`` tries again
             self.write(None)
-
-    def doubt(self) -> None:
-        """Nobody knows any more what was told behind the mark: who wants to know it looks. For whoever tells schemas."""
-        self._doubted = True
 
     def forgetting(self, version: int, forget: Callable[[], None]) -> None:
         """Forgets everything above a version: what was told there is forgotten with it, or nothing is.
@@ -216,41 +177,27 @@ class Schemas:
         Raises:
             OSError: What the file system raises before anything is forgotten.
         """
-        teller = object()
-        try:
-            try:
-                self.seize(teller)
-                self._forget(version, forget)
-            finally:
-                self.release(teller)
-        finally:
-            self.release(teller)  # again, as an interrupt may have come where the first one begins
-
-    def _forget(self, version: int, forget: Callable[[], None]) -> None:
-        told = self._load()
-        kept = [one for one in told if one.position.version <= version]
-        # What is visible is never forgotten, and retention may have deleted what a mark so far back asks for.
-        if len(kept) == len(told) or version < self._visible():
-            forget()
-            return
-        self.write(version)
-        try:
+        with self.turn:
+            told = self.load(ours=True)
+            kept = [one for one in told if one.position.version <= version]
+            # What is visible is never forgotten, and retention may have deleted what a mark so far back asks for.
+            if len(kept) == len(told) or version < self._visible():
+                forget()
+                return
+            self.write(version)
             self._fill(kept)
             self.forgotten += 1  # in this order: who comes from now on is not stamped with what goes
             forget()
             with contextlib.suppress(OSError):
                 self.write(None)
-        except BaseException:
-            self._doubted = True  # as ``doubt`` does, but nothing can interrupt it
-            raise
 
     def mark(self) -> None:
-        """Writes into the file that a schema is about to be told.
+        """Writes into the file that a schema is about to be told; for whoever has the turn.
 
         Raises:
             OSError: What the file system raises.
         """
-        self.write(0 if self._newest is None else self._newest())
+        self.write(self._newest())
 
     def write(self, pending: int | None) -> None:
         """Replaces the file, durably; that of a log that has failed stays as it is, and leads the next opening to the rest.
@@ -261,83 +208,103 @@ class Schemas:
         self._marked = pending
         if pending is not None:
             self._owed = pending if self._owed is None else min(self._owed, pending)
-        if self._failed():
+        if self._owner is None or self._failed():
             return
         text = msgspec.json.encode(_File(self._told or [], pending))
-        self._insist(lambda: self._file.write(text))
+        self._owner.insist(lambda: self._file.write(text))
         self._owed = pending
 
     def settle(self) -> int:
-        """Writes the file again where that has failed, for the housekeeping; never raises for the disk.
+        """Writes the file again where that has failed, for the housekeeping and at the opening.
+
+        It never raises for the disk. Whoever has the turn is not waited for: the file is written then.
 
         Returns:
             The oldest version of the log that has to stay: from there on it may tell what the file does not.
         """
         unseen = self._visible() + 1  # first: whatever is told from now on lies behind it
-        teller = object()
         try:
-            self._load()
-            if self._owed is not None and self.seize(teller, wait=False):
-                self._load()
-                self.write(None)
+            self.load()
+            if self._owed is not None and self.turn.acquire(blocking=False):
+                try:
+                    self.load(ours=True)
+                    self.write(None)
+                finally:
+                    self.turn.release()
             if self._owed is None:
                 self._complained = False
         except (OSError, PenstockError) as error:
             if not self._complained:
                 self._complained = True
                 _log.warning("%s: %s; what may tell schemas is not deleted until it can", _UNWRITTEN, error)
-        finally:
-            self.release(teller)
         owed = self._owed
         return unseen if owed is None else min(owed + 1, unseen)
 
-    def load(self) -> None:
-        """Reads the file, for the owner of a log at its opening, and puts right what a crash or a damage has left.
+    def load(self, *, ours: bool = False) -> list[Told]:
+        """What was told; the owner reads it once, and looks behind a mark that is nobody's any more.
+
+        Args:
+            ours: Whether the caller has just got the turn, so that a mark is of those who had it before.
 
         Raises:
-            WalCorrupted: If it is damaged, and cannot be made out from what is kept of the log.
+            WalCorrupted: If the file is damaged, and cannot be made out from what is kept of the log.
         """
-        self._load()
-        self.settle()
-
-    def _load(self) -> list[Told]:
-        """What was told; the owner reads it once, and looks behind the mark after a doubt."""
         told = self._told
-        if told is not None and self._owned and not self._doubted:
+        if told is not None and self._owner and (self._marked is None or (not ours and self.turn.locked())):
             return told
         with self._loading:
-            told = self._told if self._owned else None
-            if told is None:
-                told = self._begin()
-            elif self._doubted:
-                if self._marked is not None:
-                    told = [one for one in told if one.position.version <= self._marked]
-                    told += self._since(self._marked, told)
+            told = self._told
+            if told is None or not self._owner:
+                return self._begin()
+            marked = self._marked
+            # A mark that was there before the turn was seen to be free, and is there after it, is nobody's: whoever takes the
+            # turn now loads first, and waits here. Of the commit that marks next it would be another one.
+            if marked is not None and (ours or not self.turn.locked()) and self._marked == marked:
+                told = [one for one in told if one.position.version <= marked]
+                told += self._since(marked, told)
                 # In this order: wherever an interrupt comes, the next one looks again, or has nothing to look for.
                 self._fill(told)
                 self._marked = None
-                self._doubted = False
             return told
 
     def _begin(self) -> list[Told]:
         found, even = self._read()
         # Of what was forgotten, or is withheld from others, the file may tell yet.
-        last = self._visible() if self._newest is None else self._newest()
+        last = self._newest()
         if found.pending is not None:
             last = min(last, found.pending)
         told = [one for one in found.told if one.position.version <= last]
-        if self._owned:
+        if self._owner:
             self._owed = found.pending if even and len(told) == len(found.told) else 0
         if found.pending is not None:
             told += self._since(found.pending, told)
         self._fill(told)
         return told
 
-    def _since(self, version: int, told: Iterable[Told], *, shown: bool = False) -> list[Told]:
+    def _since(self, version: int, told: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
         """What was told behind a version, without what is known already. What is not shown may be cut off meanwhile."""
         known = {one.position for one in told}
-        changes = self._replay(Position(version + 1), shown)
+        reader = reader or (self._owner.whole if self._owner else self._files.reader)
+        changes = self._replay(reader, version + 1)
         return [_told_by(change) for change in changes if change.position not in known]
+
+    def _replay(self, reader: LogReader, version: int) -> Iterator[Change]:
+        """The changes that tell schemas, from a version on, as far as a reader reads."""
+        location = reader.locate(max(version, reader.oldest))
+        while (frame := reader.read(location)) is not None:
+            block = Block.of(frame.header, frame.columns, frame.annotations)
+            for index in block.indices:
+                if block.area(index) is Area.SCHEMA:
+                    yield block.change(index, _BODY)
+            location = frame.next
+
+    def _newest(self) -> int:
+        """The newest version of the log, for its owner; of those that are shown for others."""
+        return self._owner.appended if self._owner else self._visible()
+
+    def _visible(self) -> int:
+        """The newest version that may be shown: who looks a schema up is not told of what was told behind it."""
+        return self._files.shown if isinstance(self._files, Follower) else self._files.visible
 
     def _read(self) -> tuple[_File, bool]:
         """What the file tells, and whether both copies do."""
@@ -349,9 +316,10 @@ class Schemas:
                 return msgspec.json.decode(found.text, type=_File), found.even
         except ValueError:
             pass  # whole, but nothing that was ever written here
-        if self._oldest() > 1:
+        oldest = self._files.reader.oldest
+        if oldest > 1:
             why = (
-                f"{SCHEMAS_NAME} and its copy are damaged, and schemas may have been told before version {self._oldest()}, "
+                f"{SCHEMAS_NAME} and its copy are damaged, and schemas may have been told before version {oldest}, "
                 "the oldest that is kept; without both files, versions of schemas begin anew"
             )
             raise WalCorrupted(0, 0, why)
@@ -391,10 +359,3 @@ def _told_by(change: Change) -> Told:
         change.position,
         msgspec.Raw(change.body_bytes or b"null"),
     )
-
-
-def _rouse(asleep: threading.Lock) -> None:
-    try:
-        asleep.release()
-    except RuntimeError:  # it was roused before
-        return

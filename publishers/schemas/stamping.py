@@ -1,8 +1,7 @@
 """What a commit does about schemas: it stamps its changes, and tells those that are among them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Stamping"]
+__all__ = ["Stamping", "tells_schemas", "unsealed", "with_meta"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
@@ -24,45 +23,53 @@ _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 class Stamping:
     """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
 
-    From the first schema on nobody else tells any, until `end`.
+    Changes that tell schemas, and those behind them, are stamped under ``Schemas.turn``, once they have all been made: the code
+    that makes them may commit, and tell schemas, itself.
 
     Args:
         schemas: Of the log.
-        aside: Keeps changes that are still to be made, so that the code that makes them runs before others are kept
-            waiting, perhaps by itself; None if they are made.
+
+    Attributes:
+        tells: Whether schemas are among the changes seen so far.
     """
 
-    def __init__(
-        self, schemas: Schemas, aside: Callable[[Iterable[Columns]], Transaction] | None = None
-    ) -> None:
+    def __init__(self, schemas: Schemas) -> None:
+        self.tells = False
         self._schemas = schemas
-        self._aside = aside
-        self._kept: Transaction | None = None
         self._told: list[Told] = []
         self._forgotten = schemas.forgotten  # before any version is looked up
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
-        self._held = False
-
-    @property
-    def tells(self) -> bool:
-        """Whether schemas are among the changes seen so far."""
-        return self._held
 
     def through(self, batches: Iterable[Columns]) -> Iterator[Columns]:
-        """The same changes, each of them with the version of its schema, as far as one was told.
+        """The same changes, each with the version of its schema, as far as one was told.
+
+        From the first that tells a schema on they are left as they are, for `telling`.
+
+        Raises:
+            InvalidChange: If a change names a version that was not told before it.
+        """
+        for columns in batches:
+            self.tells = self.tells or tells_schemas(columns)
+            if self.tells:
+                yield columns
+            else:
+                yield self._stamped(columns)
+                self._rows += columns.count
+
+    def telling(self, batches: Iterable[Columns]) -> Iterator[Columns]:
+        """The same changes with those stamped that `through` has left, or all of them; for whoever has the turn.
 
         Raises:
             InvalidChange: If a change names a version that was not told before it, or tells one that does not rise.
         """
-        rest = iter(batches)
-        for columns in rest:
-            if _tells(columns):
-                for held in self._alone(chain((columns,), rest)):
-                    yield self._stamped(held)
-                    self._rows += held.count
-                return
-            yield self._stamped(columns)
+        self._schemas.load(ours=True)
+        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
+            self._forgotten = self._schemas.forgotten
+        self._versions.clear()
+        stamped, self._rows = self._rows, 0
+        for columns in batches:
+            yield columns if self._rows < stamped else self._stamped(columns)
             self._rows += columns.count
 
     def outdated(self) -> InvalidChange | None:
@@ -76,45 +83,24 @@ class Stamping:
         return InvalidChange("schema_version", stamps, right)
 
     def done(self, version: int) -> None:
-        """The commit has become a version of the log."""
-        if self._told:
-            self._schemas.adopt(
-                msgspec.structs.replace(told, position=Position(version, told.position.index))
-                for told in self._told
-            )
-            self._told = []
-
-    def end(self) -> None:
-        """Lets others tell schemas. May be done twice, as it must be where it can be interrupted."""
-        if self._told:
-            # A repetition, refused, or interrupted at whatever place.
-            self._schemas.doubt()
-            self._told = []
-        if self._held:
-            self._schemas.release(self)
-        if self._kept is not None:
-            self._kept.discard()
-
-    def _alone(self, batches: Iterable[Columns]) -> Iterable[Columns]:
-        """The same changes, when nobody else tells schemas any more."""
-        if self._aside is not None:
-            self._kept = self._aside(batches)
-            batches = _columns(self._kept)
-        self._held = True
-        self._schemas.seize(self)
-        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
-            self._forgotten = self._schemas.forgotten
-        self._versions.clear()
-        return batches
+        """The commit has become a version of the log; for whoever has the turn."""
+        self._schemas.adopt(
+            msgspec.structs.replace(told, position=Position(version, told.position.index))
+            for told in self._told
+        )
 
     def _stamped(self, columns: Columns) -> Columns:
-        tells = self._held and _tells(columns)
         known = [self._known(name) for name in columns.entity_types]
-        if not tells:
+        if not (self.tells and tells_schemas(columns)):
             if not any(known):
                 return columns
             if columns.meta is None:
-                return _with_meta(columns, _repeated(columns, [_stamp(versions) for versions in known]))
+                return with_meta(
+                    columns,
+                    _repeated(
+                        columns, [_spliced(None, versions[-1]) if versions else None for versions in known]
+                    ),
+                )
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
         for row in range(columns.count):
             type_id = 0 if columns.type_ids is None else columns.type_ids[row]
@@ -123,7 +109,7 @@ class Stamping:
                 metas[row] = self._tell(columns, row, metas[row], entity_type, versions)
             elif versions:
                 metas[row] = _checked(metas[row], entity_type, versions)
-        return _with_meta(columns, Column.of(metas))
+        return with_meta(columns, Column.of(metas))
 
     def _known(self, entity_type: str) -> list[int]:
         """The versions of an entity type, those included that this commit tells."""
@@ -139,8 +125,8 @@ class Stamping:
         given = attached_of(meta).schema_version
         version = newest + 1 if given is None else given
         part = (columns.key[row] or b"").decode("utf-8", "replace")
-        again = any(told.entity_type == entity_type and told.part == part for told in self._told)
-        if version < newest or (version == newest and (again or not self._tells_now(entity_type))):
+        parts = {told.part for told in self._told if told.entity_type == entity_type}
+        if version < newest or (version == newest and (not parts or part in parts)):
             raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
         if not self._told:
             self._schemas.mark()
@@ -151,16 +137,15 @@ class Stamping:
         self._told.append(Told(entity_type, part, version, place, msgspec.Raw(body or b"null")))
         return _spliced(meta, version) if given is None else meta or b""
 
-    def _tells_now(self, entity_type: str) -> bool:
-        return any(told.entity_type == entity_type for told in self._told)
 
-
-def _tells(columns: Columns) -> bool:
+def tells_schemas(columns: Columns) -> bool:
+    """Whether schemas are among some changes."""
     return not _PARTS.isdisjoint(bytes(columns.kinds))
 
 
-def _columns(kept: Transaction) -> Iterator[Columns]:
-    for sealed, data in kept.read():
+def unsealed(transaction: Transaction) -> Iterator[Columns]:
+    """The changes of a transaction that was not written."""
+    for sealed, data in transaction.read():
         payload = inflate(data, sealed.raw) if sealed.flags & COMPRESSED else data
         yield decode_payload(payload, sealed.count)[0]
 
@@ -184,10 +169,6 @@ def _spliced(meta: bytes | None, version: int) -> bytes:
     return spliced(meta, b'"schema_version":%d' % version)
 
 
-def _stamp(versions: list[int]) -> bytes | None:
-    return _spliced(None, versions[-1]) if versions else None
-
-
 def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
     """One value for all changes of a type; without a loop if there is just one type."""
     count = columns.count
@@ -198,7 +179,8 @@ def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
     return Column(None, memoryview(array("i", range(0, size * count + 1, size))), memoryview(stamp * count))
 
 
-def _with_meta(columns: Columns, meta: Column) -> Columns:
+def with_meta(columns: Columns, meta: Column) -> Columns:
+    """The same changes with something else attached."""
     body, before, changed, _ = columns.optional
     return Columns(
         columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed, meta

@@ -4,6 +4,7 @@ Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), an
 """
 
 import publishers.spark.requirements  # noqa: F401 - looks for what the others import
+from publishers.spark.debezium import DEBEZIUM, debezium
 from publishers.spark.errors import (
     BatchChanged,
     BatchTooLarge,
@@ -16,6 +17,7 @@ from publishers.spark.errors import (
     SinkNameTaken,
     SparkError,
     TooManyBadRows,
+    UnorderedWarning,
 )
 from publishers.spark.java import ensure_java
 from publishers.spark.session import SparkSettingWarning, spark_session
@@ -23,6 +25,7 @@ from publishers.spark.sink import ChangeSink, SinkStatistics
 from publishers.spark.source import ChangeSource, register
 
 __all__ = [
+    "DEBEZIUM",
     "BatchChanged",
     "BatchTooLarge",
     "ChangeSink",
@@ -38,6 +41,8 @@ __all__ = [
     "SparkError",
     "SparkSettingWarning",
     "TooManyBadRows",
+    "UnorderedWarning",
+    "debezium",
     "ensure_java",
     "register",
     "spark_session",

@@ -40,11 +40,16 @@ def operation_words(given: Mapping[str, str] | None, column: str | None) -> Oper
     """The words of an operation column, in small letters.
 
     Raises:
-        InvalidOption: If they are no mapping of texts to ``"upsert"`` or ``"remove"``, or there is no such column.
+        InvalidOption: If they are no mapping of texts to names of operations, or there is no such column.
     """
     if given is None:
         return OPERATIONS
-    meanings = {"upsert": Operation.UPSERT, "remove": Operation.REMOVE}
+    meanings = {
+        "upsert": Operation.UPSERT,
+        "remove": Operation.REMOVE,
+        "truncate": Operation.TRUNCATE,
+        "expire": Operation.EXPIRE,
+    }
     if column is None:
         raise InvalidOption("operations", given, "left out where there is no operation_column")
     if not isinstance(given, Mapping) or not given:
@@ -53,5 +58,7 @@ def operation_words(given: Mapping[str, str] | None, column: str | None) -> Oper
         raise InvalidOption("operations", given, "different words, as they are taken in letters of any case")
     for word, meaning in given.items():
         if not isinstance(word, str) or not isinstance(meaning, str) or meaning not in meanings:
-            raise InvalidOption("operations", {word: meaning}, "texts mapped to 'upsert' or 'remove'")
+            raise InvalidOption(
+                "operations", {word: meaning}, "texts mapped to 'upsert', 'remove', 'truncate' or 'expire'"
+            )
     return tuple((word.lower(), meanings[meaning]) for word, meaning in given.items())

@@ -24,6 +24,7 @@ __all__ = [
     "ContentDigest",
     "column_of",
     "columns_of",
+    "keyless",
     "kind_of",
     "operation_names",
     "pieces",
@@ -106,7 +107,7 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
     keys = batch.column("key")
     if keys.null_count:
         raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
-    if empty := pc.sum(pc.equal(pc.binary_length(keys), 0)).as_py():
+    if empty := pc.sum(keyless(batch, encoding)).as_py():
         raise RowRefused(", ".join(encoding.key), f"is empty in {empty} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip
     names, type_ids = _entity_types(batch, encoding, entity_type)
     return Columns(
@@ -117,6 +118,16 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
         _image(batch, "body"),
         None if encoding.before is None else _image(batch, "before"),
     )
+
+
+def keyless(batch: pa.RecordBatch, encoding: Encoding) -> pa.BooleanArray:
+    """Which rows have an empty key although their operation is one of an entity."""
+    empty = pc.equal(pc.binary_length(batch.column("key")), 0)
+    if encoding.operation_column is None or not encoding.truncating:
+        return empty
+    operation = batch.column("operation")
+    words = pa.array(encoding.truncating, operation.type)
+    return pc.and_(empty, pc.invert(pc.is_in(operation, value_set=words)))
 
 
 def _image(batch: pa.RecordBatch, name: str) -> Column | None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import Mutation, upsert
-from publishers.spark.arrow import ENTITY_TYPE_MAX, operation_names
+from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
 from publishers.spark.errors import TooManyBadRows
 from publishers.spark.schema import Encoding
 
@@ -155,9 +155,9 @@ def _flaws(
 ) -> Iterator[tuple[str, str, pa.BooleanArray]]:
     """What may be wrong with rows: the column, the fault, and which rows have it."""
     key, names = rows.column("key"), ", ".join(encoding.key)
-    length = pc.fill_null(pc.binary_length(key), 1)
+    length = pc.fill_null(pc.binary_length(key), 0)
     yield names, "is null", key.is_null()
-    yield names, "is empty", pc.equal(length, 0)
+    yield names, "is empty", keyless(rows, encoding)
     yield names, f"is longer than {max_key_bytes} bytes", pc.greater(length, max_key_bytes)
     if encoding.operation_column is not None:
         operation, known = rows.column("operation"), operation_names(encoding.operations)

@@ -33,6 +33,7 @@ __all__ = [
     "SinkNameTaken",
     "SparkError",
     "TooManyBadRows",
+    "UnorderedWarning",
 ]
 
 
@@ -145,3 +146,14 @@ class SinkFailed(SparkError, RuntimeError):
 
     def __init__(self, batch_id: int, cause: BaseException) -> None:
         super().__init__(f"batch {batch_id} was ended by {type(cause).__name__}: {cause}")
+
+
+class UnorderedWarning(UserWarning):
+    """Operations come in a column, and nothing orders the rows of a batch."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(
+            f"operations come in the column {column!r}, and nothing orders the rows of a batch: of a key that is there twice the older "
+            "row may win; name the columns that order them with order_by=, or say order_by=() if each key comes once"
+        )
+        self.column = column

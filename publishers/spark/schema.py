@@ -46,6 +46,8 @@ OPERATIONS: Final[Operations] = (
     ("update", Operation.UPSERT),
     ("remove", Operation.REMOVE),
     ("delete", Operation.REMOVE),
+    ("truncate", Operation.TRUNCATE),
+    ("expire", Operation.EXPIRE),
 )
 """What an operation column may hold unless other words were given; in letters of any case."""
 
@@ -85,6 +87,11 @@ class Encoding:
     def sized(self) -> tuple[str, ...]:
         """The columns of what was selected that hold keys and images, and so most of the bytes."""
         return ("key", "body") if self.before is None else ("key", "body", "before")
+
+    @property
+    def truncating(self) -> tuple[str, ...]:
+        """The words for the end of all entities of a type, which has no key."""
+        return tuple(name for name, meaning in self.operations if meaning is Operation.TRUNCATE)
 
     def check(self, schema: StructType) -> None:
         """Looks whether rows of ``schema`` can become changes.
@@ -138,14 +145,15 @@ class Encoding:
             schema: Of the rows.
             **more: Further columns by name.
         """
-        body = body_column(schema, self.body_columns(schema))
+        key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
         if self.before is not None:
             extra.append(before_column(schema, self.before).alias("before"))
         if self.operation_column is not None:
             operation = F.lower(column_named(self.operation_column).cast("string"))
-            bodiless = [name for name, meaning in self.operations if meaning is Operation.REMOVE]
+            bodiless = [name for name, meaning in self.operations if meaning is not Operation.UPSERT]
             body = F.when(operation.isin(bodiless), F.lit(None).cast("binary")).otherwise(body)
+            key = F.when(operation.isin(list(self.truncating)), F.lit("").cast("binary")).otherwise(key)
             extra.append(operation.alias("operation"))
         elif self.operation is Operation.REMOVE:
             body = F.lit(None).cast("binary")
@@ -153,7 +161,7 @@ class Encoding:
             extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
         extra.extend(column.alias(name) for name, column in more.items())
-        return [key_column(schema, self.key).alias("key"), body.alias("body"), *extra]
+        return [key.alias("key"), body.alias("body"), *extra]
 
     def select(self, frame: DataFrame, schema: StructType | None = None) -> DataFrame:
         """Turns rows into what a frame of the log needs; nothing runs yet.

@@ -1,6 +1,7 @@
 """The sink of a streaming query: each micro-batch becomes one version of a change log, exactly once."""
 
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ from uuid import UUID, uuid5
 from pyspark.sql import DataFrame
 
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
-from publishers.log.changelog import ChangeLog, Produced
+from publishers.log.changelog import ChangeLog
+from publishers.log.statistics import Produced
 from publishers.model.change import Operation
 from publishers.options import check_switches
 from publishers.spark.arguments import check_texts, column_names, operation_words
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
-from publishers.spark.errors import BatchChanged, CheckpointLost, ConnectRefused, SinkFailed
+from publishers.spark.errors import BatchChanged, CheckpointLost, ConnectRefused, SinkFailed, UnorderedWarning
 from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, gate_of
@@ -101,11 +103,12 @@ class ChangeSink:
         key: Column or columns of the key.
         name: Tells apart the sinks of one query; the entity type if None.
         operation: ``"upsert"`` or ``"remove"``, for all rows. Removed rows have no body.
-        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``) or
-            ``remove`` (also ``delete``).
+        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``), ``remove``
+            (also ``delete``), ``expire``, or ``truncate``, which concerns all entities of the type and needs no key.
         operations: What that column holds instead, in letters of any case: ``{"c": "upsert", "d": "remove"}``.
         entity_type_column: Column that tells the entity type of each row.
-        order_by: Column or columns that order the rows of a batch, nulls first.
+        order_by: Column or columns that order the rows of a batch, nulls first. Where operations come in a column and this is left
+            out, an ``UnorderedWarning`` says that rows of one key may come in any order; ``()`` says that they may.
         body: Columns of the body; None for all but before, operation, entity type and order columns.
         before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
             subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
@@ -190,9 +193,11 @@ class ChangeSink:
             operation_column=operation_column,
             operations=operation_words(operations, operation_column),
             entity_type_column=entity_type_column,
-            order_by=() if order_by is None else column_names("order_by", order_by),
+            order_by=() if order_by in (None, ()) else column_names("order_by", order_by),
             before=None if before is None else column_names("before", before)[0],
         )
+        if operation_column is not None and order_by is None:
+            warnings.warn(UnorderedWarning(operation_column), stacklevel=2)
         self.name = name or entity_type or producer or ""
         self._producer = producer
         self._tell_schema = tell_schema

@@ -4,19 +4,18 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from msgspec.structs import replace as replace_entry
 
 from flow import forks
+from flow.bridges.callbacks import CallbackSubscription
 from flow.clock import Clock
 from flow.contracts import UNBOUNDED
+from flow.demand import Tide
 from flow.executors import INLINE
 from publishers.criteria.criteria import Criterion
 from publishers.errors import (
-    InvalidOption,
     LogClosed,
     LogDropped,
     LogForked,
@@ -25,7 +24,8 @@ from publishers.errors import (
     PenstockError,
 )
 from publishers.log.changelog import ChangeLog
-from publishers.model.change import Area
+from publishers.model.change import Area, Change
+from publishers.model.position import Position
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
 from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory, kind_of
@@ -34,11 +34,7 @@ from publishers.store.system import SystemLog
 from publishers.views.view import Content
 from publishers.wal import FileSystem
 
-if TYPE_CHECKING:
-    from publishers.model.change import Change
-    from publishers.model.position import Position
-
-__all__ = ["OpenLogs", "options_with"]
+__all__ = ["OpenLogs"]
 
 _log = logging.getLogger("penstock.store")
 _PAGE: Final = 1000
@@ -123,13 +119,11 @@ class OpenLogs:
         }
         try:
             if entry.log_id and kind_of(self._filesystem, self.disk.path / entry.directory) == "nothing":
-                raise NotALog(
-                    self.disk.path / entry.directory, "its files are gone"
-                )  # and none are made anew
+                raise NotALog(self.disk.path / entry.directory, "its files are gone")  # none are made anew
             log = ChangeLog.open(
                 self.disk.path / entry.directory,
                 read_only=self._read_only,
-                options=options_with(self._options, known),
+                options=LogOptions.chosen(self._options, known),
                 filesystem=self._filesystem,
                 clock=self._clock,
             )
@@ -237,8 +231,12 @@ class OpenLogs:
     def follow(self) -> None:
         """Refreshes whenever there is something new."""
         feed = self.system.changes(Criterion(areas={Area.ENGINE}), since=self.system.head)
-        feed.subscribe(_Watcher(self), executor=INLINE, name="store")
+        watcher = CallbackSubscription[Change](lambda _: self.refresh(), self._lose, None, Tide(UNBOUNDED))
+        feed.subscribe(watcher, executor=INLINE, name="store")
         self.refresh()
+
+    def _lose(self, error: Exception) -> None:
+        _log.error("the store %s is followed no longer: %s", self.disk.path, error)
 
     def tell_opened(self, log: ChangeLog) -> None:
         """Puts up that a log is open now."""
@@ -274,35 +272,3 @@ class OpenLogs:
         """What a log is called now; it may have had several names since it was made."""
         with self.lock:
             return next((entry.name for entry in self.entries.values() if entry.log_id == log_id), None)
-
-
-class _Watcher:
-    """Lets a read-only store follow its system log."""
-
-    def __init__(self, logs: OpenLogs) -> None:
-        self._logs = logs
-
-    def on_subscribe(self, subscription: Any, /) -> None:
-        subscription.request(UNBOUNDED)
-
-    def on_next(self, _change: "Change", /) -> None:
-        self._logs.refresh()
-
-    def on_error(self, error: Exception, /) -> None:
-        _log.error("the store %s is followed no longer: %s", self._logs.disk.path, error)
-
-    def on_complete(self) -> None:
-        """The store is closed."""
-
-
-def options_with(options: LogOptions, changed: Mapping[str, Any]) -> LogOptions:
-    """Options with some of them changed.
-
-    Raises:
-        InvalidOption: If one is unknown or out of its bounds.
-    """
-    known = [field.name for field in fields(LogOptions)]
-    for name, value in changed.items():
-        if name not in known:
-            raise InvalidOption(name, value, "one of " + ", ".join(known))
-    return replace(options, **changed)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from msgspec.structs import replace
@@ -15,8 +15,8 @@ from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import LogStatistics
 from publishers.options import KIB, LogOptions, check_directory, check_switches
 from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory
-from publishers.store.log_entries import LogEntry, check_labels, created, dropped, replaced
-from publishers.store.open_logs import OpenLogs, options_with
+from publishers.store.log_entries import LogEntries, LogEntry, check_labels, created, dropped, replaced
+from publishers.store.open_logs import OpenLogs
 from publishers.store.system import SystemLog
 from publishers.wal import FileSystem, RealFileSystem
 
@@ -109,14 +109,14 @@ class ChangeStore(Mapping[str, ChangeLog]):
         """
         check_switches(read_only=read_only)
         storage = filesystem or RealFileSystem()
-        chosen = options_with(LogOptions(), options)
+        chosen = LogOptions.chosen(None, options)
         disk = StoreDirectory(check_directory(path), storage)
         disk.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:
                 disk.own()
                 stack.callback(disk.close)
-            kept = options_with(chosen, _SYSTEM_OPTIONS)
+            kept = LogOptions.chosen(chosen, _SYSTEM_OPTIONS)
             system = SystemLog.open(
                 disk.path / SYSTEM_DIRECTORY,
                 read_only=read_only,
@@ -179,12 +179,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of that name, perhaps in other case.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._logs.lock:
-            self._check_owned()
-            self._logs.entries.check_free(name)
+        with self._changing() as entries:
+            entries.check_free(name)
             said = check_labels(type, labels)
-            options_with(self._options, options)
-            directory = self._logs.entries.free_directory(name, self._logs.disk.names())
+            LogOptions.chosen(self._options, options)
+            directory = entries.free_directory(name, self._logs.disk.names())
             self._logs.disk.doubt(directory)
             entry = LogEntry(name, "", directory, type, said, options)
             log: ChangeLog | None = None
@@ -199,7 +198,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
                     self._logs.remove(directory)
                 raise
             self._logs.settle(directory)
-        self._logs.carry_out()
         self._logs.tell_opened(log)
         return log
 
@@ -211,9 +209,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogBusy: If another process writes to it.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._logs.lock:
-            self._check_owned()
-            entry = self._logs.entries.find(name)
+        with self._changing() as entries:
+            entry = entries.find(name)
             handle = self._logs.handle(entry)
             lock = self._logs.disk.lock_log(entry.directory) if handle is None else None
             try:
@@ -227,7 +224,6 @@ class ChangeStore(Mapping[str, ChangeLog]):
             finally:
                 if lock is not None:
                     lock.close()
-        self._logs.carry_out()
         if handle is not None:
             handle.close(LogDropped(name))  # or wait until somebody else has
         self._logs.remove(entry.directory)
@@ -243,13 +239,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogExists: If there is a log of the new name.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._logs.lock:
-            self._check_owned()
-            entry = self._logs.entries.find(old)
-            self._logs.entries.check_free(new, but=old)
+        with self._changing() as entries:
+            entry = entries.find(old)
+            entries.check_free(new, but=old)
             if new != old:
                 self._logs.record(replaced(entry, replace(entry, name=new)))
-        self._logs.carry_out()
 
     def retype(
         self,
@@ -265,13 +259,11 @@ class ChangeStore(Mapping[str, ChangeLog]):
             InvalidChange: If the type or a label cannot be stored.
             LogReadOnly, LogFull, LogFailed: If the store cannot take it.
         """
-        with self._logs.lock:
-            self._check_owned()
-            entry = self._logs.entries.find(name)
+        with self._changing() as entries:
+            entry = entries.find(name)
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
             self._logs.record(replaced(entry, replace(entry, type=kind, labels=said)))
-        self._logs.carry_out()
 
     def names(self) -> list[str]:
         """What the logs are called, in order."""
@@ -367,9 +359,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -383,11 +373,16 @@ class ChangeStore(Mapping[str, ChangeLog]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    def _check_owned(self) -> None:
-        self._logs.check_open()
-        if self.read_only:
-            raise LogReadOnly(self.path)
-        self._logs.catch_up()  # an interrupt may have come between a commit and its consequences
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[LogEntries]:
+        """Holds the lock for one change of the owner's, and does afterwards what follows from it."""
+        with self._logs.lock:
+            self._logs.check_open()
+            if self.read_only:
+                raise LogReadOnly(self.path)
+            self._logs.catch_up()  # an interrupt may have come between a commit and its consequences
+            yield self._logs.entries
+        self._logs.carry_out()
 
 
 def _unknown(error: PenstockError | OSError) -> bool:

@@ -4,16 +4,14 @@ Bodies are parsed only where a mode compares fields or a lens looks into them, a
 views. What cannot be read as JSON is not shown through a lens, and is named in ``lacking``.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from publishers.model.change import Operation
-from publishers.views.paths import Fields, Path, parse_path, write
+from publishers.views.paths import Fields, Path, exact_value, parse_path, write
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, Lens, View
 
@@ -221,7 +219,7 @@ def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: boo
     candidates = [name for name, text in after.items() if bytes(text) != bytes(before.get(name, b""))]
     candidates += [name for name in before if name not in after]
     new, was = _only(after, candidates), _only(before, candidates)
-    seen, saw = _stripped(new, lenses), _stripped(was, lenses)
+    seen, saw = _masked(new, lenses, values=False), _masked(was, lenses, values=False)
     differ = [
         name
         for name in candidates
@@ -249,18 +247,11 @@ def _picked(fields: Fields, changed: bytes) -> Fields:
     }
 
 
-def _masked(fields: Fields, lenses: Sequence[Lens]) -> Fields:
+def _masked(fields: Fields, lenses: Sequence[Lens], *, values: bool = True) -> Fields:
+    """The fields through the lenses; without ``values`` they are only dropped, not masked, so that they may be compared."""
     for lens in lenses:
         fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
-        fields = fields if lens.mask is None else lens.mask.image_fields(fields)
-    return fields
-
-
-def _stripped(fields: Fields, lenses: Sequence[Lens]) -> Fields:
-    """What is left of the fields before values are masked: what may be compared."""
-    for lens in lenses:
-        fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
-        fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=False)
+        fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=values)
     return fields
 
 
@@ -306,15 +297,6 @@ def _same(one: bytes, other: bytes) -> bool:
     if one == other:
         return True
     try:
-        return bool(_value(one) == _value(other))
+        return bool(exact_value(one) == exact_value(other))
     except (*unreadable, ArithmeticError):
         return False
-
-
-def _value(text: bytes) -> Any:
-    # A number is marked as one, because in Python true equals 1.
-    return json.loads(text, parse_int=_number, parse_float=_number)
-
-
-def _number(text: str) -> tuple[str, Decimal]:
-    return "number", Decimal(text)

@@ -7,7 +7,9 @@ Values are never turned into Python's numbers and back: an object becomes a mapp
 so what is not touched stays the text that was written.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +22,12 @@ __all__ = [
     "Fields",
     "Path",
     "collected",
+    "exact_value",
     "fields_of",
     "items_of",
     "parse_path",
     "path_text",
+    "split_path",
     "write",
 ]
 
@@ -49,20 +53,24 @@ def parse_path(parameter: str, text: object) -> tuple[str, Path]:
     """
     if not isinstance(text, str) or not 0 < len(text) <= _CHARACTERS_MAX:
         raise InvalidOption(parameter, text if isinstance(text, str) else type(text).__name__, _RIGHT)
-    names: list[str] = [""]
-    escaped = False
-    for character in text:
-        if not escaped and character == "\\":
-            escaped = True
-            continue
-        if not escaped and character == ".":
-            names.append("")
-        else:
-            names[-1] += character
-        escaped = False
-    if escaped or "" in names or len(names) > _NAMES_MAX or not encodable(text):
+    names = split_path(text)
+    if "" in names or len(names) > _NAMES_MAX or not encodable(text):
         raise InvalidOption(parameter, text, _RIGHT)
     return (names[0], tuple(names[1:])) if text[0] == "$" else ("", tuple(names))
+
+
+def split_path(text: str) -> list[str]:
+    """The names of a path; one of them is empty where something is wrong with it."""
+    names, escaped = [""], False
+    for char in text:
+        if escaped or char not in ".\\":
+            names[-1] += char
+            escaped = False
+        elif char == ".":
+            names.append("")
+        else:
+            escaped = True
+    return [*names, ""] if escaped else names
 
 
 def path_text(path: Path, root: str = "") -> str:
@@ -112,6 +120,19 @@ def write(value: Fields | Iterable[bytes | msgspec.Raw]) -> bytes:
     if isinstance(value, Mapping):
         return _encoder.encode({name: msgspec.Raw(text) for name, text in value.items()})
     return _encoder.encode([msgspec.Raw(text) for text in value])
+
+
+def exact_value(text: bytes) -> Any:
+    """A JSON value in which numbers compare by value; each is marked as one, because in Python true equals 1.
+
+    Raises:
+        ValueError, RecursionError, ArithmeticError: If it is no JSON that can be compared.
+    """
+    return json.loads(text, parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, Decimal]:
+    return "number", Decimal(text)
 
 
 def _opening(text: bytes | msgspec.Raw) -> bytes:

@@ -8,12 +8,11 @@ from uuid import UUID
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
 from publishers.options import LogOptions
-from publishers.wal.disk.access import check_openable, open_file
-from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
+from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem, check_openable, open_file
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START
-from publishers.wal.files.tail_page import Tail
+from publishers.wal.files.tail_page import Tail, TailState
 from publishers.wal.format.control import Epoch, Tables, decode_control
 from publishers.wal.format.frame import CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.keep.hard_links import HeldReader, HeldSegments
@@ -138,7 +137,7 @@ class Follower:
         Raises:
             WalCorrupted: If HEAD is damaged.
         """
-        state = self._tail.read() if self._tail is not None else None
+        state = self._read_tail()
         newest = head_of(self._head_file).newest_visible if state is None else state.visible
         return max(newest, self.visible)
 
@@ -162,8 +161,6 @@ class Follower:
                 self._tail = Tail.open(self._filesystem, self.directory)
         first = not self._catalog.entries
         opening, limit = self._check_told()
-        if opening != self.opening:
-            self._check_history(opening, limit)
         if limit[1:] >= self._limit[1:] and limit.version >= self._limit.version:
             entries = self._catalog.entries
             if not entries or entries[-1].number < limit.segment:
@@ -190,31 +187,35 @@ class Follower:
         """
         self._presence.check_name()
         self._presence.check_head(head_of(self._head_file))
-        opening, limit = self._check_told()
-        if opening != self.opening:
-            self._check_history(opening, limit)
+        self._check_told()
 
     def _check_told(self) -> tuple[tuple[int, int], Limit]:
-        """What `_look` answers, if neither TAIL nor HEAD went back.
+        """What `_look` answers, if neither TAIL nor HEAD went back, and a new epoch goes on from what has been read.
 
         While the epoch is the same one and has random bits, TAIL is of the same history, so HEAD is not read.
 
         Raises:
-            LogReplaced: If one of them did, or HEAD is of another log.
-            WalCorrupted: If HEAD is damaged.
+            LogReplaced: If one of them did, HEAD is of another log, or the history is another one.
+            WalCorrupted: If HEAD or the last segment is damaged.
         """
-        state = self._tail.read() if self._tail is not None else None
+        state = self._read_tail()
         if state is None:
             head = head_of(self._head_file)
             self._presence.check_head(head)
-            return (head.epoch, head.random), self._limit_of(head)
-        opening, limit = (state.epoch, state.random), Limit(state.visible, state.segment, state.end)
-        if opening != self.opening or (not state.random and state.visible != self._shown):
-            self._presence.check_head(head_of(self._head_file))
-        if state.visible < self._shown or opening[0] < self.opening[0]:
-            raise self._presence.replaced()
-        self._shown = state.visible
+            opening, limit = (head.epoch, head.random), self._limit_of(head)
+        else:
+            opening, limit = (state.epoch, state.random), Limit(state.visible, state.segment, state.end)
+            if opening != self.opening or (not state.random and state.visible != self._shown):
+                self._presence.check_head(head_of(self._head_file))
+            if state.visible < self._shown or opening[0] < self.opening[0]:
+                raise self._presence.replaced()
+            self._shown = state.visible
+        if opening != self.opening:
+            self._check_history(opening, limit)
         return opening, limit
+
+    def _read_tail(self) -> TailState | None:
+        return self._tail.read() if self._tail is not None else None
 
     def _check_history(self, opening: tuple[int, int], limit: Limit) -> None:
         """Compares the history of a new epoch with what has been read, before anything of it is taken.
@@ -261,11 +262,6 @@ class Follower:
         except LogUnreadable:
             if not self._catalog.entries:
                 raise
-
-    def _told(self) -> tuple[tuple[int, int], Limit]:
-        """What HEAD tells: number and random bits of the writer's epoch, and up to where the log is shown."""
-        head = head_of(self._head_file)
-        return (head.epoch, head.random), self._limit_of(head)
 
     def _forget_deleted(self) -> None:
         """Drops the segments that retention takes: HEAD tells it before they go, so nobody has to meet a missing file."""
@@ -383,9 +379,10 @@ class Follower:
 
     def _look(self) -> tuple[tuple[int, int], Limit]:
         """The writer's epoch, and up to where the log is shown, at this moment."""
-        state = self._tail.read() if self._tail is not None else None
+        state = self._read_tail()
         if state is None:
-            return self._told()
+            head = head_of(self._head_file)
+            return (head.epoch, head.random), self._limit_of(head)
         return (state.epoch, state.random), Limit(state.visible, state.segment, state.end)
 
     def _read_newest(self, limit: Limit) -> tuple[Epoch, ...]:

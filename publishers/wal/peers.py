@@ -1,13 +1,11 @@
-"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications, hard links."""
+"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications."""
 
-from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from publishers.wal.disk.filesystem import FencedError, FileSystem
 from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.files.tail_page import Tail
-from publishers.wal.keep.hard_links import Links
-from publishers.wal.read.catalog import SegmentEntry
 
 __all__ = ["Peers"]
 
@@ -23,8 +21,8 @@ class Peers:
         tail: TAIL, which tells what the writer before has shown until this one publishes.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: Path) -> None:
-        """Takes the lock.
+    def __init__(self, filesystem: FileSystem, directory: Path, files: ExitStack) -> None:
+        """Takes the lock, which is freed with ``files``.
 
         Raises:
             LogBusy: If another writer has it.
@@ -33,25 +31,13 @@ class Peers:
         self._filesystem = filesystem
         self._directory = directory
         self._lock = take_lock(filesystem, directory)
-        try:
-            self.tail = Tail.create(filesystem, directory)
-        except BaseException:
-            self._lock.close()
-            raise
+        files.callback(self._lock.close)
+        self.tail = Tail.create(filesystem, directory)
+        files.callback(self.tail.close)
         self.tail.claim()
         self._notifier = filesystem.notifier(directory)
+        files.callback(self._notifier.close)
         self._unannounced = False
-        self._links: Links | None = None
-
-    def link(self, entries: Callable[[], Sequence[SegmentEntry]], max_bytes: int) -> None:
-        """Begins to link segments for consumers that hold them; see `Links`."""
-        self._links = Links(self._filesystem, self._directory, entries, max_bytes)
-
-    @property
-    def links(self) -> Links:
-        """Hard links for consumers; only once the log is open."""
-        assert self._links is not None
-        return self._links
 
     def sign(self, epoch: int) -> None:
         """Tells in LOCK who holds it."""
@@ -79,16 +65,9 @@ class Peers:
 
         Raises:
             FencedError: If LOCK is no longer what this writer has locked.
-            SyncError: If a directory of links cannot be synced.
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
             raise FencedError
         self._notifier.look()
         self.notify()
-        return self._links is not None and self._links.tend()
-
-    def close(self) -> None:
-        """Frees the lock."""
-        self._notifier.close()
-        self.tail.close()
-        self._lock.close()
+        return False

@@ -1,26 +1,37 @@
 """The owner's face of a log: the one opening that may write."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.errors import LogClosed, LogFailed, LogForked
+from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, LogUnreadable, NotALog
 from publishers.options import LogOptions
 from publishers.wal.append.evidence import Evidence
 from publishers.wal.append.sealed import Appended, Transaction
-from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, means_full
+from publishers.wal.append.writer import Writer
+from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, check_openable, means_full
+from publishers.wal.disk.reserve import Reserve
+from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
+from publishers.wal.files.segment import write_index
 from publishers.wal.format.control import Epoch, ProducerState
 from publishers.wal.keep.hard_links import Links
 from publishers.wal.keep.retention import Retention
-from publishers.wal.maintenance import Maintenance
-from publishers.wal.ownership import Owned, own
+from publishers.wal.peers import Peers
 from publishers.wal.read.reader import Reader
+from publishers.wal.recover.recovery import recover
 from publishers.wal.withheld import Withholding
 
 __all__ = ["Wal"]
+
+_LOG: Final = logging.getLogger(__name__)
+_AHEAD: Final = 1.0
+"""Seconds above which a last commit ahead of the clock is worth a warning: no burst of commits gets so far by itself."""
 
 
 class Wal:
@@ -36,6 +47,8 @@ class Wal:
         reader: Reads what is durable and not withheld.
         retention: Deletes what nobody needs any more; its holds say who needs something.
         torn_bytes: What recovery cut off: writes that were never acknowledged.
+        links: Hard links for consumers that must not depend on retention.
+        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
         inherited: What to raise in a child of ``fork``; None in the process that opened it.
     """
 
@@ -43,35 +56,56 @@ class Wal:
 
     def __init__(
         self,
+        directory: Path,
         options: LogOptions,
         filesystem: FileSystem,
         clock: Clock,
-        owned: Owned,
+        files: contextlib.ExitStack,
     ) -> None:
-        """Not to be called; see `open`."""
-        self._owned = owned
-        self.directory, self._peers, reserve, writer, recovered = owned
-        self.log_id: UUID = recovered.catalog.log_id
-        self.torn_bytes = recovered.torn
-        self._writer = writer
-        self._reserve = reserve
-        self._catalog = recovered.catalog
-        self._closed = False
-        self._evidence = evidence = Evidence(recovered.head, writer)
-        self._withholding = Withholding(
-            writer, recovered.head, evidence, recovered.catalog, filesystem, self.directory
+        """Not to be called; see `open`. Here stands what an open log consists of, in the order in which it is opened.
+
+        Args:
+            directory: Of the log.
+            options: Bounds and policies.
+            filesystem: Where it is.
+            clock: For commits.
+            files: Closes what is opened here, in the reverse order.
+        """
+        self.directory = directory
+        self.space_low = self._closed = self._stamps_ahead = False
+        self._files = files
+        self._options = options
+        self._filesystem = filesystem
+        self._clock = clock.monotonic
+        # The lock comes first, and owners before are fenced off before anything is looked at.
+        self._peers = peers = Peers(filesystem, directory, files)
+        self._reserve = reserve = Reserve(filesystem, directory, options)
+        recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail, files)
+        catalog, head, active, chain, tables, self.torn_bytes = recovered
+        epoch = head.state.epoch
+        self.log_id: UUID = catalog.log_id
+        self._catalog = catalog
+        self._writer = writer = Writer(
+            filesystem, directory, options, clock, catalog, head, epoch, active, chain, tables, reserve
         )
-        self.reader = Reader(self._catalog, self._withholding.readable)
-        self._maintenance = Maintenance(
-            writer, evidence, self._catalog, options, filesystem, self.directory, clock, reserve
-        )
+        files.callback(writer.close)
+        # Before a new epoch, which may begin a segment: links are made in the order of the segments.
+        self.links = Links(filesystem, directory, lambda: catalog.entries, options.held_max_bytes)
+        writer.open_epoch()
+        _fill(reserve)
+        peers.sign(epoch)
+        # What stands on the writer, and owns no file.
+        self._evidence = evidence = Evidence(head, writer)
+        self._withholding = Withholding(writer, head, evidence, catalog, filesystem, directory)
+        self._head_at = self._clock()
+        self.reader = Reader(catalog, self._withholding.readable)
         self.retention = Retention(
-            self._catalog,
+            catalog,
             lambda: (writer.active.number, writer.active.offset),
             evidence.write,
             options,
             filesystem,
-            self.directory,
+            directory,
             writer.ages,
         )
         forks.register(self)
@@ -79,7 +113,7 @@ class Wal:
     def forked(self, pid: int, /) -> None:
         """See `flow.forks.Forkable`: each file lets go by itself, and nothing is done with them any more."""
         self.inherited = self.retention.holds.inherited = LogForked(self.directory, pid)
-        self._closed = self._maintenance.closed = True
+        self._closed = True
 
     @classmethod
     def open(
@@ -108,13 +142,16 @@ class Wal:
         """
         options = options or LogOptions()
         filesystem = filesystem or RealFileSystem()
-        owned = own(Path(directory), options, filesystem, clock)
-        try:
-            wal = cls(options, filesystem, clock, owned)
+        path = Path(directory)
+        with _refusing(filesystem, path, options), contextlib.ExitStack() as files:
+            try:
+                filesystem.make_directory(path)
+                check_names(path, filesystem.listing(path))
+            except (FileExistsError, NotADirectoryError):
+                raise NotALog(path, "it is not a directory") from None
+            wal = cls(path, options, filesystem, clock, files)
             wal.publish_tail(wal.visible)
-        except BaseException:
-            owned.close()
-            raise
+            wal._files = files.pop_all()
         return wal
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -158,11 +195,6 @@ class Wal:
         return self._writer.tables.epochs
 
     @property
-    def links(self) -> Links:
-        """Hard links for consumers that must not depend on retention."""
-        return self._peers.links
-
-    @property
     def whole(self) -> Reader:
         """Reads what is durable, withheld or not, and leaves nothing of it in any cache: for the owner's own use."""
         return Reader(self._catalog, lambda: self._writer.limit)
@@ -176,11 +208,6 @@ class Wal:
     def bytes(self) -> int:
         """Bytes of all segments, zeros ahead of the end not counted."""
         return self.retention.bytes
-
-    @property
-    def space_low(self) -> bool:
-        """Whether the last zero-fill, spare segment, index or HEAD found no room on the disk."""
-        return self._maintenance.space_low
 
     @property
     def reserve_bytes(self) -> int:
@@ -344,9 +371,87 @@ class Wal:
         Returns:
             Whether something was done, so that another step may find more to do.
         """
-        maintenance = self._maintenance
+        steps = (
+            self._peers.tend,
+            self.links.tend,
+            self._reserve.fill,  # before anything else gets room
+            self._fill,
+            self._make_spare,
+            self._write_index,
+            self._refresh_head,
+            self._watch_clock,
+            lambda: self._retain(floor),
+        )
         with self._withholding.housekeeping:
-            return maintenance.take(self._peers.tend, *maintenance.steps, lambda: self._retain(floor))
+            return self._take(steps)
+
+    def _take(self, steps: Sequence[Callable[[], bool]]) -> bool:
+        """Takes steps one after the other, each of which answers whether it has done something."""
+        health = self._writer.health
+        done = full = False
+        for step in steps:
+            if self._closed or health.why is not None:
+                break
+            try:
+                done = step() or done
+            except (OSError, LogUnreadable) as error:
+                if isinstance(error, OSError) and means_full(error):
+                    full = True
+                else:
+                    health.fail(error)
+        self.space_low = full
+        return done
+
+    def _fill(self) -> bool:
+        """Writes zeros when less than half a step of them is left."""
+        active = self._writer.active
+        step = self._options.fill_step
+        if active.filled - active.offset >= step // 2:
+            return False
+        return active.fill(min(active.offset + step, self._options.segment_bytes))
+
+    def _make_spare(self) -> bool:
+        """Makes the spare segment once the active segment is half full."""
+        writer = self._writer
+        if not writer.spares.wanted or 2 * writer.active.offset < self._options.segment_bytes:
+            return False
+        writer.spares.make()
+        return True
+
+    def _write_index(self) -> bool:
+        closed = self._writer.closed
+        if not closed:
+            return False
+        active, trailer = closed[0]
+        if active.number >= self._catalog.entries[0].number:
+            data = active.index.pack(self._catalog.log_id, active.number, trailer)
+            write_index(self._filesystem, self.directory, active.number, data)
+        closed.popleft()
+        return True
+
+    def _refresh_head(self) -> bool:
+        """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
+        state = self._evidence.state
+        _, segment, offset = self._writer.evidence()
+        if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
+            return False
+        if self._clock() - self._head_at < self._options.head_sync:
+            return False
+        self._evidence.write()
+        self._head_at = self._clock()
+        return True
+
+    def _watch_clock(self) -> bool:
+        """Warns once while commits are stamped with the future, because the clock was ahead for a moment."""
+        ahead = self._writer.ahead
+        if ahead > _AHEAD and not self._stamps_ahead:
+            _LOG.warning(
+                "the last commit is %.0f s ahead of the clock, which has been put back since; until it has caught up, each "
+                "commit is stamped a microsecond after the one before",
+                ahead,
+            )
+        self._stamps_ahead = ahead > _AHEAD or (self._stamps_ahead and ahead > 0)
+        return False
 
     def _retain(self, floor: int | None) -> bool:
         # What nobody was shown yet, somebody waits for.
@@ -382,5 +487,29 @@ class Wal:
         """Closes the files and writes nothing, as a crash of the process would."""
         if self._closed:
             return
-        self._closed = self._maintenance.closed = True
-        self._owned.close()
+        self._closed = True
+        self._files.close()
+
+
+@contextlib.contextmanager
+def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterator[None]:
+    """Turns an error of the disk into what it means to who opens a log."""
+    try:
+        yield
+    except OSError as error:
+        if means_full(error):
+            free = None
+            with contextlib.suppress(OSError):
+                free = filesystem.free_bytes(path)
+            raise LogFull(free, options.fill_step) from error
+        check_openable(error, path)
+        raise LogFailed("refused", str(error), opening=True) from error
+
+
+def _fill(reserve: Reserve) -> None:
+    """Keeps room back; where there is none, the log is opened without, and takes no changes yet."""
+    try:
+        reserve.fill()
+    except OSError as error:
+        if not means_full(error):
+            raise

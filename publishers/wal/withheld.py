@@ -8,6 +8,7 @@ Readers of the owner, like followers, end exactly where the visible versions do.
 takes and another transaction replaces.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -20,12 +21,13 @@ from publishers.wal.files.head import CUT, DEFERRED, SLOT_BYTES, Head
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
 from publishers.wal.format.control import draw_random
 from publishers.wal.read.catalog import Catalog, Limit
-from publishers.wal.recover.replay_segment import restore
+from publishers.wal.recover.inspector import restore
 from publishers.wal.recover.truncate import place_of, truncate
 
 __all__ = ["Withholding"]
 
 
+@dataclass
 class Withholding:
     """The part of an owned log that keeps things back.
 
@@ -38,24 +40,17 @@ class Withholding:
         housekeeping: Held for a step of housekeeping, and for a cut.
     """
 
-    def __init__(
-        self,
-        writer: Writer,
-        head: Head,
-        evidence: Evidence,
-        catalog: Catalog,
-        filesystem: FileSystem,
-        directory: Path,
-    ) -> None:
+    _writer: Writer
+    _head: Head
+    _evidence: Evidence
+    _catalog: Catalog
+    _filesystem: FileSystem
+    _directory: Path
+
+    def __post_init__(self) -> None:
         self.housekeeping = Lock()
-        self.shown = writer.limit
-        self._writer = writer
-        self._head = head
-        self._evidence = evidence
-        self._catalog = catalog
-        self._filesystem = filesystem
-        self._directory = directory
-        self.active = bool(head.state.flags & DEFERRED)
+        self.shown = self._writer.limit
+        self.active = bool(self._head.state.flags & DEFERRED)
         if self.active:
             self.shown = self._end_of(self.visible)
 
@@ -146,7 +141,7 @@ class Withholding:
         path = self._directory / segment_name(number)
         file = self._filesystem.open(path, "write")
         try:
-            left = restore(file, header, offset)
+            left = restore(file, number, offset)
             if (left.chain.version, left.end) != (version, offset):
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the place of the cut")
             random = draw_random(self._filesystem)

@@ -15,8 +15,8 @@ import pytest
 from publishers import ChangeLog, upsert
 from tests.harness.resident import LEFT, resident
 from tests.transports.conftest import dial, fill, serving, until  # noqa: F401 - fixtures of the neighbours
-from tests.transports.graphql.conftest import graphql  # noqa: F401 - as above
-from tests.transports.websocket.test_connection import connect
+from tests.transports.graphql_wire import graphql  # noqa: F401 - as above
+from tests.transports.server.test_change_driver import connect
 
 
 @pytest.fixture

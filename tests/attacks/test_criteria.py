@@ -19,11 +19,11 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.index_table import Table
 from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
-from tests.transports.websocket.test_connection import FakeLink, say, subscribe
+from tests.transports.server.test_change_driver import FakeLink, say, subscribe
 from transports import Limits
-from transports.budget import ServerWeight
-from transports.graphql.connection import GraphQLConnection
 from transports.graphql.execution import Engine
+from transports.quotas.weight import ServerWeight
+from transports.server.graphql_driver import GraphQLDriver
 
 EXPLODING = [
     "(a+)+b",
@@ -246,7 +246,7 @@ async def test_subscribing_and_leaving_again_and_again_lets_no_work_gather(
         for turn in range(300):
             subscribe(attacker, str(turn), criteria=wish)
             say(attacker, type="complete", id=str(turn))
-            assert len(attacker.receiver._errands._waiting) <= 5
+            assert len(attacker.receiver._jobs._waiting) <= 5
         await committed(log, link, until)
         assert compiled["loop"] == 0
         assert compiled["elsewhere"] <= 10
@@ -260,7 +260,7 @@ async def test_the_text_of_a_refusal_is_short_whatever_was_asked_for(log, connec
     subscribe(attacker, "b", criteria=[{}] * 300_000)
     await until(lambda: len(errors_of(attacker)) == 2)
     assert all(len(json.dumps(one)) < 1_000 and one["code"] == "TOO_COSTLY" for one in errors_of(attacker))
-    assert sys.getsizeof(attacker.receiver._outlets) < 1_000
+    assert sys.getsizeof(attacker.receiver._subscribers) < 1_000
 
 
 PIECES = ["(", ")", "a", "b*", ".", "[a-z]", "{0,9}", "|", "+", "?", "*", "{200}", "\\d", "]", "x?", "(?:"]
@@ -325,7 +325,7 @@ async def test_criteria_over_graphql_have_the_same_weight_and_limits(log, connec
     """F147: of subscriptions, which are compiled on a thread, and of queries, which give back nothing as they take nothing."""
     link, server = healthy(connected), ServerWeight(30_000)
     attacker, limits = FakeLink(), Limits(variable_values=200_000)
-    attacker.receiver = GraphQLConnection(
+    attacker.receiver = GraphQLDriver(
         Engine({"shop": log}, limits), attacker, limits=limits, loop=asyncio.get_running_loop(), weight=server
     )
     say(attacker, type="connection_init")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from transports.websocket import protocol
+from transports.server.ws_protocol import LinkProtocol
 
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -75,13 +75,13 @@ async def dialled(server):
 @pytest.fixture
 def handled(monkeypatch):
     """How many frames were handled."""
-    counted, real = [0], protocol.LinkProtocol._frame
+    counted, real = [0], LinkProtocol._frame
 
     def take(self, one):
         counted[0] += 1
         real(self, one)
 
-    monkeypatch.setattr(protocol.LinkProtocol, "_frame", take)
+    monkeypatch.setattr(LinkProtocol, "_frame", take)
     return counted
 
 

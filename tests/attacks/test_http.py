@@ -11,7 +11,7 @@ import pytest
 from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
 from tests.attacks.test_graphql import DOCUMENTS, post
-from transports.pool import Pool
+from transports.quotas.pool import Pool
 
 NOTHING = '{ history(criteria: [{keys: ["never"]}]) { next } }'
 WHOLE = "{ history(limit: 1000) { changes { body } } }"
@@ -286,7 +286,7 @@ async def test_statistics_cost_the_same_however_many_subscribe(
         log.changes(Criterion(keys={f"k{number % 100}"})).subscribe(probe)
     async with beside(server) as commit:
         assert (await answered(get(server, "/statistics")))[0] == 200  # what is made once
-        await until(lambda: loop_time(server) >= server.application._facts._statistics._until)
+        await until(lambda: loop_time(server) >= server.application._status._statistics._until)
         monkeypatch.setattr(ChangeSubscription, "checkpoint", checkpoint)
         turns = watched(server)
         status, told = await answered(get(server, "/statistics"))
@@ -310,11 +310,11 @@ def loop_time(server):
 
 async def test_many_who_ask_for_statistics_are_told_the_same_ones(serving, beside, monkeypatch):
     """F147."""
-    from transports import facts
+    from transports.server import status
 
-    gathered, real = [], facts.statistics
-    monkeypatch.setattr(facts, "statistics", lambda *a, **n: gathered.append(1) or real(*a, **n))
-    monkeypatch.setattr(facts, "_AGE", 60.0)
+    gathered, real = [], status.statistics
+    monkeypatch.setattr(status, "statistics", lambda *a, **n: gathered.append(1) or real(*a, **n))
+    monkeypatch.setattr(status, "_AGE", 60.0)
     server = serving()
     async with beside(server):
         answers = await asyncio.gather(*(answered(get(server, "/statistics")) for _ in range(50)))

@@ -5,7 +5,7 @@ import pytest
 from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
-from tests.transports.test_mounted import litestar, mounted, starlette
+from tests.transports.server.test_mounted import litestar, mounted, starlette
 
 
 @pytest.fixture(params=[starlette, litestar])

@@ -7,7 +7,7 @@ import pytest
 from penstock_flights import command
 from penstock_flights.command import main
 from penstock_flights.files import sole_user
-from transports.cli.command import main as penstock
+from transports.cli.program import main as penstock
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from penstock_flights.digest import StreamDigest
 from penstock_flights.plan import SLOW, WEBSOCKET
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
-from transports.server import serve
+from transports.server.uvicorn import serve
 
 DEADLINE = 60.0
 ORIGINS = ("JFK", "EWR", "LGA")

@@ -9,8 +9,8 @@ import pytest
 
 from penstock_flights.front import Front
 from penstock_flights.pages import board_pages
-from transports.browser import find_own
-from transports.facts import Facts
+from transports.browser.pages import find_own
+from transports.server.status import Status
 
 PAGES = board_pages()
 
@@ -45,7 +45,7 @@ def test_no_file_names_another_host_or_needs_what_the_policy_forbids(path):
 @pytest.mark.parametrize("path", [path for path in PAGES if path == "/" or path.endswith(".html")])
 def test_links_lead_to_what_the_server_answers(path):
     links = {urljoin(path, one) for one in re.findall(r'(?:href|src)="([^"#]+)"', PAGES[path].data.decode())}
-    answered = {*Facts.paths, "/graphql"}
+    answered = {*Status.paths, "/graphql"}
     assert all(one in answered or page_of(one) for one in links), links
 
 

@@ -8,8 +8,8 @@ from penstock_flights.reception import Place, Reception
 from penstock_flights.watcher import Watcher, main
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
-from transports.server import serve
-from transports.websocket.client import connect
+from transports.client.remote_log import connect
+from transports.server.uvicorn import serve
 
 DEADLINE = 30.0
 

@@ -12,13 +12,13 @@ SUITES = (
     "tests/flow/bridges/test_async_subscriber.py",
     "tests/flow/bridges/test_async_iterable.py",
     "tests/flow/test_executors.py",
-    "tests/transports/websocket/test_client.py",
-    "tests/transports/websocket/test_connection.py",
-    "tests/transports/websocket/test_protocol.py",
-    "tests/transports/graphql/test_connection.py",
-    "tests/transports/graphql/test_http.py",
-    "tests/transports/test_server.py",
-    "tests/transports/test_application.py",
+    "tests/transports/client/test_remote_log.py",
+    "tests/transports/server/test_change_driver.py",
+    "tests/transports/server/test_ws_protocol.py",
+    "tests/transports/server/test_graphql_driver.py",
+    "tests/transports/http/test_graphql.py",
+    "tests/transports/server/test_uvicorn.py",
+    "tests/transports/server/test_asgi.py",
 )
 """The fewest that enter each ``async def`` of `flow` and `transports` that a server, a client or a bridge runs."""
 

@@ -36,7 +36,7 @@ async def test_nobody_takes_the_result():
 
 def test_what_is_silent_without_debug_mode_is_an_error_in_the_suites_of_coroutines_only(tmp_path):
     """T15: calls from foreign threads, results that nobody takes."""
-    inside, outside = tmp_path / "tests/transports/test_server.py", tmp_path / "test_other.py"
+    inside, outside = tmp_path / "tests/transports/server/test_uvicorn.py", tmp_path / "test_other.py"
     inside.parent.mkdir(parents=True)
     inside.write_text(CARELESS)
     outside.write_text(CARELESS)

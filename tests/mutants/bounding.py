@@ -25,8 +25,8 @@ from publishers.fanout.dispatch import DispatchPool
 from tests.mutants.patching import Mutant
 from tests.publishers.support import wait_until
 from transports import Limits
-from transports.budget import ConnectionWeight, ServerWeight
 from transports.codec.messages import check_weight
+from transports.quotas.weight import ConnectionWeight, ServerWeight
 
 __all__ = ["BOUNDING", "BOUNDS"]
 
@@ -142,7 +142,7 @@ def _unsent(_seed: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from transports.patience import PatientProtocol
+    from transports.server.timeouts import HttpProtocol
 
     loop: Any = _Loop()
     transport = Mock(spec=asyncio.Transport)
@@ -150,7 +150,7 @@ def _unsent(_seed: int) -> None:
     transport.get_write_buffer_size.return_value = 70_000
     config = uvicorn.Config(lambda: None, log_config=None)
     config.load()
-    one = PatientProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    one = HttpProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     transport.get_protocol.return_value = one
     ended = []
     one.ended = ended.append
@@ -169,7 +169,7 @@ def _frames(_seed: int) -> None:
     """A flood of frames: so many are handled in one turn, and so many in a second."""
     from websockets.frames import Frame, Opcode
 
-    from transports.websocket.protocol import LinkProtocol
+    from transports.server.ws_protocol import LinkProtocol
 
     closed: list[object] = []
     one = SimpleNamespace(
@@ -254,21 +254,21 @@ BOUNDING = [
     _mutant(
         "weight of a connection not bounded",
         "cost",
-        "transports.budget:ConnectionWeight.take",
+        "transports.quotas.weight:ConnectionWeight.take",
         "if cost.weight > left:",
         "if False:",
     ),
     _mutant(
         "weight of a server not bounded",
         "cost",
-        "transports.budget:ServerWeight.take",
+        "transports.quotas.weight:ServerWeight.take",
         "if weight > left:",
         "if False:",
     ),
     _mutant(
         "weight not given back",
         "cost",
-        "transports.budget:ServerWeight.give",
+        "transports.quotas.weight:ServerWeight.give",
         "self.weight -= weight",
         "pass",
     ),
@@ -352,42 +352,42 @@ BOUNDING = [
     _mutant(
         "all of an answer unsent",
         "unsent",
-        "transports.patience:PatientProtocol.connection_made",
+        "transports.server.timeouts:HttpProtocol.connection_made",
         "transport.set_write_buffer_limits(high=0)",
         "pass",
     ),
     _mutant(
         "nobody watches who does not read an answer",
         "unsent",
-        "transports.patience:PatientProtocol.pause_writing",
+        "transports.server.timeouts:HttpProtocol.pause_writing",
         "self._watch.start()",
         "pass",
     ),
     _mutant(
         "a stalled peer is not cut off",
         "unsent",
-        "transports.stalls:StallWatch._look",
+        "transports.server.watchdog:Watchdog._look",
         "if self._still >= _STEPS:",
         "if False:",
     ),
     _mutant(
         "frames not rated",
         "frames",
-        "transports.websocket.protocol:LinkProtocol._admit",
+        "transports.server.ws_protocol:LinkProtocol._admit",
         "self._tokens -= 1",
         "pass",
     ),
     _mutant(
         "silence earns frames without end",
         "frames",
-        "transports.websocket.protocol:LinkProtocol._refill",
+        "transports.server.ws_protocol:LinkProtocol._refill",
         "min(_BURST * self._frame_rate, self._tokens + earned)",
         "self._tokens + earned",
     ),
     _mutant(
         "all frames in one turn",
         "frames",
-        "transports.websocket.protocol:LinkProtocol._process",
+        "transports.server.ws_protocol:LinkProtocol._process",
         "while self._events and self._reading and left:",
         "while self._events and self._reading:",
     ),

@@ -113,7 +113,7 @@ _HEAD = [
         "self.state = state._replace(counter=0)",
         _LIVES,
     ),
-    Mutant("HEAD in one slot", _WAL + "files.head:Head._put", "_SLOTS[state.counter % 2]", "0", _LIVES),
+    Mutant("HEAD in one slot", _WAL + "files.head:Head._put", "SLOTS[state.counter % 2]", "0", _LIVES),
     Mutant(
         "HEAD not written after recovery",
         _WAL + "recover.recovery:_Recovery.run",
@@ -144,14 +144,14 @@ _RECOVERY = [
     ),
     Mutant(
         "torn rule ignores what was durable",
-        _WAL + "recover.torn:_vouching",
+        _WAL + "recover.inspector:find_vouching",
         "version < header.durable <= header.version",
         "False",
         ("T3",),
     ),
     Mutant(
         "torn rule takes the unsynced for damage",
-        _WAL + "recover.torn:_vouching",
+        _WAL + "recover.inspector:find_vouching",
         "version < header.durable",
         "0 <= header.durable",
         _LIVES,
@@ -159,7 +159,7 @@ _RECOVERY = [
     Mutant(
         "tail frames not written again",
         _WAL + "recover.recovery:_write_again",
-        "write_all(file, data, start)",
+        "write_all(file, data, at)",
         "pass",
         _LIVES,
     ),
@@ -174,8 +174,8 @@ _RECOVERY = [
     Mutant("epoch not raised", _WAL + "recover.recovery:_Recovery.run", " else 0) + 1", " else 0)", _LIVES),
     Mutant(
         "producers not restored",
-        _WAL + "recover.replay_segment:_take",
-        "tables.committed(frame.producer, state)",
+        _WAL + "recover.inspector:Replay._count",
+        "self.tables.committed(frame.producer, state)",
         "pass",
         _LIVES,
     ),
@@ -213,9 +213,9 @@ _FRAMES_UNCHAINED = Mutant(
 _CHAIN = [
     Mutant(
         "neither frames nor segments chained",
-        _WAL + "recover.recovery:_fits",
-        "following.previous,",
-        "trailer.last_crc,",
+        _WAL + "files.segment:Trailer.fits",
+        "following.previous)",
+        "self.last_crc)",
         ("T3-forks",),
         besides=(_FRAMES_UNCHAINED,),
     ),
@@ -283,8 +283,8 @@ _LINEAGE = [
     Mutant(
         "TAIL not asked at an opening",
         _WAL + "recover.recovery:recover",
-        "reserve, tail.read()).run()",
-        "reserve, None).run()",
+        "reserve, tail.read()).run(files)",
+        "reserve, None).run(files)",
         _HISTORIES,
     ),
     Mutant(
@@ -378,7 +378,13 @@ _READING = [
         "self.upto + 1, max_events",
         _BOTH,
     ),
-    Mutant("eviction forgets to mark", _RING + "_overtake", "cursor.live = False", "pass", _WORLD),
+    Mutant(
+        "eviction forgets to mark",
+        _RING + "_overtake",
+        "self._move(cursor, Event.EVICT, max(cursor.next, resume))",
+        "pass",
+        _WORLD,
+    ),
     Mutant(
         "overtaken go on too late",
         _RING + "_overtake",
@@ -417,14 +423,14 @@ _READING = [
     Mutant(
         "checkpoint ahead of what was delivered",
         "publishers.fanout.subscription:ChangeSubscription.checkpoint",
-        "not self._replaying and self._filled is None",
+        "cursor.phase is not Phase.JOINING and self._filled is None",
         "True",
         _WORLD,
     ),
     Mutant(
         "demand not subtracted",
-        "flow.drain.drain:Drain._turn",
-        "self._demand = subtract(self._demand, self._taken)",
+        "flow.drain.drain:Drain._step",
+        "self._demand -= self._taken if self._demand < UNBOUNDED else 0",
         "pass",
         _WORLD,
     ),
@@ -454,7 +460,13 @@ _TELLING = [
         "pass",
         _WORLD,
     ),
-    Mutant("those who are parked not told", "publishers.fanout.service:Service.due", "*parked, ", "", _BOTH),
+    Mutant(
+        "those who are parked not told",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "*parked, ",
+        "",
+        _BOTH,
+    ),
     Mutant(
         "publisher not matched",
         "publishers.fanout.registry:Registry.snapshot",
@@ -513,8 +525,8 @@ _DETACHING = [
     ),
     Mutant(
         "those of detached publishers not told of an advance",
-        "publishers.fanout.service:Service.due",
-        "self._detached.advanced(self.replayer)",
+        "publishers.fanout.waiting_list:WaitingList.due",
+        "self._enlist(replayer)",
         "pass",
         ("detaching",),
         60,

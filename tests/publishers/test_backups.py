@@ -24,8 +24,8 @@ from publishers import (
 )
 from publishers.errors import WalCorrupted
 from publishers.wal import RealFileSystem
-from publishers.wal.backups import copying
-from publishers.wal.backups.source import Ahead
+from publishers.wal.backups import copy as copies
+from publishers.wal.backups.source import open_ahead
 from publishers.wal.checks import Verdict, verify
 from publishers.wal.checks.heads import examine_head
 from tests.publishers.support import order, wait_until
@@ -388,9 +388,9 @@ def test_retention_that_is_always_faster_ends_the_backup_with_what_to_do(tmp_pat
         begun.append(numbers)
         while (log.path / f"wal-{min(numbers):012d}.log").exists():
             prune(log)
-        return Ahead(filesystem, directory, numbers)
+        return open_ahead(filesystem, directory, numbers)
 
-    monkeypatch.setattr(copying, "Ahead", late)
+    monkeypatch.setattr(copies, "open_ahead", late)
     with ChangeLog.open(tmp_path / "log", **{**OPTIONS, "retain_bytes": 100_000}) as log:
         grow(log, 40)
         with pytest.raises(BackupRefused, match="retention has deleted") as caught:

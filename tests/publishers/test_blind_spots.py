@@ -32,11 +32,11 @@ LEFT_OUT = {
     ),
     "demand of 0": (
         "publishers/test_costs.py::test_one_without_demand_is_not_woken_either",
-        "transports/websocket/test_wire.py::test_zero_credits_bring_nothing_but_life",
+        "transports/server/test_wire.py::test_zero_credits_bring_nothing_but_life",
     ),
     "a request out of contract": (
         "publishers/test_invariants.py::test_a_request_out_of_contract_ends_in_an_error",
-        "transports/websocket/test_wire.py::test_wrong_demand_ends_that_subscription_only",
+        "transports/server/test_wire.py::test_wrong_demand_ends_that_subscription_only",
     ),
     "pruned history": (
         "publishers/test_defects.py::test_d5_a_start_below_the_oldest_segment_is_told",
@@ -51,19 +51,19 @@ LEFT_OUT = {
         "publishers/fanout/test_ring.py::test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls",
     ),
     "WebSocket clients that break the protocol": (
-        "transports/websocket/test_wire.py::test_a_broken_message_closes_that_connection_and_no_other",
-        "transports/websocket/test_wire.py::test_subscribe_before_init_4401_and_no_init_4408",
-        "transports/graphql/test_connection.py::test_what_breaks_the_protocol_is_closed_with_its_code",
-        "transports/graphql/test_connection.py::test_a_long_id_in_use_is_closed_with_4409_and_a_reason_that_fits",
+        "transports/server/test_wire.py::test_a_broken_message_closes_that_connection_and_no_other",
+        "transports/server/test_wire.py::test_subscribe_before_init_4401_and_no_init_4408",
+        "transports/server/test_graphql_driver.py::test_what_breaks_the_protocol_is_closed_with_its_code",
+        "transports/server/test_graphql_driver.py::test_a_long_id_in_use_is_closed_with_4409_and_a_reason_that_fits",
         "transports/graphql/test_early.py::test_what_comes_before_the_acknowledgement_is_closed_with_4401",
     ),
     "slow WebSocket clients": (
-        "transports/websocket/test_wire.py::test_one_stalled_client_is_cut_off_and_its_neighbours_go_on",
-        "transports/graphql/test_connection.py::test_a_reader_that_stood_still_gets_everything_later",
+        "transports/server/test_wire.py::test_one_stalled_client_is_cut_off_and_its_neighbours_go_on",
+        "transports/server/test_graphql_driver.py::test_a_reader_that_stood_still_gets_everything_later",
     ),
     "cancelling over WebSocket": (
-        "transports/websocket/test_wire.py::test_cancel_while_blocked_releases_and_falls_silent",
-        "transports/graphql/test_connection.py::test_after_a_complete_nothing_comes_and_the_id_is_free",
+        "transports/server/test_wire.py::test_cancel_while_blocked_releases_and_falls_silent",
+        "transports/server/test_graphql_driver.py::test_after_a_complete_nothing_comes_and_the_id_is_free",
     ),
     "a benchmark": ("test_benchmarks.py",),
 }
@@ -94,8 +94,8 @@ ALWAYS_THERE = {
         "publishers/test_leaving.py::test_who_subscribes_while_the_log_ends_gets_one_terminal_signal",
     ),
     "heartbeats: index, floor and ceiling": (
-        "transports/session/test_machine.py::test_the_period_of_heartbeats_comes_from_the_timeouts",
-        "transports/session/test_machine.py::test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state",
+        "transports/protocol/test_server.py::test_the_period_of_heartbeats_comes_from_the_timeouts",
+        "transports/protocol/test_server.py::test_checkpoints_are_due_by_heartbeat_resync_and_change_of_state",
     ),
 }
 

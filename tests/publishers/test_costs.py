@@ -244,8 +244,8 @@ def test_nothing_refers_to_a_subscriber_after_its_end(end, state, dropped):
             return not any(reference() for reference in references)
 
         wait_until(gone, lambda: [gc.get_referrers(r()) for r in references if r()])
-        assert not log._service._parked
-        assert not log._service._bounded
+        assert not log._service.waiting._parked
+        assert not log._service.waiting._bounded
 
 
 def _explode(_change):
@@ -353,9 +353,11 @@ def test_a_resyncing_subscriber_that_waits_at_the_watermark_is_woken_by_what_doe
         shared = log._service.registry.publishers()[0]
         assert shared.ring.restart(log.head.version, log.head.version - 1)
         subscription.wake()
-        wait_until(lambda: log._service._parked, probe.state)
+        wait_until(lambda: log._service.waiting._parked, probe.state)
         fill(log, 1)
-        wait_until(lambda: not log._service._parked and subscription.state.value == "LIVE", probe.state)
+        wait_until(
+            lambda: not log._service.waiting._parked and subscription.state.value == "LIVE", probe.state
+        )
         log.commit([order("rare")])
         probe.wait_for(1)
 

@@ -325,6 +325,29 @@ def test_a_fork_among_the_changes_of_a_commit_tells_a_schema_once(path):
         assert log.schemas() == {"order": (1,)}
 
 
+def test_a_fork_among_the_changes_of_a_commit_does_not_wait_for_one_of_the_parent_that_tells_schemas(path):
+    """F143: that one will never end there."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold(log):
+        with log._schemas.turn:
+            held.set()
+            assert go.wait(60)
+
+    def rest():
+        go.set()
+        yield from [schema("order", {"type": "struct"}), *large(2)]
+
+    with ChangeLog.open(path, **QUICK) as log:
+        thread = threading.Thread(target=hold, args=(log,))
+        thread.start()
+        assert held.wait(60)
+        done = commit_across_a_fork(log, path, large(1), rest())
+        thread.join(60)
+        assert (done.version, done.changes) == (1, 4)
+        assert log.schemas() == {"order": (1,)}
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_store_and_its_logs_are_refused_in_a_child(tmp_path, read_only):
     """F143."""

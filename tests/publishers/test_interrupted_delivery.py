@@ -23,7 +23,6 @@ from publishers.fanout import (
     chunk,
     cursor,
     group,
-    moving,
     registry,
     ring,
     shared_publisher,
@@ -39,7 +38,7 @@ class Interrupt(BaseException):
 TRACED = {
     module.__file__
     for module in (
-        *(batch, chunk, group, cursor, moving, registry, ring, shared_publisher, subscription),
+        *(batch, chunk, group, cursor, registry, ring, shared_publisher, subscription),
         *(drain, strand, executors),
     )
 }

@@ -12,7 +12,7 @@ import pytest
 import flow
 from publishers import ChangeLog, LogError, LogFailed, Position
 from publishers.commits import group_commit, pending, queue, withheld
-from publishers.fanout import publish_gate, registry, ring, service, watermark
+from publishers.fanout import publish_gate, registry, ring, waiting_list, watermark
 from publishers.wal import wal
 from publishers.wal import withheld as withheld_frames
 from publishers.wal.append import appender, evidence, writer
@@ -37,7 +37,7 @@ STEPS = [
     ("publication", "_concerned"),
     ("registry", "snapshot"),
     ("watermark", "advance"),
-    ("service", "due"),
+    ("waiting", "due"),
 ]
 
 
@@ -143,7 +143,7 @@ def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everyb
             "publication": log._publication,
             "registry": log._service.registry,
             "watermark": log._service.watermark,
-            "service": log._service,
+            "waiting": log._service.waiting,
         }
         interrupting(monkeypatch, holders[where], method, when, victim)
         return lambda: None
@@ -156,7 +156,7 @@ ENTRIES = ("__enter__", "acquire")
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
-        *(group_commit, pending, publish_gate, queue, registry, ring, service, withheld, watermark),
+        *(group_commit, pending, publish_gate, queue, registry, ring, waiting_list, withheld, watermark),
         *(appender, truncate, evidence, wal, withheld_frames, writer),
     )
 }

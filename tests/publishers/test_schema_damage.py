@@ -1,6 +1,7 @@
 """Schemas that are withheld, forgotten, damaged or outlived: told once, or said to be lost, and never made up."""
 
 import contextlib
+import errno
 import logging
 import threading
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 from publishers import Area, ChangeLog, Content, Criterion, LogFailed, LogFull, PenstockError, schema, upsert
 from publishers.errors import AlreadyVisible, WalCorrupted
 from publishers.schemas.registry import SCHEMAS_NAME
-from publishers.wal.disk.filesystem import write_all
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile
 from tests.publishers.support import QUICK, wait_until
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -256,15 +256,15 @@ def test_a_forgetting_that_is_refused_forgets_no_schema():
         log.commit([schema("order", {"n": 3})])
 
 
-@pytest.mark.parametrize(("kind", "error"), [("ENOSPC", LogFull), ("EIO", LogFailed)])
-def test_a_disk_that_refuses_the_mark_forgets_nothing(kind, error):
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, LogFull), (errno.EIO, LogFailed)])
+def test_a_disk_that_refuses_the_mark_forgets_nothing(number, error):
     """F9, F28: the mark comes first."""
     disk = SimulatedFileSystem()
     with quiet(), opening(disk, reserve_bytes=0) as log:
         log.commit([schema("order", {"n": 1})])
         log.commit([schema("order", {"n": 2})], visible=False)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("publishers.wal.files.mirrored_file.write_all", _refusing(kind, disk))
+            patch.setattr(MirroredFile, "write", _refusing(number))
             with pytest.raises(error):
                 log.forget_after(1)
         assert log.withheld == range(2, 3)
@@ -273,11 +273,13 @@ def test_a_disk_that_refuses_the_mark_forgets_nothing(kind, error):
         assert log.schemas() == {"order": (1,)}
 
 
-def _refusing(kind, disk):
-    def refuse(file, data, offset):
-        if b'"pending":1' in bytes(data):
-            disk.strike(kind)
-        write_all(file, data, offset)
+def _refusing(number):
+    write = MirroredFile.write
+
+    def refuse(twin, text):
+        if b'"pending":1' in text:
+            raise OSError(number, "refused")
+        write(twin, text)
 
     return refuse
 

@@ -216,15 +216,25 @@ def test_a_commit_that_tells_is_not_waited_for_by_the_housekeeping():
     disk = SimulatedFileSystem()
     with opening(disk) as log:
         log.commit([schema("order", {"n": 1})])
-        teller = object()
-        log._schemas.seize(teller)
-        log._schemas.mark()
-        assert in_time(log._keep_house)
-        assert b'"pending":1' in disk.content(PATH / SCHEMAS_NAME)
-        assert log._schemas.settle() == 2
-        log._schemas.release(teller)
+        with log._schemas.turn:
+            log._schemas.mark()
+            assert in_time(log._keep_house)
+            assert b'"pending":1' in disk.content(PATH / SCHEMAS_NAME)
+            assert log._schemas.settle() == 2
         log._keep_house()
         assert b'"pending":null' in disk.content(PATH / SCHEMAS_NAME)
+
+
+def test_commits_that_tell_nothing_do_not_wait_for_one_that_tells(log):
+    """F9: nor do they look behind its mark, which it may yet have to number by."""
+    log.commit([schema("order", {"n": 1})])
+    with log._schemas.turn:
+        log._schemas.mark()
+        log._schemas._replay = None  # nobody asks it
+        assert in_time(lambda: log.commit([upsert("order", "1", {})]))
+        assert in_time(lambda: log.commit_columns(made([columns_of([upsert("order", "2", {})])])))
+    del log._schemas._replay
+    assert stamps(log) == [1, 1]
 
 
 def test_a_forgetting_that_is_refused_sets_no_mark_before_what_is_kept(monkeypatch):

@@ -20,21 +20,21 @@ from publishers.fanout.group import DeliveryGroup
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.ring import Ring
-from publishers.fanout.service import Service
 from publishers.fanout.subscription import ChangeSubscription
+from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
 from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened, order
 
 POINTS = [
     (
         Ring,
-        ("link", "settle", "restart", "enter", "leave", "poll", "groups", "standing", "ahead", "advance"),
+        ("link", "settle", "restart", "move", "poll", "groups", "standing", "ahead", "advance"),
     ),
     (DeliveryGroup, ("note", "_serve")),
     (Drain, ("lend", "give_back")),
     (Registry, ("snapshot", "remove")),
     (FrameCache, ("read", "locate", "peek")),
-    (Service, ("park", "due", "bound", "forget")),
+    (WaitingList, ("add", "due", "bound", "discard")),
     (Watermark, ("advance",)),
 ]
 """Where something may come in between."""
@@ -103,7 +103,7 @@ class Watcher(Probe):
             self.world.faults.append(f"{change.position} came after cancel")
 
     def on_subscribe(self, subscription: Any, /) -> None:
-        self.start = subscription._settled
+        self.start = subscription.position
         super().on_subscribe(subscription)
 
     def seek(self, position: Position) -> None:

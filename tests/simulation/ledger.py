@@ -60,22 +60,28 @@ def contents(reader: Reader, start: int | None = None) -> dict[int, Version]:
     return found
 
 
-def schemas_of(system: Any, wal: Wal) -> Schemas:
+class _Schemas(Schemas):
     """The schemas of a log whose schema changes are those that `Life.tell` commits."""
 
-    def replay(start: Position, _shown: bool) -> Iterator[Any]:
-        for version, (changes, *_) in contents(wal.reader).items():
+    def _replay(self, _reader: Reader, version: int) -> Iterator[Any]:
+        for found, (changes, *_) in contents(self._files.reader).items():
             for index, (kind, key, body) in enumerate(changes, 1):
-                if kind == SCHEMA and version >= start.version:
+                if kind == SCHEMA and found >= version:
                     yield SimpleNamespace(
                         entity_type="Product",
                         key=(key or b"").decode(),
                         schema_version=json.loads(body or b"")["v"],
-                        position=Position(version, index),
+                        position=Position(found, index),
                         body_bytes=body,
                     )
 
-    return Schemas(system, LOG, replay, lambda: wal.appended)
+    def _visible(self) -> int:
+        return 2**63
+
+
+def schemas_of(system: Any, wal: Wal) -> Schemas:
+    """The schemas of such a log."""
+    return _Schemas(wal, system)
 
 
 @dataclass

@@ -3,8 +3,8 @@
 import pytest
 
 from flow.tck import PublisherVerification, rules_of, run
-from flow.tck.broken import PUBLISHERS
-from flow.tck.honest import HonestPublisher
+from tests.tck.broken import PUBLISHERS
+from tests.tck.broken.honest import HonestPublisher
 
 STRESS = [
     "test_extra_spec303_theStackStaysFlatOverManyElements",

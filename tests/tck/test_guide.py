@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import flow.tck as kit
-from flow.tck.broken.naive import NaiveBridge, QueuePerSubscriber
+from tests.tck.broken.naive import NaiveBridge, QueuePerSubscriber
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "tck.md").read_text()
 

@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection
 from publishers.log.changelog import ChangeLog
 from publishers.log.start import Places
 from publishers.mutations.mutation import upsert
+from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports import Limits, Server, serve
 
 DEADLINE = 60.0

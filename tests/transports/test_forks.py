@@ -10,9 +10,9 @@ import pytest
 
 from publishers import LogForked
 from tests.forking import child, in_child, threads
-from tests.transports.websocket.test_client import Probe
+from tests.transports.client.test_remote_log import Probe
 from transports import connect, serve
-from transports.descriptors import bound_to
+from transports.tcp.descriptors import bound_to
 
 
 def sockets():
@@ -113,7 +113,7 @@ async def test_a_client_is_refused_in_a_child_and_goes_on_in_the_parent(serving,
             gc.collect()
             return found, sockets()
 
-        number = remote._dialler._socket.transport.get_extra_info("socket").fileno()
+        number = remote._connection._socket.transport.get_extra_info("socket").fileno()
         mine = os.readlink(f"/proc/self/fd/{number}")
         assert mine in sockets()
         told = f"{server.url} was opened in process {os.getpid()}; connect here"

@@ -19,6 +19,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         leave_at_once()
-    from transports.cli.command import main as run  # noqa: PLC0415 - it takes long, see above
+    from transports.cli.program import main as run  # noqa: PLC0415 - it takes long, see above
 
     return run(arguments)

@@ -28,10 +28,11 @@ from publishers.mutations.mutation import (
     upsert,
 )
 from publishers.wal import Columns
-from transports.cli.places import owned
+from transports.cli.arguments import ArgumentParser
+from transports.cli.source import owned
 from transports.errors import InvalidInput
 
-__all__ = ["append"]
+__all__ = ["add_arguments", "run"]
 
 _ROWS: Final = 4096
 _RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "body": {...}}'
@@ -73,7 +74,14 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def append(chosen: argparse.Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.value("directory", "DIR", "directory of a log, made if there is none, or of a store")
+    parser.value("file", "FILE", "JSON lines (default: standard input)", nargs="?", default="-")
+    parser.log_name("store")
+
+
+def run(chosen: argparse.Namespace) -> int:
     """Appends a file, or standard input, and prints one line."""
     with _source(chosen.file) as lines:
         mutations = _mutations(lines)

@@ -2,47 +2,43 @@
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
+from transports.cli.arguments import ArgumentParser
 from transports.errors import ExtraMissing
 
-__all__ = ["add_completion"]
+__all__ = ["add_arguments", "run"]
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = {"FILE": "file", "DIR": "directory", "BACKUP": "directory", "TARGET": "directory"}
 
 
-def add_completion(parser: argparse.ArgumentParser, whole: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command.
-
-    Args:
-        parser: Of this command.
-        whole: Of all commands.
-    """
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
     parser.description = (
         "Prints a script by which a shell completes commands, options, files and directories. It is as new as the penstock "
         "that printed it: let the shell read it at each start, or print it again after an update."
     )
     parser.add_argument("shell", choices=_SHELLS, help="which shell is to read it")
-    parser.set_defaults(command=partial(_print, whole))
 
 
-def _print(whole: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
+    """Prints the script for all commands, and those of other packages."""
     try:
         import shtab  # noqa: PLC0415 - an optional dependency
     except ImportError:
         raise ExtraMissing("the completion of commands", "shtab", "server") from None
     kinds = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
-    for action in _actions(whole):
+    for action in _actions(chosen.whole):
         for name in str(action.metavar or "").split("|"):
             if name in _FILES:
                 action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]  # where shtab looks for it
-    print(shtab.complete(whole, chosen.shell))
+    print(shtab.complete(chosen.whole, chosen.shell))
     return 0
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+def _actions(parser: ArgumentParser) -> Iterator[argparse.Action]:
+    parser.fill()
     for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
         yield action
         if isinstance(action.choices, dict):

@@ -12,46 +12,45 @@ from publishers.errors import InvalidOption, PositionMalformed
 from publishers.model.change import Area, Operation
 from publishers.model.position import PositionToken
 from publishers.wal import Column, Columns
-from publishers.wal.checks import Dumped, Gap, Verdict, dump, verify
+from publishers.wal.checks import Dumped, Gap, Verdict, dump
 from publishers.wal.format.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
-from transports.cli.checks import logs_in, progress_bar
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import print_json
+from transports.cli.source import logs_in
+from transports.cli.verify import verified
 
-__all__ = ["add_dump"]
+__all__ = ["add_arguments", "run"]
 
 _FLAGS: Final = ((FIRST, "FIRST"), (LAST, "LAST"), (COMPRESSED, "COMPRESSED"), (CONTROL, "CONTROL"))
 _AREAS: Final = {int(area): area.name for area in Area}
 _OPERATIONS: Final = {int(operation): operation.name for operation in Operation}
 
 
-def add_dump(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints the frames of a log, up to the first damage, as JSON lines."
     parser.epilog = "Exit codes: those of 'penstock verify'."
-    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
-    parser.add_argument("--from", dest="since", metavar="P", help="from this version, or cursor, on")
-    parser.add_argument("--headers", action="store_true", help="without the changes")
-    parser.add_argument(
-        "--salvage", action="store_true", help="also what is behind a damage, and in .torn and .broken files"
-    )
-    parser.set_defaults(command=_dump)
+    parser.directory()
+    parser.value("--from", "P", "from this version, or cursor, on", dest="since")
+    parser.flag("--headers", "without the changes")
+    parser.flag("--salvage", "also what is behind a damage, and in .torn and .broken files")
 
 
-def _dump(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
+    """Verifies each log, prints its frames, and answers the worst verdict."""
     since = _version(chosen.since)
-    paths = logs_in(chosen.directory)
+    several = len(logs_in(chosen.directory)) > 1
     worst = Verdict.SOUND
-    for path in paths:
-        with progress_bar(f"verify {path.name}") as progress:
-            report = verify(path, progress=progress)
+    for report in verified(chosen.directory):
         worst = max(worst, report.verdict)
-        named = {"log": path.name} if len(paths) > 1 else {}
+        named = {"log": report.path.name} if several else {}
         for finding in report.findings:
             if finding.verdict:
-                print(f"penstock: {path}: {finding}", file=sys.stderr)
+                print(f"penstock: {report.path}: {finding}", file=sys.stderr)
         if report.segments:
             for one in dump(report, since=since, salvage=chosen.salvage):
                 told = _gap(one) if isinstance(one, Gap) else _frame(one, headers=chosen.headers)
-                print(msgspec.json.encode(named | told).decode())
+                print_json(named | told)
     return int(worst)
 
 

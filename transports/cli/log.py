@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from publishers.errors import InvalidOption, PenstockError
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower
-from transports.cli.places import check_directory
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import print_json, show
+from transports.cli.source import check_directory
 
-__all__ = ["add_log"]
+__all__ = ["add_arguments"]
 
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 
 
-def add_log(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/shop", "the logs of a store", _list)
     making = _add(
         commands, "create var/shop orders", "make a log, and the store if there is none", _create, "NAME"
     )
-    making.add_argument("--type", metavar="TEXT", help="what kind of log it is, in your own words")
-    making.add_argument(
-        "--label", action="append", default=[], metavar="KEY=VALUE", help="what else to say of it; repeatable"
-    )
+    making.value("--type", "TEXT", "what kind of log it is, in your own words")
+    making.each("--label", "KEY=VALUE", "what else to say of it")
     dropping = _add(commands, "drop var/shop orders --yes", "drop a log with everything in it", _drop, "NAME")
-    dropping.add_argument("--yes", action="store_true", help="without asking")
+    dropping.flag("--yes", "without asking")
     _add(
         commands,
         "rename var/shop orders sales",
@@ -42,15 +40,15 @@ def add_log(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> argparse.ArgumentParser:
+def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
     name = example.partition(" ")[0]
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: ArgumentParser = commands.add_parser(
         name, help=what, description=what, example=f"penstock log {example}"
     )
-    parser.add_argument("directory", metavar="DIR", help="directory of a store")
+    parser.value("directory", "DIR", "directory of a store")
     for one in names:
-        parser.add_argument(one.lower(), metavar=one, help="name of a log")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+        parser.value(one.lower(), one, "name of a log")
+    parser.json()
     parser.set_defaults(command=run)
     return parser
 
@@ -60,7 +58,7 @@ def _list(chosen: argparse.Namespace) -> int:
     with ChangeStore.open(chosen.directory, read_only=True) as store:
         found = [_told(store, name) for name in store]
     if chosen.json:
-        print(msgspec.json.encode({"logs": found}).decode())
+        print_json({"logs": found})
     elif found:
         _print_table([_HEADS, *map(_row, found)])
     else:
@@ -104,13 +102,8 @@ def _create(chosen: argparse.Namespace) -> int:
     labels = dict(_label(text) for text in chosen.label)
     with ChangeStore.open(chosen.directory) as store:
         log = store.create(chosen.name, type=chosen.type, labels=labels)
-        _say(chosen, f"log {log.name} is there, in {log.path}", {"created": _told(store, log.name)})
+        show(chosen, {"created": _told(store, log.name)}, [f"log {log.name} is there, in {log.path}"])
     return _DONE
-
-
-def _say(chosen: argparse.Namespace, text: str, told: dict[str, Any]) -> None:
-    """What was done, for people or for programs."""
-    print(msgspec.json.encode(told).decode() if chosen.json else text)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -129,7 +122,7 @@ def _drop(chosen: argparse.Namespace) -> int:
         return 1
     with ChangeStore.open(chosen.directory) as store:
         store.drop(chosen.name)
-        _say(chosen, f"log {chosen.name} is dropped", {"dropped": chosen.name})
+        show(chosen, {"dropped": chosen.name}, [f"log {chosen.name} is dropped"])
     return _DONE
 
 
@@ -149,9 +142,6 @@ def _rename(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     with ChangeStore.open(chosen.directory) as store:
         store.rename(chosen.old, chosen.new)
-        _say(
-            chosen,
-            f"log {chosen.old} is {chosen.new} now",
-            {"renamed": {"old": chosen.old, "new": chosen.new}},
-        )
+        renamed = {"renamed": {"old": chosen.old, "new": chosen.new}}
+        show(chosen, renamed, [f"log {chosen.old} is {chosen.new} now"])
     return _DONE

@@ -2,15 +2,17 @@
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
-
-import msgspec
 
 from publishers.errors import InvalidOption
 from publishers.wal.checks import Repair, Verdict, repair
-from transports.cli.checks import logs_in, progress_bar, said
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import show
+from transports.cli.progress import each_log
+from transports.cli.verify import said
 
-__all__ = ["add_repair"]
+__all__ = ["add_arguments", "run"]
 
 _REPAIRED: Final = 0
 _PLANNED: Final = 1
@@ -18,7 +20,7 @@ _REFUSED: Final = 2
 _UNREADABLE: Final = 3
 
 
-def add_repair(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
         "Prints what it takes to make a damaged log whole up to the damage; does it with --write only. "
@@ -27,38 +29,23 @@ def add_repair(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Exit codes: 0 nothing to do, or done; 1 there is a plan; 2 nothing can be done; 3 unreadable."
     )
-    parser.add_argument("directory", metavar="DIR", help="directory of a log, or of a store of logs")
-    parser.add_argument("--write", action="store_true", help="carry the plan out")
-    parser.add_argument("--head", action="store_true", help="only write a damaged HEAD anew")
-    parser.add_argument("--index", action="store_true", help="only build damaged or missing indexes anew")
-    parser.add_argument(
-        "--drop-oldest",
-        action="store_true",
-        help="drop what is up to the last damage, and keep what is intact behind it",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document for each log, one per line")
-    parser.set_defaults(command=_repair)
+    parser.directory()
+    parser.flag("--write", "carry the plan out")
+    parser.flag("--head", "only write a damaged HEAD anew")
+    parser.flag("--index", "only build damaged or missing indexes anew")
+    parser.flag("--drop-oldest", "drop what is up to the last damage, and keep what is intact behind it")
+    parser.json("one JSON document for each log, one per line")
 
 
-def _repair(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
+    """Prints a plan for each log, or carries it out, and answers the worst code."""
     if chosen.drop_oldest and (chosen.head or chosen.index):
         raise InvalidOption("--drop-oldest", True, "given alone: --head and --index repair no segments")
+    options = {name: getattr(chosen, name) for name in ("write", "head", "index", "drop_oldest")}
     worst = _REPAIRED
-    for path in logs_in(chosen.directory):
-        with progress_bar(f"repair {path.name}") as progress:
-            done = repair(
-                path,
-                write=chosen.write,
-                head=chosen.head,
-                index=chosen.index,
-                drop_oldest=chosen.drop_oldest,
-                progress=progress,
-            )
+    for done in each_log(chosen.directory, "repair", partial(repair, **options)):
         worst = max(worst, _code(done))
-        if chosen.json:
-            print(msgspec.json.encode(done.as_json()).decode())
-        else:
-            print("\n".join(_lines(done)))
+        show(chosen, done.as_json(), _lines(done))
     return worst
 
 

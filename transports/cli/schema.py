@@ -5,34 +5,29 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from publishers.errors import InvalidOption
-from transports.cli.asking import add_token, ask
-from transports.cli.places import followed, url_of
+from transports.cli.arguments import ArgumentParser
+from transports.cli.http import add_token, ask, token_of
+from transports.cli.output import print_json
+from transports.cli.source import followed, url_of
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.errors import InvalidRequest
-from transports.tokens import token_given
 
-__all__ = ["add_schema"]
+__all__ = ["add_arguments", "run"]
 
 
-def add_schema(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints a schema as one JSON document, or, without TYPE, the entity types that have one and its versions."
-    parser.add_argument(
-        "source", metavar="URL|DIR", help="http://host:port/ of a server, or the directory of a log or store"
-    )
-    parser.add_argument("entity_type", metavar="TYPE", nargs="?", help="entity type")
-    parser.add_argument(
-        "--version", type=int, metavar="N", help="the schema_version of a change; the newest if left out"
-    )
-    parser.add_argument("--log", metavar="NAME", help="which log of a server or store that has several")
+    parser.value("source", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store")
+    parser.value("entity_type", "TYPE", "entity type", nargs="?")
+    parser.value("--version", "N", "the schema_version of a change; the newest if left out", type=int)
+    parser.log_name()
     add_token(parser)
-    parser.set_defaults(command=_schema)
 
 
-def _schema(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
+    """Prints a schema, or which there are."""
     if chosen.entity_type is None and chosen.version is not None:
         raise InvalidOption("--version", chosen.version, "left out without TYPE")
     url = url_of(chosen.source)
@@ -48,13 +43,13 @@ def _schema(chosen: argparse.Namespace) -> int:
         which = "" if chosen.version is None else f" of version {chosen.version}"
         print(f"penstock: no schema{which} of {chosen.entity_type!r} was told", file=sys.stderr)
         return 1
-    print(msgspec.json.encode(found).decode())
+    print_json(found)
     return 0
 
 
 def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
     if url is not None:
-        told = ask(url, "/schemas", "schemas", _token(chosen), log=chosen.log)
+        told = ask(url, "/schemas", "schemas", token_of(chosen), log=chosen.log)
         return told["schemas"] if told is not None else {}
     with followed(chosen.source, chosen.log) as log:
         return log.schemas()
@@ -72,17 +67,13 @@ def _found(url: str | None, chosen: argparse.Namespace) -> Any:
             url,
             "/schemas",
             "schemas",
-            _token(chosen),
+            token_of(chosen),
             log=asked.log,
             entity_type=asked.entity_type,
             version=asked.version,
         )
     with followed(chosen.source, chosen.log) as log:
         return schema_json(log.name, log.schema(asked.entity_type, asked.version), log.token)
-
-
-def _token(chosen: argparse.Namespace) -> str | None:
-    return token_given(chosen.token, chosen.token_file)
 
 
 def _misused(error: InvalidRequest, chosen: argparse.Namespace) -> InvalidOption:

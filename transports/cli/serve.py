@@ -10,21 +10,50 @@ from typing import Final
 from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.store.store import ChangeStore
-from transports.cli.places import check_directory, is_store
-from transports.cli.viewing import view_of
-from transports.cli.waiting import wait_for
-from transports.followed import FollowedName
-from transports.hosts import is_loopback
-from transports.origins import checked_origins
-from transports.server import serve as start
-from transports.tokens import TokenFile
+from transports.access.host_names import is_loopback
+from transports.access.tokens import TokenFile
+from transports.access.web_origins import checked_origins
+from transports.cli.arguments import ArgumentParser, number
+from transports.cli.source import check_directory, is_store
+from transports.cli.view import add_lens, view_of
+from transports.cli.wait import wait_for
+from transports.server.logs import FollowedName
+from transports.server.uvicorn import serve as start
 
-__all__ = ["serve"]
+__all__ = ["add_arguments", "run"]
 
+_DEFAULT_PORT: Final = 8090
 _OPEN: Final = "no client needs a token: whoever reaches this port reads every change, schema and statistic of every log here"
 
 
-def serve(chosen: argparse.Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.directory()
+    parser.flag("--own", "open it for writing, instead of following its writer")
+    parser.flag(
+        "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port",
+        type=number(0, 65535),
+        default=_DEFAULT_PORT,
+        help="port to listen on, 0 for a free one (default: %(default)s)",
+    )
+    parser.each("--origin", "URL", "web page that may connect and read")
+    parser.each(
+        "--allow-host", "NAME", "name by which it may be asked, beside those of this machine, * for all"
+    )
+    parser.value(
+        "--token-file",
+        "FILE",
+        "let in who has one of its tokens, a line name:token each; read again on SIGHUP",
+    )
+    parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
+    add_lens(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     finished = threading.Event()
     view, tokens = view_of(chosen), _tokens(chosen)

@@ -2,11 +2,9 @@
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from publishers.errors import PenstockError
 from publishers.model.position import epoch_text
@@ -15,43 +13,43 @@ from publishers.store.log_entries import SYSTEM
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.files.segment import segment_number
-from transports.cli.asking import add_token, ask
-from transports.cli.checks import logs_in
-from transports.cli.figures import directory_words, server_words
-from transports.cli.places import url_of
-from transports.tokens import token_given
+from transports.cli.arguments import ArgumentParser
+from transports.cli.http import add_token, ask, token_of
+from transports.cli.output import show
+from transports.cli.source import logs_in, url_of
+from transports.cli.stats_text import directory_words, server_words
 
-__all__ = ["add_stats"]
+__all__ = ["add_arguments", "run"]
 
 
-def add_stats(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = "Prints the size and the ends of a log, or what a server tells of rings and subscribers, in words; all of it as JSON."
-    parser.add_argument(
-        "source", metavar="DIR|URL", help="directory of a log or store, or http://host:port/ of a server"
-    )
-    parser.add_argument("--json", action="store_true", help="as one JSON document")
+    parser.value("source", "DIR|URL", "directory of a log or store, or http://host:port/ of a server")
+    parser.json("as one JSON document")
     add_token(parser)
-    parser.set_defaults(command=_stats)
 
 
-def _stats(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace) -> int:
+    """Prints what is told."""
     url = url_of(chosen.source)
     told: Mapping[str, Any]
     if url is not None:
-        told = _fetched(url, token_given(chosen.token, chosen.token_file))
+        told = _fetched(url, token_of(chosen))
     else:
         paths = logs_in(chosen.source)
         told = {"logs": {_name(path): _log(path) for path in paths}}
-    print(msgspec.json.encode(told).decode() if chosen.json else "\n".join(_words(url, told)))
+    show(chosen, told, _words(url, told))
     return 0
 
 
-def _words(url: str | None, told: Mapping[str, Any]) -> list[str]:
+def _words(url: str | None, told: Mapping[str, Any]) -> Iterator[str]:
     if url is None:
-        return [line for name, log in told["logs"].items() for line in directory_words(name, log)]
+        for name, log in told["logs"].items():
+            yield from directory_words(name, log)
+        return
     try:
-        return list(server_words(told))
+        yield from server_words(told)
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ConnectionError(
             f"{url} answers with statistics of another version; --json prints them as they are"

@@ -14,28 +14,61 @@ from publishers.fanout.batch import Batch
 from publishers.model.change import Change
 from publishers.model.position import PositionToken
 from publishers.views.view import Content, Images, Integers
-from transports.cli.places import followed, url_of
-from transports.cli.viewing import mask_of, view_of
-from transports.cli.waiting import wait_for
-from transports.cli.wishes import criteria_of
+from transports.cli.arguments import ArgumentParser, number
+from transports.cli.criteria import add_criteria, criteria_of
+from transports.cli.http import add_token, token_of
+from transports.cli.source import followed, url_of
+from transports.cli.view import add_view, mask_of, view_of
+from transports.cli.wait import wait_for
+from transports.client.backoff import Backoff
+from transports.client.remote_feed import RemoteSubscription
+from transports.client.remote_log import connect
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.codec.starts import start_of_text
 from transports.errors import ConnectionLost, RemoteError
-from transports.tokens import token_given
-from transports.websocket.backoff import Backoff
-from transports.websocket.client import connect
-from transports.websocket.remote import RemoteSubscription
 
 if TYPE_CHECKING:
     from flow.contracts import Subscription
 
-__all__ = ["tail"]
+__all__ = ["add_arguments", "run"]
 
 _WINDOW: Final = 256
 
 
-def tail(chosen: argparse.Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        "Prints changes as JSON lines. A server that is lost is waited for, while standard error says why and where it will go on; "
+        "nothing is left out and nothing comes twice."
+    )
+    parser.epilog = (
+        "Exit codes: 0 the limit, the last version or the end of the log was reached; 1 refused, or the server is lost for good; "
+        "2 wrong arguments; 130 interrupted; 141 broken pipe."
+    )
+    parser.value("source", "URL|DIR", "ws://host:port/ws, or the directory of a log or store")
+    add_criteria(parser)
+    parser.add_argument(
+        "--since",
+        default="latest",
+        metavar="WHERE",
+        help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, or the cursor of "
+        "an event (default: %(default)s)",
+    )
+    parser.value("--until", "VERSION", "end after this version", type=number(1, 2**53 - 1))
+    parser.value("--limit", "N", "end after so many changes", type=number(1, 2**53 - 1))
+    add_view(parser)
+    parser.log_name()
+    parser.value(
+        "--retry",
+        "N",
+        "attempts in a row to reach a server again that is lost, 0 for none (default: without end)",
+        type=number(0, 2**31 - 1),
+    )
+    add_token(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
     """Prints until the limit, the last version, the end of the log, or an interrupt."""
     url = url_of(chosen.source)
     if url is not None:
@@ -150,7 +183,7 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
 
     async with connect(
         url,
-        token=token_given(chosen.token, chosen.token_file),
+        token=token_of(chosen),
         reconnect=chosen.retry != 0 and Backoff(attempts=chosen.retry),
         on_wait=partial(_wait, url, printer),
     ) as log:

@@ -18,13 +18,13 @@ class Init(msgspec.Struct, frozen=True):
     payload: dict[str, Any] | None = None
 
 
-class Ping(msgspec.Struct, frozen=True):
+class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
     """``ping``: to be answered with the same payload."""
 
     payload: msgspec.Raw = msgspec.Raw()
 
 
-class Pong(msgspec.Struct, frozen=True):
+class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
     """``pong``: legal without having been asked for."""
 
     payload: Any = None

@@ -18,8 +18,9 @@ from publishers.errors import InvalidCriteria, TooCostly
 from publishers.model.position import Position, Start
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.envelope import Envelope, Init, Ping, Pong
+from transports.codec.fields import checked_credits, typed, whole, word
 from transports.codec.starts import VERSION_MAX, start_of
-from transports.errors import InvalidDemand, InvalidRequest
+from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
     "Message",
     "Request",
     "Subscribe",
-    "Wish",
+    "SubscribeWish",
     "check_weight",
     "encode",
     "parse",
@@ -108,7 +109,7 @@ def parse(text: bytes | str) -> Message:
     return _envelope.read(text)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SubscribeWish(msgspec.Struct, frozen=True):
     """What a client subscribes to, checked.
 
     Attributes:
@@ -157,12 +158,12 @@ class Wish(msgspec.Struct, frozen=True):
         hash(criteria)  # kept by what they are made of
         return criteria, weigh(criteria)
 
-    def bare(self) -> "Wish":
+    def bare(self) -> "SubscribeWish":
         """The same without the criteria, which stay with the publisher."""
         return msgspec.structs.replace(self, criteria=None, wishes=None)
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "Wish":
+    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeWish":
         """Checks the payload of a ``subscribe`` message.
 
         Raises:
@@ -171,44 +172,46 @@ class Wish(msgspec.Struct, frozen=True):
             TooCostly: If they weigh more than ``subscription_weight``, by their lengths.
             InvalidDemand: If ``credits`` is out of its range.
         """
-        batch = _object(payload, "batch")
-        linger = _whole(batch, "batch.lingerMs", 0, 0, _LINGER_MAX_MS)
-        beat = _whole(payload, "heartbeatMs", int(limits.heartbeat * 1000), 0, _HEARTBEAT_MAX_MS)
+        batch = typed(payload, "batch", dict, "an object") or {}
+        linger = whole("batch.lingerMs", batch.get("lingerMs"), 0, _LINGER_MAX_MS, 0)
+        beat = whole(
+            "heartbeatMs", payload.get("heartbeatMs"), 0, _HEARTBEAT_MAX_MS, int(limits.heartbeat * 1000)
+        )
         if "criteria" not in payload:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
         wishes = payload["criteria"]
         cost = weigh_json(wishes, limits.subscription_weight)
         check_weight(cost, limits)
         heavy = cost.weight > limits.inline_weight
-        since = _text(payload, "since")
+        since = typed(payload, "since", str, "text")
         if since is not None and payload.get("start") is not None:
             raise InvalidRequest("start", payload["start"], "left out where since is given")
-        until = None if payload.get("until") is None else _whole(payload, "until", 0, 1, VERSION_MAX)
+        until = payload.get("until")
         return cls(
-            log=_text(payload, "log"),
+            log=typed(payload, "log", str, "text"),
             criteria=None if heavy else Criteria.from_json(wishes),
             wishes=wishes if heavy else None,
             empty=payload["criteria"] == [],
             view=View.of(
-                Content(_word(payload, "content", "HEADER", [content.value for content in Content])),
-                Images(_word(payload, "images", "WRITTEN", [images.value for images in Images])),
-                fields=_listed(payload, "fields"),
-                mask=_object(payload, "mask") or None,
-                integers=Integers(_word(payload, "integers", "NUMBER", [one.value for one in Integers])),
+                Content(word(payload, "content", "HEADER", [content.value for content in Content])),
+                Images(word(payload, "images", "WRITTEN", [images.value for images in Images])),
+                fields=typed(payload, "fields", list, "a list"),
+                mask=typed(payload, "mask", dict, "an object") or None,
+                integers=Integers(word(payload, "integers", "NUMBER", [one.value for one in Integers])),
             ),
             since=since,
             start=start_of(payload.get("start")),
-            until=until,
-            credits=_credits(payload),
-            batch_events=_whole(batch, "batch.maxEvents", 32, 1, limits.batch_events),
+            until=None if until is None else whole("until", until, 1, VERSION_MAX),
+            credits=checked_credits("credits", payload.get("credits")),
+            batch_events=whole("batch.maxEvents", batch.get("maxEvents"), 1, limits.batch_events, 32),
             batch_bytes=min(
-                _whole(batch, "batch.maxBytes", limits.batch_bytes, 1, CREDITS_MAX),
+                whole("batch.maxBytes", batch.get("maxBytes"), 1, CREDITS_MAX, limits.batch_bytes),
                 limits.batch_bytes,
             ),
             linger=linger / 1000,
-            fail_on_lag=_word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
-            jump=_word(payload, "onGap", "fail", ["fail", "jump"]) == "jump",
-            whole=_switch(payload, "whole"),
+            fail_on_lag=word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
+            jump=word(payload, "onGap", "fail", ["fail", "jump"]) == "jump",
+            whole=typed(payload, "whole", bool, "true or false") or False,
             heartbeat=beat / 1000,
         )
 
@@ -221,60 +224,3 @@ def check_weight(cost: Cost, limits: Limits) -> None:
     """
     if cost.weight > limits.subscription_weight:
         raise TooCostly("subscription_weight", cost.weight, limits.subscription_weight, cost.cheaper)
-
-
-def _credits(payload: Mapping[str, Any]) -> int:
-    value = payload.get("credits")
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest("credits", value, f"a whole number from 0 to {CREDITS_MAX}")
-    if not 0 <= value <= CREDITS_MAX:
-        raise InvalidDemand("credits", value, 0, CREDITS_MAX)
-    return value
-
-
-def _switch(payload: Mapping[str, Any], name: str) -> bool:
-    value = payload.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidRequest(name, value, "true or false")
-    return bool(value)
-
-
-def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = payload.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidRequest(name, value, "an object")
-    return value
-
-
-def _text(payload: Mapping[str, Any], name: str) -> str | None:
-    value = payload.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InvalidRequest(name, value, "text")
-    return value
-
-
-def _listed(payload: Mapping[str, Any], name: str) -> list[Any] | None:
-    value = payload.get(name)
-    if value is not None and not isinstance(value, list):
-        raise InvalidRequest(name, value, "a list")
-    return value
-
-
-def _word(payload: Mapping[str, Any], name: str, default: str, words: list[str]) -> str:
-    value = payload.get(name)
-    if value is None:
-        return default
-    if not isinstance(value, str) or value not in words:
-        raise InvalidRequest(name, value, "one of: " + ", ".join(words))
-    return value
-
-
-def _whole(payload: Mapping[str, Any], path: str, default: int, low: int, high: int) -> int:
-    value = payload.get(path.rpartition(".")[2])
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidRequest(path, value, f"a whole number from {low} to {high}")
-    return value

@@ -13,12 +13,13 @@ from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.model.position import PositionToken
 from publishers.views.entities import M
+from transports.codec.envelope import Ping, Pong
 from transports.codec.schemas import SchemaAnswer
 from transports.errors import CloseCode, Violation
 
 __all__ = [
     "Ack",
-    "Checkpoint",
+    "CheckpointReply",
     "Done",
     "Event",
     "Failure",
@@ -26,14 +27,12 @@ __all__ = [
     "Item",
     "Missing",
     "Next",
-    "Ping",
-    "Pong",
     "RemoteChange",
     "RemoteGap",
     "RemoteModelChange",
     "Reply",
     "Schema",
-    "Subscribed",
+    "SubscribedReply",
     "read",
 ]
 
@@ -153,7 +152,7 @@ class Ack(msgspec.Struct, tag_field="type", tag="connection_ack"):
     payload: dict[str, Any] | None = None
 
 
-class Subscribed(msgspec.Struct, tag_field="type", tag="subscribed"):
+class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
     """Nothing at or after ``cursor`` can be missed."""
 
     id: str
@@ -209,7 +208,7 @@ class Item(msgspec.Struct):
     live: int | None = None
 
 
-class Checkpoint(msgspec.Struct, tag_field="type", tag="checkpoint"):
+class CheckpointReply(msgspec.Struct, tag_field="type", tag="checkpoint"):
     """How far some subscriptions are."""
 
     items: list[Item]
@@ -245,22 +244,9 @@ class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
     reason: str = ""
 
 
-class Ping(msgspec.Struct, tag_field="type", tag="ping"):
-    """To be answered with the same payload."""
-
-    payload: msgspec.Raw = msgspec.Raw()
-
-    def answer(self) -> str:
-        """The text of the pong."""
-        payload = bytes(self.payload)
-        return '{"type":"pong"' + (f',"payload":{payload.decode()}' if payload else "") + "}"
-
-
-class Pong(msgspec.Struct, tag_field="type", tag="pong"):
-    """An answer to a ping."""
-
-
-Reply = Ack | Subscribed | Next | Missing | Checkpoint | Failure | Done | Schema | Goaway | Ping | Pong
+Reply = (
+    Ack | SubscribedReply | Next | Missing | CheckpointReply | Failure | Done | Schema | Goaway | Ping | Pong
+)
 
 # An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
 _ESCAPE: Final = re.compile(

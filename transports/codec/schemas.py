@@ -8,6 +8,7 @@ import msgspec
 from publishers.lossless import flaw_of
 from publishers.model.position import Position, PositionToken
 from publishers.schemas.registry import SchemaVersion
+from transports.codec.fields import whole
 from transports.codec.starts import VERSION_MAX
 from transports.errors import InvalidRequest
 
@@ -39,10 +40,8 @@ class SchemaQuestion(msgspec.Struct, frozen=True):
             raise InvalidRequest("log", log, "text")
         if not isinstance(entity_type, str) or not entity_type:
             raise InvalidRequest("entity_type", entity_type, "the name of an entity type")
-        if version is not None and (
-            isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION_MAX
-        ):
-            raise InvalidRequest("version", version, f"a whole number from 1 to {VERSION_MAX}")
+        if version is not None:
+            whole("version", version, 1, VERSION_MAX)
         return cls(log, entity_type, version)
 
 

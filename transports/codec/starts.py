@@ -15,19 +15,30 @@ the text of a position    no ``start``, but ``since``                         th
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from publishers.commits.group_commit import Commit
-from publishers.errors import InvalidOption, PenstockError, PositionMalformed
+from publishers.criteria.criteria import Criteria
+from publishers.errors import HistoryPruned, InvalidOption, PenstockError, PositionMalformed
+from publishers.fanout.gap import OnGap
+from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
+from publishers.views.view import View
+from transports.codec.fields import whole
 from transports.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
 
 __all__ = [
     "VERSION_MAX",
+    "explained",
+    "feed_of",
+    "kept_place",
     "moment_of",
     "reads_disk",
     "start_json",
@@ -39,8 +50,6 @@ VERSION_MAX: Final = 2**53 - 1
 """The greatest version that a number of JSON tells exactly to everybody."""
 
 _INDEX_MAX: Final = 2**31 - 1
-_VERSION: Final = f"a whole number from 1 to {VERSION_MAX}"
-_INDEX: Final = f"a whole number from 0 to {_INDEX_MAX}"
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
 _TRANSACTION: Final = "the id of a transaction: a UUID, such as the TRANSACTION event tells it"
 _FORMS: Final = 'one of: "latest", "earliest", {"version": 1}, {"time": "..."}, {"transaction": "..."}'
@@ -63,8 +72,8 @@ def start_of(value: object) -> Start | Position | datetime | UUID:
         raise InvalidRequest("start", value, _FORMS)
     match sorted(value):
         case ["version"] | ["index", "version"]:
-            version = _whole("start.version", value["version"], 1, VERSION_MAX, _VERSION)
-            return Position(version, _whole("start.index", value.get("index", 0), 0, _INDEX_MAX, _INDEX))
+            version = whole("start.version", value["version"], 1, VERSION_MAX)
+            return Position(version, whole("start.index", value.get("index", 0), 0, _INDEX_MAX))
         case ["time"]:
             moment = moment_of(value["time"])
             if moment is None:
@@ -142,11 +151,62 @@ def reads_disk(since: Since) -> bool:
     return isinstance(since, (datetime, UUID))
 
 
+def kept_place(log: "ChangeLog", place: Since, *, jump: bool) -> Since:
+    """Where to begin, as it is given: a cursor, which is text, or what ``start_of`` has read.
+
+    Raises:
+        PositionError: If it is no place of this log, or, unless gaps are jumped over, one that is no longer kept.
+    """
+    if jump or place is None or isinstance(place, Start | datetime | UUID):
+        return place
+    position = place if isinstance(place, Position) else log.position_of(str(place))
+    # Asked again by the feed, after registration; here it lets the error be the first answer.
+    if position < log.oldest:
+        raise HistoryPruned(log.oldest)
+    return position
+
+
 def explained(error: PenstockError, since: Since) -> PenstockError:
     """What a client is told of an error that came of where it begins: by the name that it gave."""
     if isinstance(error, InvalidOption) and error.parameter == "since" and isinstance(since, UUID):
         return InvalidRequest("start.transaction", str(since), "the id of a transaction that is kept")
     return error
+
+
+def feed_of(
+    log: "ChangeLog",
+    criteria: Criteria | tuple[()],
+    since: Since,
+    until: int | None,
+    view: View,
+    *,
+    whole: bool,
+    jump: bool,
+    prepared: bool,
+) -> ChangeFeed:
+    """What a client subscribes to; may read the disk, see ``reads_disk``.
+
+    Args:
+        log: The log.
+        criteria: Which changes; an empty tuple where the client gave an empty list.
+        since: Where to begin.
+        until: The last version, or None.
+        view: How changes are seen.
+        whole: Whether to send a transaction inside which it begins from its beginning.
+        jump: Whether to go on behind a gap.
+        prepared: Whether to compile the criteria here.
+
+    Raises:
+        PenstockError: If that cannot be.
+    """
+    gaps: OnGap = "jump" if jump else "fail"
+    try:
+        feed = log.changes(criteria, since=since, until=until, view=view, whole=whole, on_gap=gaps)
+        if prepared:
+            feed.prepare()
+        return feed
+    except PenstockError as error:
+        raise explained(error, since) from None
 
 
 def moment_of(text: object) -> datetime | None:
@@ -164,9 +224,3 @@ def _name_of(text: object) -> UUID | None:
     except ValueError:
         return None
     return name if name is not None and str(name) == str(text).lower() else None
-
-
-def _whole(path: str, value: object, low: int, high: int, right: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidRequest(path, value, right)
-    return value

@@ -1,8 +1,4 @@
-"""GraphQL at ``/graphql``: subscriptions over ``graphql-transport-ws``, queries over the same socket and over HTTP.
+"""GraphQL operations: read, weighed, and executed once for all who ask for the same.
 
 Needs the extra ``graphql``: ``pip install 'penstock-cdc[graphql,server]'``.
 """
-
-from transports.graphql.endpoint import SUBPROTOCOL, GraphQLEndpoint
-
-__all__ = ["SUBPROTOCOL", "GraphQLEndpoint"]

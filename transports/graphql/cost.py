@@ -27,7 +27,7 @@ from graphql import (
 from publishers.errors import TooCostly
 from transports.limits import Limits
 
-__all__ = ["check_document", "check_text", "check_variables", "is_light", "values_of"]
+__all__ = ["beyond", "check_document", "check_text", "check_variables", "is_light", "values_of"]
 
 _LIGHT: Final = 200  # tokens, and values of variables, up to which a request is prepared on the event loop
 _LIGHT_CHARACTERS: Final = 4096
@@ -42,13 +42,13 @@ def check_text(text: str, limits: Limits) -> None:
         TooCostly: If it is too long.
     """
     if len(text) > limits.document_bytes:
-        raise TooCostly(
-            "document_bytes",
-            len(text),
-            limits.document_bytes,
-            "to pass large values as variables",
-            what="characters of the document",
-        )
+        cheaper = "pass large values as variables"
+        raise beyond("document_bytes", len(text), limits, cheaper, "characters of the document")
+
+
+def beyond(option: str, found: int, limits: Limits, cheaper: str, what: str) -> TooCostly:
+    """The error of a request that is beyond a limit."""
+    return TooCostly(option, found, getattr(limits, option), f"to {cheaper}", what=what)
 
 
 def is_light(text: str, variables: Mapping[str, Any] | None) -> bool:
@@ -88,13 +88,8 @@ def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None
     """
     found = values_of(variables, limits.variable_values)
     if found > limits.variable_values:
-        raise TooCostly(
-            "variable_values",
-            found,
-            limits.variable_values,
-            "to divide them among several requests",
-            what="values in the variables",
-        )
+        cheaper = "divide them among several requests"
+        raise beyond("variable_values", found, limits, cheaper, "values in the variables")
 
 
 def check_document(node: DocumentNode, limits: Limits) -> None:
@@ -198,7 +193,7 @@ class _Count:
         option = f"document_{what}"
         limit: int = getattr(self._limits, option)
         if found > limit:
-            raise TooCostly(option, found, limit, f"to {cheaper}", what=f"{_WORDS[what]} of the document")
+            raise beyond(option, found, self._limits, cheaper, f"{_WORDS[what]} of the document")
 
 
 _WORDS: Final = {

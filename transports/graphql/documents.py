@@ -20,7 +20,7 @@ from graphql import (
 )
 
 from publishers.errors import TooCostly
-from transports.graphql.cost import check_document, check_text
+from transports.graphql.cost import beyond, check_document, check_text
 from transports.graphql.errors import RequestRefused
 from transports.limits import Limits
 
@@ -154,14 +154,8 @@ class Documents:
             errors = validate(self._schema, node, max_errors=_ERRORS)
         except GraphQLError as error:
             if str(error.message).endswith("tokens. Parsing aborted."):
-                limit = self._limits.document_tokens
-                return TooCostly(
-                    "document_tokens",
-                    limit + 1,
-                    limit,
-                    "to pass large values as variables",
-                    what="tokens of the document",
-                )
+                found, cheaper = self._limits.document_tokens + 1, "pass large values as variables"
+                return beyond("document_tokens", found, self._limits, cheaper, "tokens of the document")
             return RequestRefused([error])
         except TooCostly as error:
             return error

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 from graphql import GraphQLError
 
 from publishers.errors import PenstockError
+from transports.codec.graphql_ws import graphql_error
 from transports.errors import Problem, describe, shortened
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["RequestRefused", "formatted", "graphql_error", "problem_of", "told"]
+__all__ = ["RequestRefused", "formatted", "problem_of", "told"]
 
 
 class RequestRefused(Exception):
@@ -33,17 +34,7 @@ def problem_of(error: BaseException, log: "ChangeLog | None") -> Problem:
 
 def told(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
     """An error of the log or of the transport, as resolvers raise it."""
-    problem = problem_of(error, log)
-    return GraphQLError(problem.message, extensions=_extensions(problem))
-
-
-def graphql_error(problem: Problem) -> dict[str, Any]:
-    """What ended an operation, as it travels."""
-    return {"message": problem.message, "extensions": _extensions(problem)}
-
-
-def _extensions(problem: Problem) -> dict[str, Any]:
-    return {"code": problem.code, "retryable": problem.retryable, **problem.data}
+    return GraphQLError(**graphql_error(problem_of(error, log)))
 
 
 def formatted(errors: Iterable[GraphQLError]) -> list[dict[str, Any]]:

@@ -29,21 +29,21 @@ from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly
 from publishers.model.change import Change
 from publishers.views.view import View
-from transports.graphql.cost import check_variables
+from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted, told
-from transports.graphql.probe import Probe
-from transports.graphql.projection import Projection
+from transports.graphql.probe import SelectionProbe
+from transports.graphql.projection import PayloadProjection
 from transports.graphql.schema import Context, make_schema
-from transports.graphql.sources import Source
+from transports.graphql.sources import OperationSource
 from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
+    from transports.access.policy import Policy
     from transports.limits import Limits
-    from transports.policy import Policy
 
-__all__ = ["Engine", "Operation", "encode_response"]
+__all__ = ["Engine", "GraphQLOperation", "encode_response"]
 
 _PAYLOAD_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
 _NUMBER: Final = 8  # bytes for which a number, a switch or nothing is taken
@@ -85,7 +85,7 @@ class Engine:
         variables: Mapping[str, Any] | None = None,
         *,
         token: str | None = None,
-    ) -> "Operation":
+    ) -> "GraphQLOperation":
         """The operation of a request of a caller with this token, ready to be executed; from any thread.
 
         Raises:
@@ -107,7 +107,9 @@ class Engine:
         )
         if isinstance(executor, list):
             raise RequestRefused(executor)
-        return Operation(self, self._schema, document, executor, operation_name, dict(variables or {}), token)
+        return GraphQLOperation(
+            self, self._schema, document, executor, operation_name, dict(variables or {}), token
+        )
 
     def context(self, token: str | None) -> Context:
         """What the resolvers of one operation work with."""
@@ -118,8 +120,8 @@ class Engine:
         nbytes, most = _size(result.data, self._limits.answer_bytes), self._limits.answer_bytes
         if nbytes > most:
             self.refused += 1
-            cheaper = "to ask for smaller pages, or fewer fields"
-            error = TooCostly("answer_bytes", nbytes, most, cheaper, what="bytes of the answer")
+            cheaper = "ask for smaller pages, or fewer fields"
+            error = beyond("answer_bytes", nbytes, self._limits, cheaper, "bytes of the answer")
             result = ExecutionResult(None, [told(error)])
         return encode_response(result)
 
@@ -150,7 +152,7 @@ class _Payloads(Shelf):
         self.made: dict[int, bytes] = {}
 
 
-class Operation:
+class GraphQLOperation:
     """One operation of a request.
 
     Attributes:
@@ -194,10 +196,10 @@ class Operation:
         self._name = name
         self._variables = variables
         self._token = token
-        self._projection: Projection | None = None
+        self._projection: PayloadProjection | None = None
         self.kind: str = executor.operation.operation.value
         self.key = engine.key(document, name, executor.variable_values.coerced)
-        self.source: Source
+        self.source: OperationSource
         self.cost: Cost
         self.view = View()
 
@@ -219,7 +221,7 @@ class Operation:
 
     # Subscriptions.
 
-    def open(self) -> Source:
+    def open(self) -> OperationSource:
         """Resolves the arguments of a subscription.
 
         Raises:
@@ -231,15 +233,15 @@ class Operation:
         source = create_source_event_stream(executor)
         if isinstance(source, ExecutionResult):
             raise RequestRefused(source.errors or ())
-        if not isinstance(source, Source):
+        if not isinstance(source, OperationSource):
             raise TypeError(f"the source of a subscription is {source!r}")
-        probe = Probe()
+        probe = SelectionProbe()
         trial = execute_subscription_event(executor.build_per_event_executor(probe))
         if not isinstance(trial, ExecutionResult):
             raise TypeError(f"the trial of a subscription is {trial!r}")
         self.view = probe.view(source.view)
         self.key = (*self.key, self.view)
-        self._projection = Projection.of(trial, source.log.token, self.view)
+        self._projection = PayloadProjection.of(trial, source.log.token, self.view)
         hash(source.criteria)  # kept by what they are made of; here, as this may be a thread
         self.cost = weigh(source.criteria)
         self.source = source

@@ -2,6 +2,7 @@
 
 import enum
 import re
+from dataclasses import fields
 from datetime import datetime
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from publishers.model.position import Position
 from publishers.model.position import Start as Word
 from transports.codec.starts import start_of
 from transports.errors import InvalidRequest
-from transports.graphql.types import DateTime, Long, Value
+from transports.graphql.types import DateTime, Long, Value, described
 
 __all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "StartInput"]
 
@@ -43,17 +44,11 @@ class MaskRule(enum.Enum):
 class MaskRuleInput:
     """One rule of a mask as it is given in a document or in variables."""
 
-    path: str = strawberry.field(description="Names separated by dots, `$key`, or `$meta` and what is in it.")
-    rule: MaskRule = strawberry.field(default=MaskRule.REDACT, description="What is shown.")
-    text: str | None = strawberry.field(
-        default=None, description="REDACT: the text that is shown, *** if left out."
-    )
-    key: str | None = strawberry.field(
-        default=None, description="HASH: the key of the HMAC, at least 16 bytes."
-    )
-    last: int | None = strawberry.field(
-        default=None, description="PARTIAL: how many characters are shown, 4 if left out."
-    )
+    path: str = described("Names separated by dots, `$key`, or `$meta` and what is in it.")
+    rule: MaskRule = described("What is shown.", default=MaskRule.REDACT)
+    text: str | None = described("REDACT: the text that is shown, *** if left out.", default=None)
+    key: str | None = described("HASH: the key of the HMAC, at least 16 bytes.", default=None)
+    last: int | None = described("PARTIAL: how many characters are shown, 4 if left out.", default=None)
 
     def plain(self) -> dict[str, str | int]:
         """The rule as it travels elsewhere."""
@@ -65,15 +60,13 @@ class MaskRuleInput:
 class ConditionInput:
     """A condition as it is given in a document or in variables."""
 
-    path: str = strawberry.field(description="Names of the fields that lead to the value, separated by dots.")
-    compare: Comparison = strawberry.field(description="How it is compared.")
-    value: Value | None = strawberry.field(
+    path: str = described("Names of the fields that lead to the value, separated by dots.")
+    compare: Comparison = described("How it is compared.")
+    value: Value | None = described(
+        "With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
         default=strawberry.UNSET,
-        description="With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
     )
-    image: Image = strawberry.field(
-        default=Image.AFTER, description="Which image of the entity is looked at."
-    )
+    image: Image = described("Which image of the entity is looked at.", default=Image.AFTER)
 
     def condition(self, place: str) -> Where:
         """The condition, checked.
@@ -95,26 +88,22 @@ class ConditionInput:
 class CriterionInput:
     """A wish as it is given in a document or in variables."""
 
-    areas: list[Area] | None = strawberry.field(default=None, description="Any of these areas.")
-    entity_types: list[str] | None = strawberry.field(default=None, description="Any of these entity types.")
-    keys: list[str] | None = strawberry.field(default=None, description="Any of these keys.")
-    key_globs: list[str] | None = strawberry.field(
-        default=None, description="Any of these patterns of keys, in which * and ? stand for characters."
+    areas: list[Area] | None = described("Any of these areas.", default=None)
+    entity_types: list[str] | None = described("Any of these entity types.", default=None)
+    keys: list[str] | None = described("Any of these keys.", default=None)
+    key_globs: list[str] | None = described(
+        "Any of these patterns of keys, in which * and ? stand for characters.", default=None
     )
-    key_patterns: list[str] | None = strawberry.field(
-        default=None, description="Any of these regular expressions, which the whole key must match."
+    key_patterns: list[str] | None = described(
+        "Any of these regular expressions, which the whole key must match.", default=None
     )
-    operations: list[Operation] | None = strawberry.field(
-        default=None, description="Any of these operations."
+    operations: list[Operation] | None = described("Any of these operations.", default=None)
+    changed: list[str] | None = described(
+        "Any of these fields was changed, and the change says so.", default=None
     )
-    changed: list[str] | None = strawberry.field(
-        default=None, description="Any of these fields was changed, and the change says so."
-    )
-    where: list[ConditionInput] | None = strawberry.field(
-        default=None, description="All of these conditions on values hold."
-    )
-    transitions: list[Transition] | None = strawberry.field(
-        default=None, description="Any of these happens to the entity in the filter that `where` is."
+    where: list[ConditionInput] | None = described("All of these conditions on values hold.", default=None)
+    transitions: list[Transition] | None = described(
+        "Any of these happens to the entity in the filter that `where` is.", default=None
     )
 
     def criterion(self, place: int) -> Criterion:
@@ -128,24 +117,15 @@ class CriterionInput:
             for number, condition in enumerate(self.where or ())
         ]
         try:
-            return Criterion(
-                areas=self.areas or (),
-                entity_types=self.entity_types or (),
-                keys=self.keys or (),
-                key_globs=self.key_globs or (),
-                key_patterns=self.key_patterns or (),
-                operations=self.operations or (),
-                changed=self.changed or (),
-                where=conditions,
-                transitions=self.transitions or (),
-            )
+            given = {each.name: getattr(self, each.name) or () for each in fields(self)}
+            return Criterion(**given | {"where": conditions})
         except InvalidCriteria as error:
             path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
             raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None
 
 
 @strawberry.enum(name="Place", description="A place that moves: found out when the operation begins.")
-class Place(enum.Enum):
+class StartPlace(enum.Enum):
     """The words of a start."""
 
     EARLIEST = "earliest"
@@ -167,15 +147,14 @@ class OnGap(enum.Enum):
 class StartInput:
     """A start as it is given in a document or in variables."""
 
-    place: Place | None = strawberry.field(default=None, description="The oldest place, or the next version.")
-    version: Long | None = strawberry.field(default=None, description="The beginning of this version.")
-    index: int | None = strawberry.field(default=None, description="The change of this index in the version.")
-    time: DateTime | None = strawberry.field(
-        default=None,
-        description="The first version that was committed then or later; RFC 3339 with an offset.",
+    place: StartPlace | None = described("The oldest place, or the next version.", default=None)
+    version: Long | None = described("The beginning of this version.", default=None)
+    index: int | None = described("The change of this index in the version.", default=None)
+    time: DateTime | None = described(
+        "The first version that was committed then or later; RFC 3339 with an offset.", default=None
     )
-    transaction: strawberry.ID | None = strawberry.field(
-        default=None, description="The transaction whose TRANSACTION event tells this id."
+    transaction: strawberry.ID | None = described(
+        "The transaction whose TRANSACTION event tells this id.", default=None
     )
 
     def plain(self) -> Word | Position | datetime | UUID:

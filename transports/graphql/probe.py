@@ -5,6 +5,7 @@ has to be read of a change; where the values turn up in its result says what the
 aliases, fragments, directives and ``__typename`` are resolved as for real events, and by the same code.
 """
 
+import enum
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -16,7 +17,7 @@ from publishers.model.change import Action, Area, Operation
 from publishers.views.view import Content, Images, View
 from transports.graphql.types import JSON, ChangeEvent, Cursor, DateTime, Long
 
-__all__ = ["TYPENAME", "Probe", "fields_of", "view_for"]
+__all__ = ["TYPENAME", "SelectionProbe", "fields_of", "view_for"]
 
 TYPENAME: Final = "__typename"
 
@@ -47,34 +48,21 @@ _SAMPLE: Final = ChangeEvent(
 _DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
 _BODIES: Final = frozenset({"body", "before", "error", "lacking"})
 _FOUND_OUT: Final = frozenset({"changed"})  # by comparing bodies
-_BY_VALUE: Final[Mapping[str, str]] = {
-    "7001": "version",
-    "7002": "index",
-    "7003": "count",
-    "cursor": "cursor",
-    "timestamp": "timestamp",
-    "HOST": "area",
-    "READ": "operation",
-    "entity type": "entity_type",
-    "key": "key",
-    '"body"': "body",
-    '"before"': "before",
-    "['changed']": "changed",
-    "7004": "schema_version",
-    "7005": "entry_version",
-    "origin": "origin",
-    '"meta"': "meta",
-    "['lacking']": "lacking",
-    "expires at": "expires_at",
-    "linked": "linked",
-    "field": "field",
-    "DISCARD": "action",
-    "error": "error",
-    "Change": TYPENAME,
+
+
+def _text(value: object) -> str:
+    """A value of the sample as it stands in a result."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    return bytes(value).decode() if isinstance(value, bytes | msgspec.Raw) else str(value)
+
+
+_BY_VALUE: Final[Mapping[str, str]] = {_text(value): name for name, value in vars(_SAMPLE).items()} | {
+    "Change": TYPENAME
 }
 
 
-class Probe:
+class SelectionProbe:
     """Stands for a change in a trial execution, and remembers what it is asked for.
 
     Attributes:
@@ -114,8 +102,7 @@ def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | Non
         return None
     found = []
     for name, value in event.items():
-        text = bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)
-        held = _BY_VALUE.get(text)
+        held = _BY_VALUE.get(_text(value))
         if held is None:
             return None
         found.append((name, held))

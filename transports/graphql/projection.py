@@ -19,7 +19,7 @@ from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
 from transports.graphql.types import stamp
 
-__all__ = ["Projection"]
+__all__ = ["PayloadProjection"]
 
 _INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it the error is graphql-core's to make
 _AREAS: Final = {area.value: b'"%s"' % area.name.encode() for area in Area}
@@ -93,7 +93,7 @@ _SHOWN: Final[Mapping[str, ReadShown]] = {
 }
 
 
-class Projection:
+class PayloadProjection:
     """How the payloads of one operation are made.
 
     Args:
@@ -128,7 +128,7 @@ class Projection:
     @classmethod
     def of(
         cls, trial: ExecutionResult, token: Callable[[Position], object], view: View
-    ) -> "Projection | None":
+    ) -> "PayloadProjection | None":
         """The projection of an operation, read off a trial execution; None if it has none."""
         found = fields_of(trial)
         return cls(*found, token, view) if found is not None and found[1] else None

@@ -10,18 +10,19 @@ from strawberry.schema.config import StrawberryConfig
 
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned, PenstockError, TooCostly
+from publishers.errors import PenstockError, TooCostly
 from publishers.log.start import Since
-from publishers.model.position import Position
 from publishers.views.view import Content, Images, Integers, View
+from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
-from transports.codec.starts import explained
+from transports.codec.starts import explained, kept_place
 from transports.errors import InvalidRequest
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
-from transports.graphql.sources import Source
+from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
     SCALARS,
     ChangeEvent,
@@ -31,8 +32,9 @@ from transports.graphql.types import (
     Long,
     SchemaState,
     SchemaVersions,
+    argument,
+    described,
 )
-from transports.policy import Caller, Policy, check_schemas, find_log, narrow
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -42,31 +44,25 @@ __all__ = ["Context", "make_schema"]
 
 Criterions = Annotated[
     list[CriterionInput] | None,
-    strawberry.argument(description="Wishes, any of which may hold; nothing for every change."),
+    argument("Wishes, any of which may hold; nothing for every change."),
 ]
-LogName = Annotated[
-    str | None, strawberry.argument(description="Name of the log; may be left out if the server has one.")
-]
-ImagesName = Annotated[
-    Images, strawberry.argument(description="Which images of an entity `body` and `before` show.")
-]
+LogName = Annotated[str | None, argument("Name of the log; may be left out if the server has one.")]
+ImagesName = Annotated[Images, argument("Which images of an entity `body` and `before` show.")]
 IntegersName = Annotated[
     Integers,
-    strawberry.argument(description="How whole numbers beyond 2^53 appear in `body`, `before` and `meta`."),
+    argument("How whole numbers beyond 2^53 appear in `body`, `before` and `meta`."),
 ]
 StartAt = Annotated[
     StartInput | None,
-    strawberry.argument(description="Where to begin without a cursor, in place of `since`."),
+    argument("Where to begin without a cursor, in place of `since`."),
 ]
 Paths = Annotated[
     list[str] | None,
-    strawberry.argument(
-        description="Only these fields of an entity, such as `customer.name`; all if left out."
-    ),
+    argument("Only these fields of an entity, such as `customer.name`; all if left out."),
 ]
 MaskRules = Annotated[
     list[MaskRuleInput] | None,
-    strawberry.argument(description="What is shown in place of values that are not to be seen."),
+    argument("What is shown in place of values that are not to be seen."),
 ]
 
 
@@ -172,14 +168,7 @@ def _place(
     """
     if start is not None and since is not None:
         raise InvalidRequest("since", since, "left out where start is given")
-    place = since if start is None else start.plain()
-    if place is None or on_gap is OnGap.JUMP or (start is not None and not isinstance(place, Position)):
-        return place
-    position = place if isinstance(place, Position) else log.position_of(str(place))
-    # Asked again by the feed, after registration; here it lets the error be the answer to the operation.
-    if position < log.oldest:
-        raise HistoryPruned(log.oldest)
-    return position
+    return kept_place(log, since if start is None else start.plain(), jump=on_gap is OnGap.JUMP)
 
 
 def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
@@ -196,10 +185,10 @@ def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
 
 def _schema(
     info: strawberry.Info[Context, None],
-    entity_type: Annotated[str, strawberry.argument(description="Of which entities.")],
+    entity_type: Annotated[str, argument("Of which entities.")],
     version: Annotated[
         Long | None,
-        strawberry.argument(description="The `schemaVersion` of a change; the newest if left out."),
+        argument("The `schemaVersion` of a change; the newest if left out."),
     ] = None,
     log: LogName = None,
 ) -> SchemaState | None:
@@ -234,14 +223,14 @@ def _history(
     criteria: Criterions = None,
     since: Annotated[
         Cursor | None,
-        strawberry.argument(description="Where to begin; the oldest place, or the newest one, if left out."),
+        argument("Where to begin; the oldest place, or the newest one, if left out."),
     ] = None,
     start: StartAt = None,
-    limit: Annotated[int, strawberry.argument(description="Most changes in the page.")] = 100,
+    limit: Annotated[int, argument("Most changes in the page.")] = 100,
     reverse: Annotated[
         bool,
-        strawberry.argument(
-            description="Versions from the newest to the oldest; in each the TRANSACTION event first, and then the "
+        argument(
+            "Versions from the newest to the oldest; in each the TRANSACTION event first, and then the "
             "changes from the last to the first."
         ),
     ] = False,
@@ -257,8 +246,7 @@ def _history(
     place: Since = None
     try:
         found = context.find(log)
-        if not 1 <= limit <= context.limits.history_events:
-            raise InvalidRequest("limit", limit, f"a whole number from 1 to {context.limits.history_events}")
+        whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
         view = context.view(found, wishes, images, fields, mask, integers)
         page = found.history(
@@ -283,26 +271,18 @@ def _on_change(
     criteria: Criterions = None,
     since: Annotated[
         Cursor | None,
-        strawberry.argument(
-            description="Where to begin: a cursor that was told; the next version if left out."
-        ),
+        argument("Where to begin: a cursor that was told; the next version if left out."),
     ] = None,
     start: StartAt = None,
-    until: Annotated[
-        Long | None, strawberry.argument(description="The last version, after which the operation completes.")
-    ] = None,
+    until: Annotated[Long | None, argument("The last version, after which the operation completes.")] = None,
     images: ImagesName = Images.WRITTEN,
     fields: Paths = None,
     mask: MaskRules = None,
     integers: IntegersName = Integers.NUMBER,
-    on_gap: Annotated[
-        OnGap, strawberry.argument(description="What happens where history is no longer kept.")
-    ] = OnGap.FAIL,
+    on_gap: Annotated[OnGap, argument("What happens where history is no longer kept.")] = OnGap.FAIL,
     whole: Annotated[
         bool,
-        strawberry.argument(
-            description="Whether a start inside a transaction sends it again from its beginning."
-        ),
+        argument("Whether a start inside a transaction sends it again from its beginning."),
     ] = False,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
@@ -313,7 +293,9 @@ def _on_change(
         wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
         view = info.context.view(found, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
-        source = Source(found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole)
+        source = OperationSource(
+            found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole
+        )
     except PenstockError as error:
         raise told(error, found) from None
     # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
@@ -324,18 +306,16 @@ def _on_change(
 class Query:
     """The root of queries."""
 
-    logs: list[LogState] = strawberry.field(resolver=_logs, description="The change logs of this server.")
-    schema: SchemaState | None = strawberry.field(
-        resolver=_schema, description="A schema that was told, whatever became of the change that told it."
+    logs: list[LogState] = described("The change logs of this server.", resolver=_logs)
+    schema: SchemaState | None = described(
+        "A schema that was told, whatever became of the change that told it.", resolver=_schema
     )
-    schemas: list[SchemaVersions] = strawberry.field(
-        resolver=_schemas, description="Which schemas were told, by entity type."
-    )
-    history: HistoryPage = strawberry.field(resolver=_history, description="Past changes, a page at a time.")
+    schemas: list[SchemaVersions] = described("Which schemas were told, by entity type.", resolver=_schemas)
+    history: HistoryPage = described("Past changes, a page at a time.", resolver=_history)
 
 
-@strawberry.type(description="What happens from now on, or from any place that is kept.")
-class Subscription:
+@strawberry.type(name="Subscription", description="What happens from now on, or from any place that is kept.")
+class SubscriptionRoot:
     """The root of subscriptions."""
 
     on_change: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
@@ -344,9 +324,7 @@ class Subscription:
 
 
 _SCHEMA: Final = strawberry.Schema(
-    query=Query,
-    subscription=Subscription,
-    config=StrawberryConfig(scalar_map=dict(SCALARS)),
+    query=Query, subscription=SubscriptionRoot, config=StrawberryConfig(scalar_map=dict(SCALARS))
 )
 
 

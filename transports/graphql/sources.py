@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from flow.bridges.asyncio import aiter as iterate
 from publishers.criteria.criteria import Criteria
-from publishers.errors import PenstockError
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.views.view import Content, View
-from transports.codec.starts import explained, reads_disk
+from transports.codec.starts import feed_of, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Source"]
+__all__ = ["OperationSource"]
 
 _BODY: Final = View(Content.BODY)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OperationSource:
     """Where the events of one subscription come from.
 
     Our connection subscribes to its feed in its own way, batch by batch and shared. To be what graphql-core takes for a
@@ -54,26 +53,11 @@ class Source:
         """Whether ``feed`` reads the disk, which is not for an event loop."""
         return reads_disk(self.since)
 
-    def feed(self, view: View, *, heavy: bool = False) -> ChangeFeed:
-        """What is subscribed to; with ``heavy``, prepared here.
-
-        Raises:
-            PenstockError: If that cannot be.
-        """
-        try:
-            feed = self.log.changes(
-                () if self.empty else self.criteria,
-                since=self.since,
-                until=self.until,
-                view=view,
-                whole=self.whole,
-                on_gap="jump" if self.jump else "fail",
-            )
-            if heavy:
-                feed.prepare()
-            return feed
-        except PenstockError as error:
-            raise explained(error, self.since) from None
+    def feed(self, view: View, prepared: bool = False) -> ChangeFeed:
+        """What is subscribed to; see ``feed_of``."""
+        criteria = () if self.empty else self.criteria
+        how = {"whole": self.whole, "jump": self.jump, "prepared": prepared}
+        return feed_of(self.log, criteria, self.since, self.until, view, **how)
 
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         if self.jump:

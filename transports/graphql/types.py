@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 import msgspec
 import strawberry
@@ -25,16 +25,32 @@ __all__ = [
     "SchemaState",
     "SchemaVersions",
     "Value",
+    "argument",
+    "described",
     "stamp",
 ]
 
 _LONG_MAX: Final = 2**63 - 1
+_AS_IT_IS: Final = (
+    *("version", "index", "count", "area", "operation", "entity_type", "key", "schema_version"),
+    *("entry_version", "origin", "linked", "field", "action", "error"),
+)
 
 Long = NewType("Long", int)
 Cursor = NewType("Cursor", str)
 DateTime = NewType("DateTime", str)
 JSON = NewType("JSON", bytes)
 Value = NewType("Value", object)
+
+
+def described(description: str, **named: Any) -> Any:
+    """A field of the schema, with what is said of it there."""
+    return strawberry.field(description=description, **named)
+
+
+def argument(description: str) -> Any:
+    """An argument of a field, likewise."""
+    return strawberry.argument(description=description)
 
 
 def _parse_long(value: object) -> int:
@@ -93,68 +109,47 @@ strawberry.enum(
 class ChangeEvent:
     """A change as the schema sees it; JSON stays the text that it is in the log."""
 
-    version: Long = strawberry.field(description="Version of the transaction.")
-    index: int = strawberry.field(description="Place in the transaction; 0 is the leading TRANSACTION event.")
-    count: int = strawberry.field(
-        description="Changes of the whole transaction, the TRANSACTION event included."
+    version: Long = described("Version of the transaction.")
+    index: int = described("Place in the transaction; 0 is the leading TRANSACTION event.")
+    count: int = described("Changes of the whole transaction, the TRANSACTION event included.")
+    cursor: Cursor = described("The place after this change.")
+    timestamp: DateTime = described("When the transaction was committed.")
+    area: Area = described("What part of the system it concerns.")
+    operation: Operation = described("What happened.")
+    entity_type: str | None = described("Kind of the entity.")
+    key: str | None = described("Key of the entity.")
+    body: JSON | None = described("The entity after the change; read only if selected.")
+    before: JSON | None = described("The entity before the change; read only if selected.")
+    changed: list[str] | None = described("Names of the fields that changed.")
+    schema_version: Long | None = described("Version of the schema in force.")
+    entry_version: Long | None = described("Version of the entity, for conflict resolution.")
+    origin: str | None = described("Where the change was first made.")
+    meta: JSON | None = described(
+        "What the application attached: to the transaction (index 0), or to the change."
     )
-    cursor: Cursor = strawberry.field(description="The place after this change.")
-    timestamp: DateTime = strawberry.field(description="When the transaction was committed.")
-    area: Area = strawberry.field(description="What part of the system it concerns.")
-    operation: Operation = strawberry.field(description="What happened.")
-    entity_type: str | None = strawberry.field(description="Kind of the entity.")
-    key: str | None = strawberry.field(description="Key of the entity.")
-    body: JSON | None = strawberry.field(description="The entity after the change; read only if selected.")
-    before: JSON | None = strawberry.field(description="The entity before the change; read only if selected.")
-    changed: list[str] | None = strawberry.field(description="Names of the fields that changed.")
-    schema_version: Long | None = strawberry.field(description="Version of the schema in force.")
-    entry_version: Long | None = strawberry.field(
-        description="Version of the entity, for conflict resolution."
+    lacking: list[str] = described("What the images that were asked for need and the log does not hold.")
+    expires_at: DateTime | None = described("When the entity expires, or expired.")
+    linked: str | None = described("Of the two halves of a key change, the key of the other.")
+    field: str | None = described(
+        "Path of the one field that a field-level change concerns; null for the entity as a whole."
     )
-    origin: str | None = strawberry.field(description="Where the change was first made.")
-    meta: JSON | None = strawberry.field(
-        description="What the application attached: to the transaction (index 0), or to the change."
-    )
-    lacking: list[str] = strawberry.field(
-        description="What the images that were asked for need and the log does not hold."
-    )
-    expires_at: DateTime | None = strawberry.field(description="When the entity expires, or expired.")
-    linked: str | None = strawberry.field(
-        description="Of the two halves of a key change, the key of the other."
-    )
-    field: str | None = strawberry.field(
-        description="Path of the one field that a field-level change concerns; null for the entity as a whole."
-    )
-    action: Action | None = strawberry.field(description="What a field-level change does to the field.")
-    error: str | None = strawberry.field(
-        description="What of this change cannot be rendered, and why; it is null in the other fields."
+    action: Action | None = described("What a field-level change does to the field.")
+    error: str | None = described(
+        "What of this change cannot be rendered, and why; it is null in the other fields."
     )
 
     @classmethod
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
         """A change, with the cursor after it."""
         return cls(
-            version=Long(change.version),
-            index=change.index,
-            count=change.count,
+            **{name: getattr(change, name) for name in _AS_IT_IS},
             cursor=Cursor(cursor),
             timestamp=DateTime(stamp(change.timestamp)),
-            area=change.area,
-            operation=change.operation,
-            entity_type=change.entity_type,
-            key=change.key,
             body=_image(change.body_bytes),
             before=_image(change.before_bytes),
             changed=None if change.changed is None else list(change.changed),
-            schema_version=_long(change.schema_version),
-            entry_version=_long(change.entry_version),
-            origin=change.origin,
-            meta=_json(change.meta_bytes),
+            meta=None if change.meta_bytes is None else JSON(change.meta_bytes),
             expires_at=None if change.expires_at is None else DateTime(stamp(change.expires_at)),
-            linked=change.linked,
-            field=change.field,
-            action=change.action,
-            error=change.error,
             lacking=list(change.lacking),
         )
 
@@ -164,29 +159,21 @@ def stamp(moment: datetime) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _json(text: bytes | None) -> JSON | None:
-    return None if text is None else JSON(text)
-
-
 def _image(text: bytes | None) -> JSON | None:
     """An image, unless it is damaged and would spoil the payload; then ``error`` says so."""
     return None if text is None or flaw_of(text) is not None else JSON(text)
-
-
-def _long(number: int | None) -> Long | None:
-    return None if number is None else Long(number)
 
 
 @strawberry.type(name="History", description="A page of past changes.")
 class HistoryPage:
     """Past changes, and where to go on."""
 
-    changes: list[ChangeEvent] = strawberry.field(description="The changes, in order.")
-    since: Cursor = strawberry.field(description="Where the page begins.")
-    next: Cursor = strawberry.field(
-        description="Where the next page begins, and, unless reversed, where to subscribe after the last."
+    changes: list[ChangeEvent] = described("The changes, in order.")
+    since: Cursor = described("Where the page begins.")
+    next: Cursor = described(
+        "Where the next page begins, and, unless reversed, where to subscribe after the last."
     )
-    has_next: bool = strawberry.field(description="Whether there is a next page now.")
+    has_next: bool = described("Whether there is a next page now.")
 
     @classmethod
     def of(
@@ -200,32 +187,28 @@ class HistoryPage:
 class LogState:
     """A log at this moment."""
 
-    name: str = strawberry.field(description="What to pass as `log`.")
-    epoch: int = strawberry.field(description="Rises each time the log is opened for writing.")
-    oldest: Cursor = strawberry.field(description="The oldest place that is kept.")
-    head: Cursor = strawberry.field(description="The place after the newest visible change.")
+    name: str = described("What to pass as `log`.")
+    epoch: int = described("Rises each time the log is opened for writing.")
+    oldest: Cursor = described("The oldest place that is kept.")
+    head: Cursor = described("The place after the newest visible change.")
 
 
 @strawberry.type(name="SchemaPart", description="A part of a schema.")
 class SchemaPart:
     """One part."""
 
-    name: str = strawberry.field(description="Its name; `entity` describes the entity itself.")
-    body: JSON | None = strawberry.field(description="What it says; null if it cannot be rendered.")
+    name: str = described("Its name; `entity` describes the entity itself.")
+    body: JSON | None = described("What it says; null if it cannot be rendered.")
 
 
 @strawberry.type(name="Schema", description="A schema of entities, as it was told.")
 class SchemaState:
     """A schema of one version."""
 
-    entity_type: str = strawberry.field(description="Of which entities.")
-    version: Long = strawberry.field(description="Its version: `schemaVersion` of changes.")
-    told: Cursor = strawberry.field(
-        description="Subscribe with it as `since` to begin with the change that told it."
-    )
-    parts: list[SchemaPart] = strawberry.field(
-        description="Those that this version told, and those that it left as they were."
-    )
+    entity_type: str = described("Of which entities.")
+    version: Long = described("Its version: `schemaVersion` of changes.")
+    told: Cursor = described("Subscribe with it as `since` to begin with the change that told it.")
+    parts: list[SchemaPart] = described("Those that this version told, and those that it left as they were.")
 
     @classmethod
     def of(cls, found: SchemaVersion, told: str) -> "SchemaState":
@@ -238,5 +221,5 @@ class SchemaState:
 class SchemaVersions:
     """What there is of one entity type."""
 
-    entity_type: str = strawberry.field(description="Of which entities.")
-    versions: list[Long] = strawberry.field(description="Every version that was told, rising.")
+    entity_type: str = described("Of which entities.")
+    versions: list[Long] = described("Every version that was told, rising.")

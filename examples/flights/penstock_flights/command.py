@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from transports.arguments import ArgumentParser
+from transports.cli.arguments import ArgumentParser
 
 if TYPE_CHECKING:
     from rich.console import Console

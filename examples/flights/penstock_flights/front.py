@@ -9,7 +9,7 @@ from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.errors import ServerFailed
-from transports.server import Server, serve
+from transports.server.uvicorn import Server, serve
 
 __all__ = ["STAGE", "Front"]
 

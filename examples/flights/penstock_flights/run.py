@@ -22,7 +22,7 @@ from penstock_flights.resident import Resident
 from penstock_flights.verdict import Finding, judge
 from publishers.errors import PositionError
 from publishers.log.changelog import ChangeLog
-from transports.server import Server
+from transports.server.uvicorn import Server
 
 __all__ = ["DemoFailed", "Run"]
 

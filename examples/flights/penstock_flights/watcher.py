@@ -26,7 +26,9 @@ from penstock_flights.reception import Reception
 from publishers.errors import PenstockError
 from publishers.model.change import Change
 from publishers.views.view import Content
-from transports.websocket import Backoff, RemoteLog, RemoteSubscription, connect
+from transports.client.backoff import Backoff
+from transports.client.remote_feed import RemoteSubscription
+from transports.client.remote_log import RemoteLog, connect
 
 __all__ = ["Watcher"]
 

@@ -19,7 +19,7 @@ the backup before has ended, because it may be cut there (see below).
 Run again, segments that are there are compared, not copied. What does not fit is refused before anything is changed.
 """
 
-from publishers.wal.backups.copying import Copied, copy_log
-from publishers.wal.backups.restoring import check_backup, make_room
+from publishers.wal.backups.copy import Copied, copy_log
+from publishers.wal.backups.restore import check_backup, make_room
 
 __all__ = ["Copied", "check_backup", "copy_log", "make_room"]

@@ -1,18 +1,18 @@
 """What there is to be copied: the segments that a log shows at one moment, kept open against retention."""
 
+import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from publishers.errors import WalCorrupted
 from publishers.wal.disk.filesystem import File, FileSystem
-from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
+from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.follower import Follower
-from publishers.wal.format.frame import HEADER_BYTES, FrameHeader
+from publishers.wal.recover.inspector import header_at
 
-__all__ = ["Ahead", "Overtaken", "Shown", "header_of", "look"]
+__all__ = ["Overtaken", "Shown", "look", "open_ahead"]
 
 _OPEN: Final = 64
 """Most files that are open ahead: what is open stays readable when retention deletes it."""
@@ -56,91 +56,38 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
         LogUnreadable: If a file cannot be opened.
         WalCorrupted: If HEAD or the header of a segment is damaged.
     """
-    follower = Follower.open(directory, filesystem=filesystem)
-    try:
+    with contextlib.closing(Follower.open(directory, filesystem=filesystem)) as follower:
         first, limit = follower.extent
-    finally:
-        follower.close()
     # Where all of a segment is withheld, what is shown ends before its checkpoint. That withholds nothing, and without it
     # there is no segment; the one before may be deleted.
-    end = limit.offset if limit.offset > DATA_START else _checkpoint_end(filesystem, directory, limit.segment)
+    end = limit.offset
+    if end <= DATA_START:
+        with contextlib.closing(filesystem.open(directory / segment_name(limit.segment), "read")) as file:
+            end = DATA_START + header_at(file, DATA_START).extent
     return Shown(follower.log_id, first, limit.version, limit.segment, end)
 
 
-def _checkpoint_end(filesystem: FileSystem, directory: Path, number: int) -> int:
-    """Behind the first frame of a segment."""
-    file = filesystem.open(directory / segment_name(number), "read")
-    try:
-        return (
-            DATA_START
-            + FrameHeader.unpack(file.pread(HEADER_BYTES, DATA_START).ljust(HEADER_BYTES, b"\0")).extent
-        )
-    finally:
-        file.close()
-
-
-def header_of(file: File, number: int) -> SegmentHeader:
-    """The header of a segment of the source.
+def open_ahead(
+    filesystem: FileSystem, directory: Path, numbers: Iterable[int]
+) -> Generator[tuple[int, File], None, None]:
+    """Opens segments in the order in which they are asked for, a bounded number of them ahead, and closes them.
 
     Raises:
-        WalCorrupted: If it is damaged.
-        OSError: If it cannot be read.
+        Overtaken: If one of them is missing, also one that is opened ahead.
+        OSError: What the file system raises.
     """
+    waiting = deque(numbers)
+    opened: deque[tuple[int, File]] = deque()
     try:
-        return SegmentHeader.unpack(file.pread(DATA_START, 0))
-    except ValueError as error:
-        raise WalCorrupted(number, 0, str(error)) from None
-
-
-class Ahead:
-    """Opens segments in the order in which they are asked for, a bounded number of them ahead."""
-
-    def __init__(self, filesystem: FileSystem, directory: Path, numbers: Iterable[int]) -> None:
-        """Opens the first ones.
-
-        Raises:
-            Overtaken: If one of them is missing.
-            OSError: What the file system raises.
-        """
-        self._filesystem = filesystem
-        self._directory = directory
-        self._waiting = deque(numbers)
-        self._opened: deque[tuple[int, File]] = deque()
-        try:
-            self._fill()
-        except BaseException:
-            self.close()
-            raise
-
-    def _fill(self) -> None:
-        while self._waiting and len(self._opened) < _OPEN:
-            number = self._waiting[0]
-            try:
-                file = self._filesystem.open(self._directory / segment_name(number), "read")
-            except FileNotFoundError:
-                raise Overtaken(number) from None
-            self._opened.append((number, file))
-            self._waiting.popleft()
-
-    def take(self) -> tuple[int, File] | None:
-        """The next one, which the caller closes; None behind the last.
-
-        Raises:
-            Overtaken: If one that is opened ahead is missing.
-            OSError: What the file system raises.
-        """
-        if not self._opened:
-            return None
-        taken = self._opened.popleft()
-        try:
-            self._fill()
-        except BaseException:
-            taken[1].close()
-            raise
-        return taken
-
-    def close(self) -> None:
-        """Closes those that nobody has taken."""
-        for _, file in self._opened:
+        while waiting or opened:
+            while waiting and len(opened) <= _OPEN:
+                number = waiting.popleft()
+                try:
+                    opened.append((number, filesystem.open(directory / segment_name(number), "read")))
+                except FileNotFoundError:
+                    raise Overtaken(number) from None
+            yield opened[0]
+            opened.popleft()[1].close()
+    finally:
+        for _, file in opened:
             file.close()
-        self._opened.clear()

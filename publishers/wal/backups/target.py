@@ -1,23 +1,24 @@
 """What a target holds already, and what a backup has to add to it; or why it must not be touched."""
 
+import contextlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from publishers.errors import BackupRefused
-from publishers.wal.backups.source import Overtaken, Shown, header_of
-from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.errors import BackupRefused, WalCorrupted
+from publishers.wal.backups.source import Overtaken, Shown
+from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
 from publishers.wal.files.directory import LOCK_NAME
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, TWINS
-from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name, segment_number
+from publishers.wal.files.segment import read_header, segment_name, segment_number, segment_numbers
 from publishers.wal.files.tail_page import TAIL_NAME
-from publishers.wal.format.frame import Chain, Scan
+from publishers.wal.recover.inspector import inspect_segment
 
-__all__ = ["Plan", "belongs", "make_plan"]
+__all__ = ["Comparison", "Plan", "belongs"]
 
-_BLOCK: Final = 1 << 20
 _ENDING: Final = 64 * 1024
-"""So much of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
+"""So much of the beginning and of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
 
 _OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
 _ELSEWHERE: Final = "give it another directory, or empty this one if it is not needed"
@@ -45,8 +46,9 @@ class Plan(NamedTuple):
     there: int
 
 
-def make_plan(filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool) -> Plan:
-    """Compares a target with what is to be in it; changes nothing.
+@dataclass
+class Comparison:
+    """Compares a target with what is to be in it.
 
     Args:
         filesystem: Where both are.
@@ -54,27 +56,23 @@ def make_plan(filesystem: FileSystem, source: Path, target: Path, shown: Shown, 
         target: Directory of the backup; it may be missing.
         shown: What the log shows.
         links: Whether hard links to the segments of the source may stay.
-
-    Raises:
-        BackupRefused: If the target does not fit.
-        Overtaken: If retention takes what is compared.
-        OSError: What the file system raises.
     """
-    return _Comparison(filesystem, source, target, shown, links=links).plan()
 
-
-class _Comparison:
-    def __init__(
-        self, filesystem: FileSystem, source: Path, target: Path, shown: Shown, *, links: bool
-    ) -> None:
-        self._filesystem = filesystem
-        self._source = source
-        self._target = target
-        self._shown = shown
-        self._links = links
-        self._numbers: list[int] = []
+    _filesystem: FileSystem
+    _source: Path
+    _target: Path
+    _shown: Shown
+    _links: bool
+    _numbers: list[int] = field(default_factory=list)
 
     def plan(self) -> Plan:
+        """What is to be done; changes nothing.
+
+        Raises:
+            BackupRefused: If the target does not fit.
+            Overtaken: If retention takes what is compared.
+            OSError: What the file system raises.
+        """
         head = self._look()
         if head is not None and head.durable == self._shown.version:
             # Of frames that are no versions the log shows fewer while something behind them is withheld.
@@ -115,14 +113,11 @@ class _Comparison:
         strange = [name for name in names if not belongs(name)]
         if strange:
             raise self._refusal(f"it holds what belongs to no backup: {', '.join(strange[:3])}")
-        self._numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        self._numbers = segment_numbers(names)
         if HEAD_NAME not in names:
             return None
-        file = self._filesystem.open(self._target / HEAD_NAME, "read")
-        try:
+        with contextlib.closing(self._filesystem.open(self._target / HEAD_NAME, "read")) as file:
             head = read_head(file)
-        finally:
-            file.close()
         if head is None:
             raise self._refusal("its HEAD is damaged", _WITHOUT_HEAD)
         if head.log_id != self._shown.log_id:
@@ -138,29 +133,20 @@ class _Comparison:
         """
         shown = self._shown
         beyond = number > shown.segment
-        file = self._open_target(number)
         try:
-            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-        except ValueError:
+            header = read_header(self._filesystem, self._target, number)
+        except WalCorrupted:
             return beyond  # damaged: it is copied anew, or what is made is found to be damaged
-        finally:
-            file.close()
         if header.log_id != shown.log_id:
-            raise self._refusal(
-                f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
-            )
+            why = f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
+            raise self._refusal(why)
         if number >= shown.first:
             try:
-                file = self._open_source(number)
-            except Overtaken:
-                if beyond:
-                    raise self._beyond(f"segment {number}") from None
-                raise
-            try:
-                if header_of(file, number) != header:
-                    raise self._refusal(self._other(number, 0))
-            finally:
-                file.close()
+                theirs = read_header(self._filesystem, self._source, number)
+            except FileNotFoundError:
+                raise (self._beyond(f"segment {number}") if beyond else Overtaken(number)) from None
+            if theirs != header:
+                raise self._refusal(self._other(number, 0))
         return beyond
 
     def _check_end(self, head: HeadState) -> None:
@@ -170,15 +156,10 @@ class _Comparison:
             raise self._beyond(f"version {head.durable}")
         if head.segment < shown.first:
             return  # `_joined` looks whether the source goes on where it ends
-        ours, theirs = self._open_target(head.segment), self._open_source(head.segment)
-        try:
-            for at in range(0, head.offset, _BLOCK):
-                size = min(_BLOCK, head.offset - at)
-                if ours.pread(size, at) != theirs.pread(size, at):
+        with self._open_target(head.segment) as ours, self._open_source(head.segment) as theirs:
+            for at, data in read_blocks(theirs, 0, head.offset):
+                if ours.pread(len(data), at) != data:
                     raise self._refusal(self._other(head.segment, at))
-        finally:
-            ours.close()
-            theirs.close()
 
     def _beyond(self, what: str) -> BackupRefused:
         """HEAD of a log may tell less than what was synced, and it alone counts between a start of the machine and an opening."""
@@ -211,50 +192,35 @@ class _Comparison:
 
     def _continued(self, number: int) -> bool:
         """Whether the segment before one is whole in the target, and the one that it continues."""
-        following = self._open_source(number) if number >= self._shown.first else self._open_target(number)
-        ours = self._open_target(number - 1)
+        goes_on = self._source if number >= self._shown.first else self._target
         try:
-            goes_on = SegmentHeader.unpack(following.pread(DATA_START, 0))
-            header = SegmentHeader.unpack(ours.pread(DATA_START, 0))
-            chain = Chain(header.previous, header.first_version - 1)
-            size = ours.size()
-            scan = Scan(ours, DATA_START, size, chain)
-            for _ in scan:
-                pass
-        except ValueError:
+            following = read_header(self._filesystem, goes_on, number)
+            left = inspect_segment(self._filesystem, self._target, number - 1)
+        except FileNotFoundError:
+            raise Overtaken(number) from None
+        except WalCorrupted:
             return False
-        finally:
-            ours.close()
-            following.close()
-        whole = scan.end == size
-        return whole and (chain.crc, chain.version + 1) == (goes_on.previous, goes_on.first_version)
+        return left.trailer.fits(left.size, following)
 
     def _same(self, number: int) -> bool:
         """Whether a closed segment is there, whole and of the right content; its header has been compared."""
-        theirs = self._open_source(number)
-        try:
+        with self._open_source(number) as theirs:
             if theirs.is_at(self._target / segment_name(number)):
                 return self._links
-            ours = self._open_target(number)
-            try:
+            with self._open_target(number) as ours:
                 size = theirs.size()
-                if ours.size() != size or ours.pread(DATA_START, 0) != theirs.pread(DATA_START, 0):
-                    return False
-                at = max(size - _ENDING, 0)
-                return ours.pread(_ENDING, at) == theirs.pread(_ENDING, at)
-            finally:
-                ours.close()
-        finally:
-            theirs.close()
+                places = (0, max(size - _ENDING, 0))
+                same = all(ours.pread(_ENDING, at) == theirs.pread(_ENDING, at) for at in places)
+                return same and ours.size() == size
 
-    def _open_source(self, number: int) -> File:
+    def _open_source(self, number: int) -> contextlib.closing[File]:
         try:
-            return self._filesystem.open(self._source / segment_name(number), "read")
+            return contextlib.closing(self._filesystem.open(self._source / segment_name(number), "read"))
         except FileNotFoundError:
             raise Overtaken(number) from None
 
-    def _open_target(self, number: int) -> File:
-        return self._filesystem.open(self._target / segment_name(number), "read")
+    def _open_target(self, number: int) -> contextlib.closing[File]:
+        return contextlib.closing(self._filesystem.open(self._target / segment_name(number), "read"))
 
 
 def belongs(name: str) -> bool:

@@ -1,5 +1,6 @@
 """The frames of a log one after the other, for whoever wants to look at them, or to save what a damage has left."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -7,13 +8,12 @@ from typing import Final, NamedTuple
 from publishers.errors import FormatTooNew, LogUnreadable
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Report
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
+from publishers.wal.disk.filesystem import FileSystem, RealFileSystem, open_file
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_number
-from publishers.wal.format.columns import Columns, decode_payload
-from publishers.wal.format.compression import inflate
-from publishers.wal.format.frame import COMPRESSED, CONTROL, Chain, FrameHeader
+from publishers.wal.format.columns import Columns
+from publishers.wal.format.frame import CONTROL, Chain, FrameHeader
 from publishers.wal.read.catalog import Location
+from publishers.wal.read.reader import unpack_payload
 
 __all__ = ["Dumped", "Gap", "dump"]
 
@@ -93,7 +93,7 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
     except LogUnreadable as error:
         yield Gap(name, 0, "unreadable", f"it cannot be read ({error.why})")
         return
-    try:
+    with contextlib.closing(file):
         chain = Chain(0, 0)
         try:
             header = SegmentHeader.unpack(file.pread(DATA_START, 0))
@@ -110,8 +110,6 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
                     yield Gap(name, piece.offset, piece.kind, piece.why)
                 continue
             yield _dumped(name, piece)
-    finally:
-        file.close()
 
 
 def _dumped(name: str, piece: Good) -> Dumped:
@@ -120,8 +118,7 @@ def _dumped(name: str, piece: Good) -> Dumped:
     if not header.flags & CONTROL:
         try:
             # A copy, because the payload is gone at the next step.
-            raw = inflate(payload, header.transaction_bytes) if header.flags & COMPRESSED else bytes(payload)
-            columns, annotations = decode_payload(raw, header.count)
+            columns, annotations = unpack_payload(header, memoryview(bytes(payload)))
         except ValueError:
             columns = None
     return Dumped(name, offset, header, columns, annotations, salvaged=False)

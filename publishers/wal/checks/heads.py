@@ -1,17 +1,16 @@
 """HEAD looked at byte by byte: what it tells, and what is wrong with it."""
 
+import contextlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import FormatTooNew
 from publishers.wal.checks.report import Finding, Verdict
 from publishers.wal.disk.filesystem import FileSystem
-from publishers.wal.files.head import CUT, HEAD_NAME, SLOT_BYTES, HeadState
+from publishers.wal.files.head import CUT, HEAD_BYTES, HEAD_NAME, SLOT_BYTES, SLOTS, HeadState, unpack_slots
 
 __all__ = ["HeadPage", "examine_head"]
 
-_BYTES: Final = 8192
-_PLACES: Final = (0, 4096)
 _TRIES: Final = 8
 
 
@@ -39,43 +38,34 @@ def examine_head(filesystem: FileSystem, directory: Path) -> HeadPage:
 
 def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
     try:
-        file = filesystem.open(directory / HEAD_NAME, "read")
-        try:
-            data = file.pread(_BYTES, 0)
+        with contextlib.closing(filesystem.open(directory / HEAD_NAME, "read")) as file:
+            data = file.pread(HEAD_BYTES, 0)
             size = file.size()
-        finally:
-            file.close()
+        slots, state = unpack_slots(data)
     except FileNotFoundError:
-        return HeadPage(None, [_finding("head-missing", Verdict.CORRUPT, 0, "the file is missing")])
+        return _without("head-missing", Verdict.CORRUPT, "the file is missing")
     except OSError as error:
-        return HeadPage(
-            None,
-            [_finding("unreadable", Verdict.UNREADABLE, 0, f"it cannot be read ({error.strerror or error})")],
-        )
-    try:
-        slots = [HeadState.unpack(data[at : at + 4096]) for at in _PLACES]
+        return _without("unreadable", Verdict.UNREADABLE, f"it cannot be read ({error.strerror or error})")
     except FormatTooNew as error:
-        return HeadPage(None, [_finding("format", Verdict.UNREADABLE, 0, str(error))])
-    state = max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
+        return _without("format", Verdict.UNREADABLE, str(error))
     if state is None:
-        return HeadPage(None, [_finding("head", Verdict.CORRUPT, 0, "no slot is valid")])
+        return _without("head", Verdict.CORRUPT, "no slot is valid")
     findings = []
-    if size != _BYTES:
-        findings.append(
-            _finding("head", Verdict.CORRUPT, min(size, _BYTES), f"it has {size} of {_BYTES} bytes")
-        )
+    if size != HEAD_BYTES:
+        why = f"it has {size} of {HEAD_BYTES} bytes"
+        findings.append(_finding("head", Verdict.CORRUPT, min(size, HEAD_BYTES), why))
     for number, slot in enumerate(slots):
         finding = _slot(data, number, slot, state)
         if finding is not None:
             findings.append(finding)
     if state.flags & CUT:
         why = "a cut of withheld transactions was begun and not finished"
-        findings.append(_finding("cut", Verdict.TORN, _PLACES[state.counter % 2], why))
+        findings.append(_finding("cut", Verdict.TORN, SLOTS[state.counter % 2], why))
     return HeadPage(state, findings)
 
 
 def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) -> Finding | None:
-    at = _PLACES[number]
+    at = SLOTS[number]
     # First, since no write of a slot that was torn reaches there.
     used = len(slot.pack()) if slot is not None else SLOT_BYTES
     rest = data[at + used : at + 4096]
@@ -89,6 +79,10 @@ def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) ->
     if slot.counter % 2 != number or slot.log_id != state.log_id or state.counter - slot.counter > 1:
         return _finding("head-slot", Verdict.CORRUPT, at, f"slot {number} does not fit the other one")
     return None
+
+
+def _without(kind: str, verdict: Verdict, why: str) -> HeadPage:
+    return HeadPage(None, [_finding(kind, verdict, 0, why)])
 
 
 def _finding(kind: str, verdict: Verdict, offset: int, why: str) -> Finding:

@@ -3,18 +3,34 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from publishers.wal.checks.dropping import Beginning, damaged_beginning
 from publishers.wal.checks.heads import examine_head
 from publishers.wal.checks.report import Report, Verdict
 from publishers.wal.disk.filesystem import FileSystem
-from publishers.wal.files.head import HEAD_NAME
+from publishers.wal.files.head import CUT, HEAD_NAME, HeadState
+from publishers.wal.files.segment import read_header, segment_number, segment_numbers
 from publishers.wal.read.catalog import Location
 
 __all__ = ["Repair", "Step", "make_plan"]
 
 _HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
 _MISSING: Final = frozenset({"segment-missing", "lost-end"})
+_ELSEWHERE: Final = frozenset({"padding", "leftover"})
+_JOINT: Final = "segment-chain"
 _REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
+
+
+class Beginning(NamedTuple):
+    """What can be dropped so that an intact log is left.
+
+    Attributes:
+        numbers: The segments that go, as far as they are there.
+        first: Number of the oldest segment that stays.
+        version: Its first version.
+    """
+
+    numbers: tuple[int, ...]
+    first: int
+    version: int
 
 
 class Step(NamedTuple):
@@ -139,7 +155,7 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
     if state is None:
         planned.refused = "HEAD is damaged too, and tells what is acknowledged at the end that would be left"
         return planned
-    found = damaged_beginning(filesystem, report, state)
+    found = _find_beginning(filesystem, report, state)
     if isinstance(found, str):
         planned.refused = found
         return planned
@@ -150,6 +166,38 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
     what = f"the log begins with version {found.version}, in segment {found.first}; what is before goes"
     planned.steps.append(Step("drop", found.first, 0, what))
     return planned
+
+
+def _find_beginning(filesystem: FileSystem, report: Report, state: HeadState) -> Beginning | str:
+    """What has to go, or why that is not possible.
+
+    Args:
+        filesystem: Where the log lies.
+        report: What was found.
+        state: Of HEAD. If it tells of a cut, the log ends in the segment of the cut: what lies behind it is going to be
+            removed, so it is nothing that would be left.
+
+    Raises:
+        OSError: If the directory or a header cannot be read.
+    """
+    numbers = [
+        number for number in segment_numbers(filesystem.listing(report.path)) if number >= report.first
+    ]
+    if state.flags & CUT:
+        numbers = [number for number in numbers if number <= state.segment]
+    first = report.first
+    for one in report.findings:
+        if segment_number(one.name) is None or one.kind in _ELSEWHERE or one.verdict < Verdict.CORRUPT:
+            continue
+        # A header that does not continue the segment before is at fault only if that one stays.
+        first = max(first, one.segment + (one.kind != _JOINT))
+    last = max(numbers, default=0)
+    while first <= last and first not in numbers:
+        first += 1
+    if first > last:
+        return "the last segment is damaged too, so nothing would be left; without --drop-oldest the log is cut there"
+    version = read_header(filesystem, report.path, first).first_version
+    return Beginning(tuple(number for number in numbers if number < first), first, version)
 
 
 def _plan_head(planned: Repair) -> None:

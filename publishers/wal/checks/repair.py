@@ -7,22 +7,24 @@ closed as by any writer, which settles what a crash has torn, gives it a new epo
 beyond the place with `PositionForked`.
 """
 
+import contextlib
 import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
 from uuid import UUID
 
-from publishers.wal.checks.dropping import drop
 from publishers.wal.checks.heads import examine_head
-from publishers.wal.checks.pieces import first_nonzero
 from publishers.wal.checks.plan import Repair, make_plan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine, verify
 from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
+    Mode,
     RealFileSystem,
+    read_blocks,
     sync_file,
     sync_names,
     write_all,
@@ -30,24 +32,14 @@ from publishers.wal.disk.filesystem import (
 from publishers.wal.files.directory import take_lock
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
-from publishers.wal.files.segment import (
-    DATA_START,
-    SegmentHeader,
-    SparseIndex,
-    Trailer,
-    segment_name,
-    segment_number,
-    write_index,
-)
+from publishers.wal.files.segment import remove_segment, segment_name, segment_numbers, write_index
 from publishers.wal.files.tail_page import Tail
-from publishers.wal.format.frame import CONTROL, Chain, Scan
 from publishers.wal.keep.hard_links import link_again
+from publishers.wal.recover.inspector import first_nonzero, inspect_segment
 from publishers.wal.recover.truncate import truncate
 from publishers.wal.wal import Wal
 
 __all__ = ["repair"]
-
-_COPY: Final = 1 << 20
 
 
 def repair(
@@ -112,44 +104,36 @@ def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> No
     it is.
     """
     last = None if report.end is None else segment_name(report.end.segment)
-    for name in filesystem.listing(directory):
-        if segment_number(name) is None and name != HEAD_NAME:
-            continue
-        file = filesystem.open(directory / name, "write")
-        try:
+    names = filesystem.listing(directory)
+    for name in sorted({HEAD_NAME, *map(segment_name, segment_numbers(names))}.intersection(names)):
+        with contextlib.closing(filesystem.open(directory / name, "write")) as file:
             if name in (HEAD_NAME, last):
-                for at in range(0, file.size(), _COPY):
-                    write_all(file, file.pread(_COPY, at), at)
+                for at, data in read_blocks(file, 0, file.size()):
+                    write_all(file, data, at)
                 file.truncate(file.size())
             sync_file(file)
-        finally:
-            file.close()
     sync_names(filesystem, directory)
 
 
 def _copy(filesystem: FileSystem, source: File, target: Path, start: int) -> None:
     """Copies what a file holds from a place on, durably."""
-    last = source.size()
-    copy = filesystem.open(target, "create")
-    try:
+    with contextlib.closing(filesystem.open(target, "create")) as copy:
         copy.truncate(0)  # one that a crash has left unfinished
-        for at in range(start, last, _COPY):
-            write_all(copy, source.pread(min(_COPY, last - at), at), at - start)
+        for at, data in read_blocks(source, start, source.size()):
+            write_all(copy, data, at - start)
         sync_file(copy)
-    finally:
-        copy.close()
 
 
+@dataclass
 class _Work:
     """Carries out a plan while the lock is held."""
 
-    def __init__(self, filesystem: FileSystem, directory: Path, planned: Repair) -> None:
-        self._filesystem = filesystem
-        self._directory = directory
-        self._planned = planned
-        self._numbers = [
-            number for name in filesystem.listing(directory) if (number := segment_number(name)) is not None
-        ]
+    _filesystem: FileSystem
+    _directory: Path
+    _planned: Repair
+
+    def __post_init__(self) -> None:
+        self._numbers = segment_numbers(self._filesystem.listing(self._directory))
 
     def run(self) -> None:
         """Does all steps, each of which may be done again."""
@@ -163,13 +147,29 @@ class _Work:
                     self._cut(step.segment, step.offset)
                 case "copies":
                     for name in TWINS:
-                        self._write_mirrored(MirroredFile(self._filesystem, self._directory, name))
+                        mirrored = MirroredFile(self._filesystem, self._directory, name)
+                        text = mirrored.read().text
+                        assert text is not None  # one of the copies is whole: the plan has seen to it
+                        mirrored.write(text)
                 case "drop":
                     self._drop()
                 case "index":
                     self._index(step.segment)
                 case _:
                     pass  # to reopen is done without the lock, by whoever has it then
+
+    def _open(self, name: str, mode: Mode) -> contextlib.closing[File]:
+        return contextlib.closing(self._filesystem.open(self._directory / name, mode))
+
+    @contextlib.contextmanager
+    def _open_head(self) -> Iterator[Head]:
+        """HEAD as it is, of which a copy is kept."""
+        state = examine_head(self._filesystem, self._directory).state
+        assert state is not None  # the plan, or the step before, has seen to it
+        self._keep(HEAD_NAME, 0)
+        file = self._filesystem.open(self._directory / HEAD_NAME, "write")
+        with contextlib.closing(Head(file, state)) as head:
+            yield head
 
     def _part(self, segment: int) -> None:
         """Gives the log a file of its own in place of a closed segment that is to be written.
@@ -179,28 +179,17 @@ class _Work:
         """
         name = segment_name(segment)
         fresh = self._directory / f"{name}.tmp"
-        source = self._filesystem.open(self._directory / name, "read")
-        try:
+        with self._open(name, "read") as source:
             _copy(self._filesystem, source, fresh, 0)
-        finally:
-            source.close()
         self._filesystem.rename(fresh, self._directory / name)
         sync_names(self._filesystem, self._directory)
         link_again(self._filesystem, self._directory, segment)
 
     def _zero(self, segment: int, offset: int) -> None:
         self._part(segment)
-        file = self._filesystem.open(self._directory / segment_name(segment), "write")
-        try:
+        with self._open(segment_name(segment), "write") as file:
             write_all(file, bytes(-offset & 7), offset)
             sync_file(file)
-        finally:
-            file.close()
-
-    def _write_mirrored(self, mirrored: MirroredFile) -> None:
-        text = mirrored.read().text
-        assert text is not None  # one of the copies is whole: the plan has seen to it
-        mirrored.write(text)
 
     def _write_head(self) -> None:
         """Both slots, from the one that is whole or from the segments."""
@@ -217,11 +206,8 @@ class _Work:
             )
         else:
             state = state._replace(counter=state.counter + 1)
-        head = Head.create(self._filesystem, self._directory, state)
-        try:
+        with contextlib.closing(Head.create(self._filesystem, self._directory, state)) as head:
             head.write(state.epoch, state.durable, state.segment, state.offset, flags=state.flags & CUT)
-        finally:
-            head.close()
 
     def _cut(self, segment: int, offset: int) -> None:
         report = self._planned.before
@@ -231,13 +217,8 @@ class _Work:
                 self._link(segment_name(number))
         sync_names(self._filesystem, self._directory)
         self._part(segment)
-        state = examine_head(self._filesystem, self._directory).state
-        assert state is not None  # the step before has seen to it
-        self._keep(HEAD_NAME, 0)
-        file = self._filesystem.open(self._directory / HEAD_NAME, "write")
-        head = Head(file, state)
-        try:
-            version = report.version
+        with self._open_head() as head:
+            version, state = report.version, head.state
             visible = None if state.flags & DEFERRED and state.visible >= version else KEEP
             head.write(
                 report.epoch, version, segment, offset, flags=CUT, visible=visible, random=report.random
@@ -247,35 +228,35 @@ class _Work:
             tail.clear()  # what it tells of is given up, and no opening is to miss it
             tail.close()
             head.write(report.epoch, version, segment, offset)
-        finally:
-            head.close()
 
     def _drop(self) -> None:
+        """Lets the log begin behind its damage.
+
+        It is what retention does, for another reason and with a copy: second names for the segments that go, HEAD that names
+        the oldest one that stays, in both slots, and then the segments go, the oldest first. A crash in between leaves the rest
+        to the next opening.
+        """
         beginning = self._planned.beginning
         assert beginning is not None
         for number in beginning.numbers:
             self._link(segment_name(number))
         sync_names(self._filesystem, self._directory)
-        state = examine_head(self._filesystem, self._directory).state
-        assert state is not None  # the plan has seen to it
-        self._keep(HEAD_NAME, 0)
-        drop(self._filesystem, self._directory, state, beginning)
+        with self._open_head() as head:
+            state = head.state
+            # What was withheld from an earlier place on is withheld from the new beginning on.
+            behind = state.flags & DEFERRED and state.visible < beginning.version - 1
+            visible = beginning.version - 1 if behind else KEEP
+            place = state.epoch, state.durable, state.segment, state.offset
+            for _ in range(2):
+                head.write(*place, oldest=beginning.first, flags=state.flags & CUT, visible=visible)
+        for number in beginning.numbers:
+            remove_segment(self._filesystem, self._directory, number)
+        sync_names(self._filesystem, self._directory)
 
     def _index(self, number: int) -> None:
-        file = self._filesystem.open(self._directory / segment_name(number), "read")
-        try:
-            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-            index = SparseIndex()
-            chain = Chain(header.previous, header.first_version - 1)
-            committed_at = 0
-            scan = Scan(file, DATA_START, file.size(), chain)
-            for offset, frame, _ in scan:
-                if not frame.flags & CONTROL:
-                    committed_at = frame.committed_at
-                    index.add(frame.version, frame.first_index, committed_at, offset)
-        finally:
-            file.close()
-        data = index.pack(header.log_id, number, Trailer(chain.version, chain.crc, scan.end, committed_at))
+        left = inspect_segment(self._filesystem, self._directory, number)
+        report = self._planned.before
+        data = left.sparse.pack(UUID(hex=report.log_id), number, left.trailer)
         write_index(self._filesystem, self._directory, number, data)
 
     # --- what is kept --------------------------------------------------------------------------------------------------
@@ -287,15 +268,11 @@ class _Work:
 
     def _keep(self, name: str, start: int) -> None:
         """Copies what a file holds from a place on, durably; nothing if that is only zeros."""
-        source = self._filesystem.open(self._directory / name, "read")
-        try:
-            last = source.size()
-            if first_nonzero(source, start, last) is None:
+        with self._open(name, "read") as source:
+            if first_nonzero(source, start, source.size()) is None:
                 return
             kept = self._free_name(name)
             _copy(self._filesystem, source, self._directory / kept, start)
-        finally:
-            source.close()
         self._planned.kept.append(kept)
 
     def _link(self, name: str) -> None:

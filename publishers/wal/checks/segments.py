@@ -1,13 +1,13 @@
 """The segments of a log, one after the other: headers, frames, their chain, payloads, padding, and what lies behind the end."""
 
+import contextlib
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from publishers.errors import FormatTooNew
 from publishers.model.position import epoch_text
-from publishers.wal.checks.indexes import examine_index, read_index
 from publishers.wal.checks.pieces import Bad, Good, pieces
 from publishers.wal.checks.report import Finding, Report, Verdict
 from publishers.wal.disk.filesystem import File, FileSystem
@@ -16,15 +16,19 @@ from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
     SparseIndex,
+    Trailer,
+    index_name,
+    read_index,
     segment_name,
     segment_number,
+    segment_numbers,
 )
 from publishers.wal.files.tail_page import TailState
-from publishers.wal.format.columns import decode_payload
-from publishers.wal.format.compression import inflate
-from publishers.wal.format.control import Epoch, Kind, Tables, decode_control
-from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, LAST, Chain, FrameHeader
+from publishers.wal.format.control import Epoch
+from publishers.wal.format.frame import CONTROL, HEADER_BYTES, LAST, Chain
 from publishers.wal.read.catalog import Location
+from publishers.wal.read.reader import unpack_payload
+from publishers.wal.recover.inspector import Acknowledged, Replay, find_vouching, is_of_two_histories
 from publishers.wal.recover.truncate import is_outdated
 
 __all__ = ["Segments"]
@@ -32,48 +36,38 @@ __all__ = ["Segments"]
 _TELL: Final = 1 << 20
 
 
+@dataclass
 class Segments:
     """One examination of all segments; fills in a report."""
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        report: Report,
-        head: HeadState | None,
-        tail: TailState | None,
-        names: list[str],
-        numbers: list[int],
-        progress: Callable[[int, int], None],
-    ) -> None:
-        self._filesystem = filesystem
-        self._directory = directory
-        self._report = report
-        self._head = head
-        self._tail = tail
-        self._names = names
-        self._numbers = numbers
-        self._progress = progress
-        self._total = 0
-        self._told = 0
-        self._chain: Chain | None = None
-        self._whole = 0
-        self._last_at = 0
-        self._index_left: dict[int, tuple[int, int, int]] = {}
-        self._epoch: Epoch | None = None
-        # Up to where something must be there: what HEAD vouches for, and what was shown within this boot.
-        evidence = [Location(head.segment, head.offset)] if head and not report.live else []
-        if tail is not None:
-            evidence.append(Location(tail.segment, tail.end))
-        elif report.live and head is not None:
-            evidence.append(Location(head.segment, head.offset))
-        versions = [head.durable if head else 0, tail.visible if tail else 0]
-        if head is not None and head.flags & CUT and not report.live:
-            evidence, versions = [Location(head.segment, head.offset)], [head.durable]
-        self._reached = max(evidence, default=Location(0, 0))
-        # Likewise as a version: other files than those that were shown may be longer and hold less.
-        self._must_reach = 0 if report.live else max(versions)
+    _filesystem: FileSystem
+    _report: Report
+    _head: HeadState | None
+    _tail: TailState | None
+    _names: list[str]
+    _progress: Callable[[int, int], None]
+    _total: int = 0
+    _told: int = 0
+    _chain: Chain | None = None
+    _whole: int = 0
+    _last_at: int = 0
+    _index_left: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _epoch: Epoch | None = None
+
+    def __post_init__(self) -> None:
+        report, head, tail = self._report, self._head, self._tail
+        self._directory = report.path
+        self._numbers = segment_numbers(self._names)
         self._bounded = report.live or bool(head and head.flags & CUT)
+        if not self._bounded:
+            self._acknowledged = Acknowledged(head, tail)
+        elif not report.live:
+            self._acknowledged = Acknowledged(head, None)  # what is behind the place of a cut is given up
+        elif tail is not None:  # HEAD may vouch for what is not shown yet
+            self._acknowledged = Acknowledged(None, tail._replace(visible=0))
+        else:
+            self._acknowledged = Acknowledged(head and head._replace(durable=0), None)
+        self._reached = self._acknowledged.reached
 
     def run(self) -> None:
         """Examines them."""
@@ -102,7 +96,7 @@ class Segments:
         if head is None:
             return
         tail = self._tail
-        if epoch is not None and epoch.epoch == head.epoch and epoch.random != head.random:
+        if epoch is not None and is_of_two_histories(head, epoch):
             other = (epoch.epoch, epoch.random)
         elif tail is not None and head.flags & CUT and not self._report.live and is_outdated(head, tail):
             other = (tail.epoch, tail.random)
@@ -123,8 +117,10 @@ class Segments:
         self._chain = None
 
     def _guarded(self, number: int, *, last: bool) -> None:
+        self._last_at = 0
         try:
-            self._segment(number, last=last)
+            with self._open(number) as file:
+                self._inspect(file, number, last=last)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self._pruned(number):
                 self._chain = None  # of the next one nothing is known but what its header says
@@ -135,13 +131,13 @@ class Segments:
 
     def _size(self, number: int) -> int:
         try:
-            file = self._filesystem.open(self._directory / segment_name(number), "read")
-            try:
+            with self._open(number) as file:
                 return file.size()
-            finally:
-                file.close()
         except OSError:
             return 0
+
+    def _open(self, number: int) -> contextlib.closing[File]:
+        return contextlib.closing(self._filesystem.open(self._directory / segment_name(number), "read"))
 
     def _leftovers(self, oldest: int, newest: int) -> None:
         if self._report.live:
@@ -160,11 +156,8 @@ class Segments:
         if not self._report.live:
             return False
         try:
-            file = self._filesystem.open(self._directory / HEAD_NAME, "read")
-            try:
+            with contextlib.closing(self._filesystem.open(self._directory / HEAD_NAME, "read")) as file:
                 state = read_head(file)
-            finally:
-                file.close()
         except OSError:
             return False
         gone = state is not None and number < state.oldest
@@ -172,18 +165,6 @@ class Segments:
         return gone
 
     # --- findings ------------------------------------------------------------------------------------------------------
-
-    def _find(
-        self,
-        kind: str,
-        number: int,
-        offset: int,
-        why: str,
-        verdict: Verdict = Verdict.CORRUPT,
-        until: int | None = None,
-    ) -> None:
-        found = Finding(kind, verdict, number, offset, segment_name(number), why, until)
-        self._report.findings.append(found)
 
     def _break(
         self,
@@ -196,40 +177,59 @@ class Segments:
     ) -> None:
         """A finding at which the unbroken run ends."""
         self._report.broken = max(self._report.broken, verdict)
-        self._find(kind, number, offset, why, verdict, until)
+        name = segment_name(number)
+        self._report.findings.append(Finding(kind, verdict, number, offset, name, why, until))
 
     # --- one segment ---------------------------------------------------------------------------------------------------
 
-    def _segment(self, number: int, *, last: bool) -> None:
-        self._last_at = 0
+    def _inspect(self, file: File, number: int, *, last: bool) -> None:
         report = self._report
-        file = self._filesystem.open(self._directory / segment_name(number), "read")
+        size = file.size()
+        bounded = last and self._bounded
+        end = min(size, self._reached.offset) if bounded else size
+        report.segments += 1
+        header = self._header(file, number)
+        before = self._chain
+        self._chain = chain = (
+            Chain(header.previous, header.first_version - 1, before.committed_at if before else 0)
+            if header is not None
+            else before or Chain(0, 0)
+        )
+        if not report.oldest and header is not None and not report.broken:
+            report.oldest = header.first_version
+            report.version = header.first_version - 1
+        index, trailer = (None, None) if last else self._read_index(number)
+        self._frames(file, number, end, chain, index, last=last)
+        report.bytes += end
+        if trailer is not None and self._clean(number):
+            if (trailer.last_version, trailer.last_crc, trailer.end) != (chain.version, chain.crc, end):
+                self._blame_index(number, "its trailer does not tell the end of the segment")
+            elif self._index_left:
+                left = self._index_left
+                why = f"it has {len(left)} entries that are no frames, the first for byte {min(left)}"
+                self._blame_index(number, why)
+
+    def _read_index(self, number: int) -> tuple[SparseIndex | None, Trailer | None]:
+        """Derived from its segment, so never evidence; it is written some time after that was closed."""
+        if self._report.log_id is None:
+            return None, None
+        log_id = UUID(hex=self._report.log_id)
         try:
-            size = file.size()
-            bounded = last and self._bounded
-            end = min(size, self._reached.offset) if bounded else size
-            self._report.segments += 1
-            header = self._header(file, number)
-            before = self._chain
-            self._chain = chain = (
-                Chain(header.previous, header.first_version - 1, before.committed_at if before else 0)
-                if header is not None
-                else before or Chain(0, 0)
-            )
-            if not self._report.oldest and header is not None and not self._report.broken:
-                self._report.oldest = header.first_version
-                self._report.version = header.first_version - 1
-            loaded = None
-            if not last and report.log_id is not None:
-                log_id = UUID(hex=report.log_id)
-                loaded = read_index(self._filesystem, self._directory, report, log_id, number)
-            index, trailer = loaded or (None, None)
-            self._frames(file, number, end, chain, index, last=last)
-            self._report.bytes += end
-            if trailer is not None and index is not None and self._clean(number):
-                examine_index(self._report, number, trailer, chain, end, self._index_left)
-        finally:
-            file.close()
+            return read_index(self._filesystem, self._directory, log_id, number)
+        except FileNotFoundError:
+            why = "there is none; the next opening makes it"
+            self._blame_index(number, why, "index-missing", Verdict.SOUND)
+        except OSError as error:
+            why = f"it cannot be read ({error.strerror})"
+            self._blame_index(number, why, "unreadable", Verdict.UNREADABLE)
+        except ValueError as error:
+            self._blame_index(number, str(error))
+        return None, None
+
+    def _blame_index(
+        self, number: int, why: str, kind: str = "index", verdict: Verdict = Verdict.CORRUPT
+    ) -> None:
+        self._report.findings.append(Finding(kind, verdict, number, 0, index_name(number), why))
 
     def _clean(self, number: int) -> bool:
         name = segment_name(number)
@@ -250,9 +250,8 @@ class Segments:
         if report.log_id is None:
             report.log_id = header.log_id.hex
         if header.log_id.hex != report.log_id:
-            self._break(
-                "log-id", number, 32, f"the segment is of log {header.log_id.hex}, not {report.log_id}"
-            )
+            why = f"the segment is of log {header.log_id.hex}, not {report.log_id}"
+            self._break("log-id", number, 32, why)
             return header
         if header.number != number:
             self._break("numbering", number, 16, f"the segment has the number {header.number}")
@@ -271,8 +270,7 @@ class Segments:
         self._whole = whole = DATA_START
         version = chain.version
         bads: list[Bad] = []
-        vouching = 0
-        tables = Tables()
+        replay = Replay()
         good = not report.broken
         for piece in pieces(file, DATA_START, end, chain):
             if isinstance(piece, Bad):
@@ -280,8 +278,7 @@ class Segments:
                 continue
             offset, header, _ = piece
             self._last_at = offset
-            self._one(file, number, piece, tables)
-            vouching = max(vouching, header.durable if header.durable <= header.version else 0)
+            self._one(file, number, piece, replay)
             self._tell(offset + header.extent)
             if header.ends and not bads:
                 whole, version = offset + header.extent, chain.version
@@ -294,27 +291,28 @@ class Segments:
         if not bads and whole == DATA_START:
             bads.append(Bad(DATA_START, "checkpoint", "the checkpoint is missing", None))
         if last:
-            self._judge(number, version, bads, vouching)
+            self._judge(file, number, end, version, bads)
             return
         for bad in bads:
             self._break(bad.kind, number, bad.offset, bad.why, until=bad.until)
         if not bads and whole != end:
             self._break("zeroed", number, whole, f"the frames end {end - whole} bytes before the segment")
 
-    def _judge(self, number: int, version: int, bads: list[Bad], vouching: int) -> None:
-        """Torn or corrupt: the rules of recovery, and TAIL beside HEAD."""
-        report = self._report
-        reached = Location(number, self._whole)
-        lost = self._reached > reached or self._must_reach > version
-        acknowledged = lost or self._bounded or vouching > version or self._whole == DATA_START
+    def _judge(self, file: File, number: int, end: int, version: int, bads: list[Bad]) -> None:
+        """Torn or corrupt: as an opening decides it."""
+        report, whole = self._report, self._whole
+        lost = self._acknowledged.lacking(version, Location(number, whole)) is not None
+        acknowledged = lost or self._bounded or whole == DATA_START
+        if bads and not acknowledged:
+            acknowledged = find_vouching(file, whole, end, version) is not None
         verdict = Verdict.CORRUPT if acknowledged else Verdict.TORN
         for bad in bads:
             self._break(bad.kind, number, bad.offset, bad.why, verdict, bad.until)
         if lost and not bads:
-            why = f"the log ends here, but version {max(report.seen, self._must_reach)} was acknowledged"
-            self._break("lost-end", number, self._whole, why)
+            why = f"the log ends here, but version {report.seen} was acknowledged"
+            self._break("lost-end", number, whole, why)
 
-    def _one(self, file: File, number: int, piece: Good, tables: Tables) -> None:
+    def _one(self, file: File, number: int, piece: Good, replay: Replay) -> None:
         """What the crc does not tell: whether the payload is one, and the bytes behind it."""
         report = self._report
         offset, header, payload = piece
@@ -325,17 +323,20 @@ class Segments:
         padding = file.pread(-header.length & 7, offset + HEADER_BYTES + header.length)
         if any(padding):
             why = "there must be zeros behind a payload"
-            self._find("padding", number, offset + HEADER_BYTES + header.length, why)
+            at = offset + HEADER_BYTES + header.length
+            report.findings.append(Finding("padding", Verdict.CORRUPT, number, at, segment_name(number), why))
         entry = self._index_left.get(offset)
         if entry == (header.version, header.first_index, header.committed_at):
             del self._index_left[offset]
         try:
-            _decode(header, payload, tables, first=offset == DATA_START)
+            replay.take(offset, header, payload)
+            if not header.flags & CONTROL:
+                unpack_payload(header, payload)
         except FormatTooNew as error:
             self._break("format", number, offset, str(error), Verdict.UNREADABLE)
         except ValueError as error:
             self._break("payload", number, offset, str(error))
-        for self._epoch in tables.epochs[-1:]:
+        for self._epoch in replay.tables.epochs[-1:]:
             report.met(self._epoch.epoch, self._epoch.random)
 
     def _tell(self, at: int) -> None:
@@ -343,16 +344,3 @@ class Segments:
         if at - self._told >= _TELL or at < self._told:
             self._told = at
             self._progress(min(done + at, self._total), self._total)
-
-
-def _decode(header: FrameHeader, payload: memoryview, tables: Tables, *, first: bool) -> None:
-    if header.flags & CONTROL:
-        if (decode_control(payload, tables) is Kind.CHECKPOINT) != first:
-            raise ValueError("a checkpoint in the wrong place")
-        return
-    if first:
-        raise ValueError("the segment does not begin with a checkpoint")
-    data: memoryview | bytes = payload
-    if header.flags & COMPRESSED:
-        data = inflate(payload, header.transaction_bytes)
-    decode_payload(data, header.count)

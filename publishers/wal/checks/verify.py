@@ -7,6 +7,7 @@ Beside a living writer only what it shows is examined, which is what TAIL tells.
 that retention takes, a log that is closed or opened) makes the examination begin anew instead of being taken for damage.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from publishers.wal.checks.segments import Segments
 from publishers.wal.disk.filesystem import FileSystem, RealFileSystem
 from publishers.wal.files.directory import check_names, writer_of
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
-from publishers.wal.files.segment import segment_number
+from publishers.wal.files.segment import segment_numbers
 from publishers.wal.files.tail_page import TAIL_NAME, Tail, TailState
 
 __all__ = ["Progress", "examine", "verify"]
@@ -94,7 +95,6 @@ def examine(
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         report.findings.append(Finding(kind, Verdict.UNREADABLE, 0, 0, path.name or str(path), why))
         return report
-    numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
     # What a living owner cuts off was never shown, and he is at it.
     report.findings += [one for one in head.findings if not (live and one.kind == "cut")]
     if tail is not None:
@@ -104,12 +104,12 @@ def examine(
         report.log_id = head.state.log_id.hex
         report.met(head.state.epoch, head.state.random)
         report.seen = max(report.seen, head.state.durable)
-    if not numbers:
+    if not segment_numbers(names):
         _without_segments(report, head, names)
         return report
     for name in TWINS:
         _examine_twin(filesystem, report, name)
-    Segments(filesystem, path, report, head.state, tail, names, numbers, progress or _silent).run()
+    Segments(filesystem, report, head.state, tail, names, progress or _silent).run()
     return report
 
 
@@ -156,10 +156,8 @@ def _tail(filesystem: FileSystem, path: Path, report: Report) -> TailState | Non
         return None
     if tail is None:
         return None
-    try:
+    with contextlib.closing(tail):
         return tail.read()
-    finally:
-        tail.close()
 
 
 def _silent(_done: int, _total: int) -> None:

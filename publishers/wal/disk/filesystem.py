@@ -6,17 +6,20 @@ Everything the log does to a disk goes through a `FileSystem`, so that a simulat
 code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
 """
 
+import contextlib
 import errno
 import fcntl
 import mmap
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
 from flow import forks
+from publishers.errors import LogUnreadable
 from publishers.wal.disk.notify import FileNotifier, Listener, Notifier, listen
 
 __all__ = [
@@ -28,7 +31,12 @@ __all__ = [
     "Mode",
     "RealFileSystem",
     "SyncError",
+    "check_openable",
     "means_full",
+    "open_file",
+    "put_file",
+    "read_blocks",
+    "read_file",
     "sync_file",
     "sync_names",
     "write_all",
@@ -43,6 +51,16 @@ NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of syncing the directory above: somebody else made it, long ago, or it cannot be synced, or never changes."""
 
+
+_BLOCK: Final = 1 << 20
+
+_UNOPENABLE: Final = frozenset(
+    {
+        errno.EACCES, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.ENFILE, errno.ENOTSUP, errno.ENXIO, errno.EPERM,
+        errno.EROFS,
+    }
+)  # fmt: skip
+"""Errors that tell of a name, and of whoever opens it, and nothing of the bytes on the disk."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -169,6 +187,31 @@ class SyncError(OSError):
     """A sync raised, so that nobody can know what of the data before it reached the disk."""
 
 
+def check_openable(error: OSError, path: Path) -> None:
+    """Returns if an error tells of the disk, or that something is missing.
+
+    Raises:
+        LogUnreadable: If it tells that a file is there and cannot be opened.
+    """
+    if error.errno in _UNOPENABLE and not isinstance(error, SyncError):
+        where = path if error.filename is None else Path(error.filename)
+        raise LogUnreadable(where, error.strerror or str(error)) from error
+
+
+def open_file(filesystem: FileSystem, path: Path, mode: Mode) -> File:
+    """Opens a file of a log.
+
+    Raises:
+        LogUnreadable: If it is there and cannot be opened.
+        OSError: Anything else; FileNotFoundError if it is missing.
+    """
+    try:
+        return filesystem.open(path, mode)
+    except OSError as error:
+        check_openable(error, path)
+        raise
+
+
 def sync_file(file: File) -> None:
     """Syncs a file.
 
@@ -214,6 +257,40 @@ def write_all(file: File, data: Data, offset: int) -> None:
         if more <= 0:
             raise OSError(errno.ENOSPC, "the write makes no progress")
         written += more
+
+
+def read_blocks(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """What a file holds between two places: parts of 1 MiB at most, each with its offset.
+
+    Raises:
+        OSError: What the file raises.
+    """
+    for at in range(start, end, _BLOCK):
+        yield at, file.pread(min(_BLOCK, end - at), at)
+
+
+def read_file(filesystem: FileSystem, path: Path) -> bytes:
+    """All that a small file holds.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    with contextlib.closing(filesystem.open(path, "read")) as file:
+        return file.pread(file.size(), 0)
+
+
+def put_file(filesystem: FileSystem, path: Path, data: Data) -> None:
+    """Puts a small file in its place, whole or not at all. Its name is durable once the directory is synced.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    unfinished = path.with_name(f"{path.name}.tmp")
+    with contextlib.closing(filesystem.open(unfinished, "create")) as file:
+        file.truncate(0)  # one that a crash has left unfinished
+        write_all(file, data, 0)
+        sync_file(file)
+    filesystem.rename(unfinished, path)
 
 
 class RealFile:

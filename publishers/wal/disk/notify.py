@@ -21,7 +21,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import uuid4
@@ -263,12 +263,8 @@ class FileListener:
 
     def forked(self, _pid: int, /) -> None:
         """See `flow.forks.Forkable`."""
-        if not self._closed:
-            self._closed = True
-            self._source.let_go()
-            os.close(self._woken)
-            os.close(self._waker)
-            self._woken = self._waker = -1  # a late `wake` must not write into the next file of that number
+        self._close(self._source.let_go)
+        self._woken = self._waker = -1  # a late `wake` must not write into the next file of that number
 
     def wait(self, timeout: float, /) -> bool:
         """See `Listener.wait`."""
@@ -286,12 +282,14 @@ class FileListener:
 
     def close(self) -> None:
         """See `Listener.close`."""
-        if self._closed:
-            return
-        self._closed = True
-        self._source.close()
-        os.close(self._woken)
-        os.close(self._waker)
+        self._close(self._source.close)
+
+    def _close(self, close_source: Callable[[], None]) -> None:
+        if not self._closed:
+            self._closed = True
+            close_source()
+            os.close(self._woken)
+            os.close(self._waker)
 
 
 class _Socket:

@@ -8,6 +8,7 @@ written before the file is whole again (`Writer.append`), so they never live on 
 Its bytes mean nothing. They are not zeros, for which some file systems keep no room.
 """
 
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -43,15 +44,9 @@ class Reserve:
         self._path = directory / RESERVE_NAME
         self._lock = Lock()
         self._size = 0
-        try:
-            file = filesystem.open(self._path, "read")
-        except OSError:
-            pass  # there is none yet
-        else:
-            try:
-                self._size = file.size()
-            finally:
-                file.close()
+        # Where it cannot be opened there is none yet.
+        with contextlib.suppress(OSError), contextlib.closing(filesystem.open(self._path, "read")) as file:
+            self._size = file.size()
         self.low = self._size < self.wanted
 
     @property
@@ -74,8 +69,7 @@ class Reserve:
             return False
         with self._lock:
             created = not self._size
-            file = self._filesystem.open(self._path, "create")
-            try:
+            with contextlib.closing(self._filesystem.open(self._path, "create")) as file:
                 self._size = file.size()
                 while self._size < self.wanted:
                     piece = _NOISE[: self.wanted - self._size]
@@ -84,8 +78,6 @@ class Reserve:
                     finally:
                         self._size = file.size()
                 sync_file(file)
-            finally:
-                file.close()
             if created:
                 sync_names(self._filesystem, self._directory)
             self.low = False
@@ -99,11 +91,8 @@ class Reserve:
             if left >= self._size:
                 return False
             try:
-                file = self._filesystem.open(self._path, "write")
-                try:
+                with contextlib.closing(self._filesystem.open(self._path, "write")) as file:
                     file.truncate(left)
-                finally:
-                    file.close()
             except OSError:
                 return False  # what found no room tells so
             self._size = left

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import LogBusy, NotALog
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, write_all
+from publishers.wal.disk.filesystem import File, FileSystem, open_file, write_all
 from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.segment import segment_number
 from publishers.wal.files.tail_page import TAIL_NAME

@@ -23,6 +23,7 @@ from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
     SyncError,
+    put_file,
     sync_file,
     sync_names,
     write_all,
@@ -34,12 +35,15 @@ __all__ = [
     "CLEAN",
     "CUT",
     "DEFERRED",
+    "HEAD_BYTES",
     "HEAD_NAME",
     "KEEP",
+    "SLOTS",
     "SLOT_BYTES",
     "Head",
     "HeadState",
     "read_head",
+    "unpack_slots",
 ]
 
 CLEAN: Final = 1
@@ -59,7 +63,8 @@ _MORE: Final = 8  # the flag of a slot that an addition follows
 _ADDITION: Final = Struct("<HHIQ")
 _PREFIX: Final = Struct("<HH")
 _ADDITION_MOST: Final = 512 - 88  # so that no version of it ever leaves the sector
-_SLOTS: Final = (0, 4096)
+SLOTS: Final = (0, 4096)
+"""Where the slots are."""
 
 
 class HeadState(NamedTuple):
@@ -143,6 +148,16 @@ def _random_in(data: bytes, slot_crc: int) -> int | None:
     return int(_ADDITION.unpack_from(data)[3]) if (form, end) == (FORMAT, _ADDITION.size) else None
 
 
+def unpack_slots(data: bytes) -> tuple[list[HeadState | None], HeadState | None]:
+    """Both slots of HEAD, None for one that is not valid; and the one that counts, which has the highest counter.
+
+    Raises:
+        FormatTooNew: If a later version of penstock wrote one.
+    """
+    slots = [HeadState.unpack(data[at : at + 4096]) for at in SLOTS]
+    return slots, max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
+
+
 def read_head(file: File) -> HeadState | None:
     """The valid slot with the highest counter, or None.
 
@@ -150,9 +165,7 @@ def read_head(file: File) -> HeadState | None:
         FormatTooNew: If a later version of penstock wrote it.
         OSError: If the file cannot be read.
     """
-    data = file.pread(HEAD_BYTES, 0)
-    slots = [HeadState.unpack(data[at : at + 4096]) for at in _SLOTS]
-    return max((slot for slot in slots if slot), key=lambda slot: slot.counter, default=None)
+    return unpack_slots(file.pread(HEAD_BYTES, 0))[1]
 
 
 def _hides(state: HeadState) -> tuple[int, int]:
@@ -183,21 +196,10 @@ class Head:
         Raises:
             OSError: What the file system raises.
         """
-        unfinished = directory / (HEAD_NAME + ".tmp")
-        file = filesystem.open(unfinished, "create")
-        try:
-            page = bytearray(HEAD_BYTES)
-            at = _SLOTS[state.counter % 2]
-            slot = state.pack()
-            page[at : at + len(slot)] = slot
-            write_all(file, page, 0)
-            sync_file(file)
-            filesystem.rename(unfinished, directory / HEAD_NAME)
-            sync_names(filesystem, directory)
-        except BaseException:
-            file.close()
-            raise
-        return cls(file, state, reserve)
+        path = directory / HEAD_NAME
+        put_file(filesystem, path, (bytes(SLOTS[state.counter % 2]) + state.pack()).ljust(HEAD_BYTES, b"\0"))
+        sync_names(filesystem, directory)
+        return cls(filesystem.open(path, "write"), state, reserve)
 
     def write(
         self,
@@ -265,7 +267,7 @@ class Head:
             OSError: What the file raises. The slot still counts, as before.
         """
         with self._lock:
-            at = _SLOTS[self.state.counter % 2]
+            at = SLOTS[self.state.counter % 2]
             # In place, but some file systems write everything to a new one, for which there may be no room.
             self._holding(partial(write_all, self._file, self.state.pack(), at))
             sync_file(self._file)
@@ -277,7 +279,7 @@ class Head:
             self._reserve.holding(write)
 
     def _put(self, state: HeadState) -> None:
-        at = _SLOTS[state.counter % 2]
+        at = SLOTS[state.counter % 2]
         try:
             write_all(self._file, state.pack(), at)
         except OSError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from publishers.wal.disk.filesystem import FileSystem, sync_file, sync_names, write_all
+from publishers.wal.disk.filesystem import FileSystem, put_file, read_file, sync_names
 
 __all__ = ["COPY_SUFFIX", "TWINS", "MirroredFile", "MirroredState"]
 
@@ -65,26 +65,14 @@ class MirroredFile:
         """
         data = b"%b\n%08x" % (text, crc32(text))
         for name in self._names:
-            fresh = self._directory / f"{name}.tmp"
-            file = self._filesystem.open(fresh, "create")
-            try:
-                file.truncate(0)
-                write_all(file, data, 0)
-                sync_file(file)
-            finally:
-                file.close()
-            self._filesystem.rename(fresh, self._directory / name)
+            put_file(self._filesystem, self._directory / name, data)
             sync_names(self._filesystem, self._directory)
 
     def _read(self, name: str) -> bytes | None:
         try:
-            file = self._filesystem.open(self._directory / name, "read")
+            return read_file(self._filesystem, self._directory / name)
         except FileNotFoundError:
             return None
-        try:
-            return file.pread(file.size(), 0)
-        finally:
-            file.close()
 
 
 def _unsealed(data: bytes) -> bytes | None:

@@ -1,7 +1,9 @@
 """Segments: their names, their headers, and the sparse index that a closed one has beside it."""
 
+import contextlib
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
 from threading import Lock
@@ -9,8 +11,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from publishers.errors import FormatTooNew
-from publishers.wal.disk.filesystem import FileSystem, sync_file, write_all
+from publishers.errors import FormatTooNew, WalCorrupted
+from publishers.wal.disk.filesystem import File, FileSystem, put_file, read_file
 
 __all__ = [
     "DATA_START",
@@ -19,9 +21,14 @@ __all__ = [
     "SegmentHeader",
     "SparseIndex",
     "Trailer",
+    "check_header",
     "index_name",
+    "read_header",
+    "read_index",
+    "remove_segment",
     "segment_name",
     "segment_number",
+    "segment_numbers",
     "write_index",
 ]
 
@@ -55,6 +62,11 @@ def segment_number(name: str, suffix: str = "log") -> int | None:
     if match is None or match[2] != suffix:
         return None
     return int(match[1]) or None
+
+
+def segment_numbers(names: Iterable[str]) -> list[int]:
+    """The numbers of the segments among some names, rising."""
+    return sorted(number for name in names if (number := segment_number(name)) is not None)
 
 
 class SegmentHeader(NamedTuple):
@@ -114,6 +126,41 @@ class SegmentHeader(NamedTuple):
         return cls(number, first, UUID(bytes=log_id), created_at, previous, form)
 
 
+def check_header(file: File, number: int, log_id: UUID | None = None) -> SegmentHeader:
+    """The header of a segment that must be there.
+
+    Args:
+        file: The segment.
+        number: That it has to tell.
+        log_id: Likewise; None for that of any segment of any log.
+
+    Raises:
+        FormatTooNew: If it is of a later format.
+        OSError: If it cannot be read.
+        WalCorrupted: If it is damaged, or tells of another segment or log.
+    """
+    try:
+        header = SegmentHeader.unpack(file.pread(DATA_START, 0))
+    except ValueError as error:
+        raise WalCorrupted(number, 0, str(error)) from None
+    if log_id is not None and (header.number, header.log_id) != (number, log_id):
+        why = f"the header is of segment {header.number} of log {header.log_id}, not {log_id}"
+        raise WalCorrupted(number, 0, why)
+    return header
+
+
+def read_header(filesystem: FileSystem, directory: Path, number: int) -> SegmentHeader:
+    """Reads the header of a segment of whatever log.
+
+    Raises:
+        FormatTooNew: If it is of a later format.
+        OSError: If it cannot be read.
+        WalCorrupted: If it is damaged.
+    """
+    with contextlib.closing(filesystem.open(directory / segment_name(number), "read")) as file:
+        return check_header(file, number)
+
+
 class Trailer(NamedTuple):
     """What an index tells about the end of its segment.
 
@@ -128,6 +175,11 @@ class Trailer(NamedTuple):
     last_crc: int
     end: int
     committed_at: int
+
+    def fits(self, size: int, following: SegmentHeader) -> bool:
+        """Whether a segment of that size ends so, and the segment behind it continues it."""
+        goes_on = (size, following.first_version, following.previous)
+        return (self.end, self.last_version + 1, self.last_crc) == goes_on
 
 
 class SparseIndex:
@@ -220,11 +272,27 @@ def write_index(filesystem: FileSystem, directory: Path, number: int, data: byte
     Raises:
         OSError: What the file system raises.
     """
-    unfinished = directory / (index_name(number) + ".tmp")
-    file = filesystem.open(unfinished, "create")
-    try:
-        write_all(file, data, 0)
-        sync_file(file)
-    finally:
-        file.close()
-    filesystem.rename(unfinished, directory / index_name(number))
+    put_file(filesystem, directory / index_name(number), data)
+
+
+def read_index(
+    filesystem: FileSystem, directory: Path, log_id: UUID, number: int
+) -> tuple[SparseIndex, Trailer]:
+    """Reads the index beside a segment.
+
+    Raises:
+        OSError: If it cannot be read; FileNotFoundError if there is none.
+        ValueError: If it is not a whole index of this segment of this log.
+    """
+    return SparseIndex.unpack(read_file(filesystem, directory / index_name(number)), log_id, number)
+
+
+def remove_segment(filesystem: FileSystem, directory: Path, number: int) -> None:
+    """Removes a segment, and its index if it has one; durable once the directory is synced.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    filesystem.unlink(directory / segment_name(number))
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.unlink(directory / index_name(number))

@@ -10,14 +10,14 @@ Behind it stands a number that each opening for writing raises before it touches
 number than his own was fenced off: somebody took his lock away from him, and writes.
 """
 
+import contextlib
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from flow import forks
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, write_all
+from publishers.wal.disk.filesystem import File, FileSystem, open_file, write_all
 
 __all__ = ["TAIL_NAME", "Tail", "TailState"]
 
@@ -81,14 +81,11 @@ class Tail:
             LogUnreadable: If it is there and cannot be opened.
             OSError: What the file system raises.
         """
-        file = open_file(filesystem, directory / TAIL_NAME, "create")
-        try:
+        with contextlib.closing(open_file(filesystem, directory / TAIL_NAME, "create")) as file:
             if file.size() < _PAGE:
                 # Written, not lengthened: a store into a hole of a full disk would end the process with SIGBUS.
                 write_all(file, bytes(_PAGE), 0)
             return cls(file.map(_PAGE), filesystem.boot_id())
-        finally:
-            file.close()
 
     @classmethod
     def open(cls, filesystem: FileSystem, directory: Path) -> "Tail | None":

@@ -25,7 +25,7 @@ from publishers.errors import ConsumerBusy, HistoryPruned, InvalidOption, LogBus
 from publishers.model.position import Position
 from publishers.wal.disk.filesystem import FileSystem, SyncError, sync_names
 from publishers.wal.files.directory import sign, take_lock
-from publishers.wal.files.segment import index_name, segment_name, segment_number
+from publishers.wal.files.segment import remove_segment, segment_name, segment_numbers
 from publishers.wal.read.catalog import Catalog, Limit, SegmentEntry
 from publishers.wal.read.reader import Reader
 
@@ -60,7 +60,7 @@ def link_segment(filesystem: FileSystem, directory: Path, number: int) -> None:
     for consumer in _consumers(filesystem, directory):
         try:
             names = filesystem.listing(consumer)
-            if not any(name.startswith(_GAP) for name in names):
+            if not _has_gap(names):
                 _link(filesystem, directory, consumer, number, names)
                 sync_names(filesystem, consumer)
         except SyncError:
@@ -97,8 +97,8 @@ def _link(filesystem: FileSystem, directory: Path, consumer: Path, number: int, 
     filesystem.link(directory / name, consumer / name)
 
 
-def _numbers(names: Sequence[str]) -> list[int]:
-    return sorted(number for name in names if (number := segment_number(name)) is not None)
+def _has_gap(names: Sequence[str]) -> bool:
+    return any(name.startswith(_GAP) for name in names)
 
 
 class Links:
@@ -158,7 +158,7 @@ class Links:
         with self._lock:
             self._filesystem.make_directory(path)
             names = self._filesystem.listing(path)
-            if any(name.startswith(_GAP) for name in names):
+            if _has_gap(names):
                 self._clear(path, names)
             self._complete(path)
         return path
@@ -214,9 +214,9 @@ class Links:
     def _complete(self, path: Path) -> bool:
         """Makes the links above the newest one, unless there is a gap."""
         names = self._filesystem.listing(path)
-        if any(name.startswith(_GAP) for name in names):
+        if _has_gap(names):
             return False
-        newest = max(_numbers(names), default=0)
+        newest = max(segment_numbers(names), default=0)
         missing = [entry.number for entry in self._entries() if entry.number > newest]
         try:
             for number in missing:
@@ -235,23 +235,23 @@ class Links:
         """The numbers of which a consumer alone keeps the bytes; too many bytes, and a gap is announced."""
         oldest, newest = self._entries()[0].number, self._entries()[-1].number
         names = self._filesystem.listing(path)
-        gone = {number for number in _numbers(names) if number < oldest}
+        numbers = segment_numbers(names)
+        gone = {number for number in numbers if number < oldest}
         held = 0
         for number in gone:
             size = self._sizes.get(number)
             if size is None:
-                file = self._filesystem.open(path / segment_name(number), "read")
-                size = self._sizes[number] = file.size()
-                file.close()
+                with contextlib.closing(self._filesystem.open(path / segment_name(number), "read")) as file:
+                    size = self._sizes[number] = file.size()
             held += size
-        if held > self._max_bytes and not any(name.startswith(_GAP) for name in names):
+        if held > self._max_bytes and not _has_gap(names):
             _LOG.warning(
                 "consumer %s holds %d bytes, held_max_bytes is %d: it gets no more links",
                 path.name,
                 held,
                 self._max_bytes,
             )
-            first = max(newest, *_numbers(names)) + 1
+            first = max(newest, *numbers) + 1
             self._filesystem.open(path / f"{_GAP}{first:012d}", "create").close()
             sync_names(self._filesystem, path)
         return gone
@@ -300,9 +300,7 @@ class HeldSegments:
         entries = catalog.entries
         done = [entry.number for entry, following in pairwise(entries) if following.first_version <= version]
         for number in done:
-            self._filesystem.unlink(self.directory / segment_name(number))
-            with contextlib.suppress(FileNotFoundError):
-                self._filesystem.unlink(self.directory / index_name(number))
+            remove_segment(self._filesystem, self.directory, number)
         if done:
             catalog.drop(done[-1] + 1)
         return len(done)

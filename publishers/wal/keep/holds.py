@@ -69,8 +69,9 @@ class HoldStatistics:
     seconds_left: float | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Hold:
-    """A floor for retention, registered by `Holds.add`. Thread-safe.
+    """A floor for retention, made by `Holds.add`. Thread-safe.
 
     Within its caps nothing at or behind its position is deleted. Above one of them it is *lost*: the space is freed, the
     owner is told, and the hold never holds again.
@@ -82,29 +83,15 @@ class Hold:
         oldest: What was the oldest position when it was lost; None before.
     """
 
-    __slots__ = ("_holds", "keep_age", "keep_bytes", "name", "oldest", "on_lost", "position", "state", "sync")
-
-    def __init__(
-        self,
-        holds: "Holds",
-        name: str,
-        position: Position,
-        *,
-        keep_bytes: int | None,
-        keep_age: float | None,
-        sync: Callable[[], object] | None,
-        on_lost: "Callable[[Hold], object] | None",
-    ) -> None:
-        """Not to be called; see `Holds.add`."""
-        self.name = name
-        self.position = position
-        self.keep_bytes = keep_bytes
-        self.keep_age = keep_age
-        self.sync = sync
-        self.on_lost = on_lost
-        self.oldest: Position | None = None
-        self.state = HoldState.RESERVED
-        self._holds = holds
+    _holds: "Holds"
+    name: str
+    position: Position
+    keep_bytes: int | None
+    keep_age: float | None
+    sync: Callable[[], object] | None
+    on_lost: "Callable[[Hold], object] | None"
+    oldest: Position | None = None
+    state: HoldState = HoldState.RESERVED
 
     def move(self, position: Position) -> None:
         """Needs nothing before ``position`` any more; or needs more again, if that is still there.
@@ -171,9 +158,7 @@ class Holds:
             HistoryPruned: If ``position`` is no longer kept.
             InvalidOption: If there is a hold of this name.
         """
-        hold = Hold(
-            self, name, position, keep_bytes=keep_bytes, keep_age=keep_age, sync=sync, on_lost=on_lost
-        )
+        hold = Hold(self, name, position, keep_bytes, keep_age, sync, on_lost)
         with self._lock:
             if name in self._holds:
                 raise InvalidOption("name", name, "a name that no other hold of this log has")

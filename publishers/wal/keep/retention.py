@@ -6,15 +6,15 @@ owners of holds make their places durable, HEAD names the oldest segment that st
 oldest on, and the directory is synced.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import FileSystem, sync_names
-from publishers.wal.files.segment import index_name, segment_name
+from publishers.wal.files.segment import remove_segment
 from publishers.wal.keep.holds import Extent, Holds, HoldStatistics
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, SegmentEntry
@@ -58,42 +58,33 @@ def oldest_to_keep(
     return entries[-1].number
 
 
+@dataclass
 class Retention:
     """Deletes what may go, for the owner of a log. `step` is for the housekeeping thread, the rest for any.
+
+    Args:
+        catalog: Its segments.
+        active: Number of the active segment, and where its last frame ends.
+        write_head: Makes HEAD name the oldest segment that stays.
+        options: Bounds.
+        filesystem: Where the files are.
+        directory: Of the log.
+        ages: Judges how old segments are.
 
     Attributes:
         holds: What somebody still needs.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        active: Callable[[], tuple[int, int]],
-        write_head: Callable[[int], None],
-        options: LogOptions,
-        filesystem: FileSystem,
-        directory: Path,
-        ages: Ages,
-    ) -> None:
-        """Makes the retention of a log.
+    _catalog: Catalog
+    _active: Callable[[], tuple[int, int]]
+    _write_head: Callable[[int], None]
+    _options: LogOptions
+    _filesystem: FileSystem
+    _directory: Path
+    _ages: Ages
 
-        Args:
-            catalog: Its segments.
-            active: Number of the active segment, and where its last frame ends.
-            write_head: Makes HEAD name the oldest segment that stays.
-            options: Bounds.
-            filesystem: Where the files are.
-            directory: Of the log.
-            ages: Judges how old segments are.
-        """
-        self.holds = Holds(lambda: catalog.entries[0].first_version)
-        self._catalog = catalog
-        self._active = active
-        self._write_head = write_head
-        self._options = options
-        self._filesystem = filesystem
-        self._directory = directory
-        self._ages = ages
+    def __post_init__(self) -> None:
+        self.holds = Holds(lambda: self._catalog.entries[0].first_version)
 
     def size(self, number: int) -> int:
         """Bytes of a segment, zeros ahead of the end not counted."""
@@ -150,9 +141,7 @@ class Retention:
             self._write_head(oldest)
             self._catalog.drop(oldest)
             for number in gone:
-                self._filesystem.unlink(self._directory / segment_name(number))
-                with contextlib.suppress(FileNotFoundError):
-                    self._filesystem.unlink(self._directory / index_name(number))
+                remove_segment(self._filesystem, self._directory, number)
             sync_names(self._filesystem, self._directory)
         self.holds.tell(lost)
         return bool(gone)

@@ -1,25 +1,18 @@
 """The segments of an open log: which there are, where they end, and their shared open files."""
 
+import contextlib
 import errno
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from publishers.errors import WalCorrupted
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem
-from publishers.wal.files.segment import (
-    DATA_START,
-    SegmentHeader,
-    SparseIndex,
-    Trailer,
-    index_name,
-    segment_name,
-    segment_number,
-)
+from publishers.wal.disk.filesystem import File, FileSystem, open_file
+from publishers.wal.files.segment import SparseIndex, check_header, read_index, segment_name, segment_numbers
 from publishers.wal.read.presence import Presence
 
 __all__ = ["Catalog", "Limit", "Location", "SegmentEntry"]
@@ -59,13 +52,11 @@ class SegmentEntry(NamedTuple):
     began: float | None = None
 
 
+@dataclass(slots=True)
 class _Handle:
-    __slots__ = ("dropped", "file", "users")
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        self.users = 0
-        self.dropped = False
+    file: File
+    users: int = 0
+    dropped: bool = False
 
 
 class Catalog:
@@ -110,23 +101,23 @@ class Catalog:
     def drop(self, below: int) -> None:
         """Forgets the segments with a lower number and closes their files, each when its last reader is through."""
         with self._lock:
-            self.entries = tuple(entry for entry in self.entries if entry.number >= below)
-            for numbers in (self._indexes, self._ends):
-                for number in [number for number in numbers if number < below]:
-                    del numbers[number]
-            for number in [number for number in self._handles if number < below]:
-                self._retire(self._handles.pop(number))
+            self._forget(lambda number: number < below)
 
     def cut(self, number: int, index: SparseIndex) -> None:
         """Forgets the segments with a higher number, which are gone; ``number`` is being written again."""
         with self._lock:
-            self.entries = tuple(entry for entry in self.entries if entry.number <= number)
-            for numbers in (self._indexes, self._ends):
-                for later in [later for later in numbers if later >= number]:
-                    del numbers[later]
-            for later in [later for later in self._handles if later > number]:
-                self._retire(self._handles.pop(later))
+            self._forget(lambda later: later > number)
+            self._ends.pop(number, None)
+            self._indexes.pop(number, None)
             self._keep_index(number, index)
+
+    def _forget(self, is_gone: Callable[[int], bool]) -> None:
+        self.entries = tuple(entry for entry in self.entries if not is_gone(entry.number))
+        for numbers in (self._indexes, self._ends):
+            for number in filter(is_gone, [*numbers]):
+                del numbers[number]
+        for number in filter(is_gone, [*self._handles]):
+            self._retire(self._handles.pop(number))
 
     def refresh(self) -> None:
         """Compares with the directory, for a follower that shares it with a writer.
@@ -135,8 +126,7 @@ class Catalog:
             OSError: If the directory or the header of a new segment cannot be read.
             WalCorrupted: If the header of a new segment is damaged.
         """
-        names = self._filesystem.listing(self._directory)
-        numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+        numbers = segment_numbers(self._filesystem.listing(self._directory))
         if self.newest is not None:
             # Retention may have taken all of them; it never passes what is shown.
             numbers = numbers[: max(bisect_right(numbers, self.newest), 1)]
@@ -158,15 +148,8 @@ class Catalog:
             self.drop(entries[0].number)
 
     def _read_entry(self, number: int) -> SegmentEntry:
-        file = self._open(number)
-        try:
-            header = SegmentHeader.unpack(file.pread(DATA_START, 0))
-        except ValueError as error:
-            raise WalCorrupted(number, 0, str(error)) from None
-        finally:
-            file.close()
-        if header.log_id != self.log_id or header.number != number:
-            raise WalCorrupted(number, 0, f"the header is of segment {header.number} of log {header.log_id}")
+        with contextlib.closing(self._open(number)) as file:
+            header = check_header(file, number, self.log_id)
         return SegmentEntry(number, header.first_version, header.created_at)
 
     def _open(self, number: int) -> File:
@@ -242,9 +225,12 @@ class Catalog:
             if index is not None:
                 self._indexes.move_to_end(number)
                 return index
-        loaded = self.load_index(number)
+        try:
+            index, _ = read_index(self._filesystem, self._directory, self.log_id, number)
+        except (OSError, ValueError):
+            index = SparseIndex()
         with self._lock:
-            return self._keep_index(number, loaded[0] if loaded else SparseIndex())
+            return self._keep_index(number, index)
 
     def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
         index = self._indexes.setdefault(number, index)
@@ -256,17 +242,6 @@ class Catalog:
             else:
                 del self._indexes[oldest]
         return index
-
-    def load_index(self, number: int) -> tuple[SparseIndex, Trailer] | None:
-        """Reads the index file of a closed segment; None if it is missing or not whole."""
-        try:
-            file = self._filesystem.open(self._directory / index_name(number), "read")
-            try:
-                return SparseIndex.unpack(file.pread(file.size(), 0), self.log_id, number)
-            finally:
-                file.close()
-        except (OSError, ValueError):
-            return None
 
     def close(self) -> None:
         """Closes every file, each when its last reader is through."""

@@ -4,13 +4,13 @@ To look at the name costs one `stat`. What HEAD and TAIL tell is compared with w
 written over the very same files.
 """
 
+import contextlib
 import errno
 from pathlib import Path
 
 from publishers.errors import LogGone, LogReplaced, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem
+from publishers.wal.disk.filesystem import File, FileSystem, open_file
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.format.control import Epoch
 
@@ -85,10 +85,8 @@ class Presence:
             if error.errno == errno.ESTALE:
                 return None
             raise WalCorrupted(0, 0, f"HEAD cannot be read ({error})") from error
-        try:
+        with contextlib.closing(file):
             head = head_of(file)
-        finally:
-            file.close()
         return _identity(head) if head.offset else None
 
     def check_head(self, head: HeadState) -> None:

@@ -15,7 +15,7 @@ from publishers.wal.format.control import kind_of
 from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.read.catalog import Catalog, Limit, Location
 
-__all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader"]
+__all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader", "unpack_payload"]
 
 BLOCK_BYTES: Final = 256 * 1024
 _BLOCKS: Final = 8
@@ -39,6 +39,18 @@ class ReadStatistics:
     preads: int = 0
 
 
+def unpack_payload(header: FrameHeader, payload: memoryview) -> tuple[Columns, bytes]:
+    """The changes of a frame, whose buffers share the memory of the payload if that is not compressed, and its annotations.
+
+    Raises:
+        ValueError: If the payload, though its crc is right, is not one.
+    """
+    if not header.flags & COMPRESSED:
+        return decode_payload(payload, header.count)
+    return decode_payload(inflate(payload, header.transaction_bytes), header.count)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Frame:
     """A verified frame whose payload is taken apart when somebody asks for it.
 
@@ -49,27 +61,18 @@ class Frame:
         since: Its version, or the first of those that do not exist and are told of right before it.
     """
 
-    __slots__ = ("_decoded", "_payload", "header", "location", "next", "since")
-
-    def __init__(
-        self, header: FrameHeader, payload: memoryview, location: Location, following: Location, since: int
-    ) -> None:
-        self.header = header
-        self.since = since
-        self.location = location
-        self.next = following
-        self._payload = payload
-        self._decoded: tuple[Columns, bytes] | None = None
+    header: FrameHeader
+    _payload: memoryview
+    location: Location
+    next: Location
+    since: int
+    _decoded: tuple[Columns, bytes] | None = None
 
     def _decode(self) -> tuple[Columns, bytes]:
         decoded = self._decoded
         if decoded is None:
-            header = self.header
-            payload: memoryview | bytes = self._payload
             try:
-                if header.flags & COMPRESSED:
-                    payload = inflate(payload, header.transaction_bytes)
-                decoded = decode_payload(payload, header.count)
+                decoded = unpack_payload(self.header, self._payload)
             except ValueError as error:
                 raise WalCorrupted(*self.location, str(error)) from error
             self._decoded = decoded

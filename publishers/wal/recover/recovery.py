@@ -13,6 +13,7 @@ The order of the steps is what makes it safe; a crash between any two of them le
 """
 
 import contextlib
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,32 +29,51 @@ from publishers.wal.append.active_segment import (
     Spare,
     control_frame,
     create_segment,
+    write_zeros,
 )
-from publishers.wal.disk.access import open_file
-from publishers.wal.disk.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.disk.filesystem import (
+    File,
+    FileSystem,
+    means_full,
+    open_file,
+    read_blocks,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import tidy
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, Head, HeadState, read_head
 from publishers.wal.files.segment import (
     DATA_START,
     SegmentHeader,
-    SparseIndex,
-    Trailer,
+    check_header,
+    read_index,
     segment_name,
     segment_number,
+    segment_numbers,
     write_index,
 )
 from publishers.wal.files.tail_page import Tail, TailState
 from publishers.wal.format.control import Tables, draw_random
-from publishers.wal.format.frame import CONTROL, Chain, Scan
-from publishers.wal.read.catalog import Catalog, SegmentEntry
-from publishers.wal.recover.replay_segment import Restored, restore
-from publishers.wal.recover.torn import COPY_BYTES, judge, reading
+from publishers.wal.format.frame import Chain
+from publishers.wal.read.catalog import Catalog, Location, SegmentEntry
+from publishers.wal.recover.inspector import (
+    PARTIAL,
+    Acknowledged,
+    Restored,
+    find_vouching,
+    inspect_segment,
+    is_of_two_histories,
+    reading,
+    restore,
+)
 from publishers.wal.recover.truncate import finish_truncation
 
 __all__ = ["Recovered", "recover"]
 
-_PARTIAL: Final = "some files are missing, or older than the others"
+_BLOCK: Final = 1 << 20
+_TORN_BYTES: Final = 16 << 20
 
 
 class Recovered(NamedTuple):
@@ -62,7 +82,6 @@ class Recovered(NamedTuple):
     Attributes:
         catalog: All segments.
         head: HEAD, with the new epoch.
-        epoch: The new epoch.
         active: The last segment, ready to be continued.
         chain: What the next frame continues.
         tables: Producers and epochs.
@@ -71,7 +90,6 @@ class Recovered(NamedTuple):
 
     catalog: Catalog
     head: Head
-    epoch: int
     active: ActiveSegment
     chain: Chain
     tables: Tables
@@ -79,9 +97,24 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    filesystem: FileSystem, directory: Path, options: LogOptions, now: int, reserve: Reserve, tail: Tail
+    filesystem: FileSystem,
+    directory: Path,
+    options: LogOptions,
+    now: int,
+    reserve: Reserve,
+    tail: Tail,
+    files: contextlib.ExitStack,
 ) -> Recovered:
     """Opens or creates a log whose lock is held.
+
+    Args:
+        filesystem: Where.
+        directory: Of the log.
+        options: Bounds.
+        now: Unix microseconds, for a log that is created.
+        reserve: Room for what must be written on a full disk.
+        tail: TAIL, which tells what was shown.
+        files: Closes what is opened here, whatever becomes of it.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote to it; nothing was changed.
@@ -89,49 +122,44 @@ def recover(
         OSError: If something cannot be written.
     """
     names = filesystem.listing(directory)
-    numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+    numbers = segment_numbers(names)
     if not numbers and HEAD_NAME not in names:
         tail.clear()  # of another log, whose files were removed
-    head = _open_head(filesystem, directory, names, numbers, reserve)  # before anything is changed
-    try:
-        tidy(filesystem, directory)
-        if HEAD_NAME in names:
-            head.write_again()
-            if not numbers:
-                sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
+    # Before anything is changed.
+    head = _open_head(filesystem, directory, numbers, reserve, files) if HEAD_NAME in names else None
+    if head is None:
+        if numbers:
+            raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
+        state = HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1)
+        head = Head.create(filesystem, directory, state, reserve)
+        files.callback(head.close)
+    tidy(filesystem, directory)
+    if HEAD_NAME in names:
+        head.write_again()
         if not numbers:
-            _create_first(filesystem, directory, head.state.log_id, options, now)
-            numbers = [1]
-        if head.state.flags & CUT:
-            numbers = finish_truncation(filesystem, directory, head, numbers, tail)
-            names = filesystem.listing(directory)
-        return _Recovery(filesystem, directory, head, names, numbers, reserve, tail.read()).run()
-    except BaseException:
-        head.close()
-        raise
+            sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
+    if not numbers:
+        _create_first(filesystem, directory, head.state.log_id, options, now)
+        numbers = [1]
+    if head.state.flags & CUT:
+        numbers = finish_truncation(filesystem, directory, head, numbers, tail)
+        names = filesystem.listing(directory)
+    return _Recovery(filesystem, directory, head, names, numbers, reserve, tail.read()).run(files)
 
 
 def _open_head(
-    filesystem: FileSystem, directory: Path, names: list[str], numbers: list[int], reserve: Reserve
-) -> Head:
-    state = None
-    if HEAD_NAME in names:
-        file = open_file(filesystem, directory / HEAD_NAME, "write")
-        try:
-            state = read_head(file)
-        except OSError as error:
-            file.close()
-            raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
-        if state is not None:
-            begun = not numbers and (state.segment, state.offset, state.durable) == (1, 0, 0)
-            if numbers or begun:
-                return Head(file, state, reserve)
-            file.close()
-            raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
-        file.close()
-    if numbers:
-        raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")
-    return Head.create(filesystem, directory, HeadState(_draw_id(filesystem), 1, 0, 0, 1, 0, 1), reserve)
+    filesystem: FileSystem, directory: Path, numbers: list[int], reserve: Reserve, files: contextlib.ExitStack
+) -> Head | None:
+    """HEAD as it is; None if no slot is valid."""
+    file = open_file(filesystem, directory / HEAD_NAME, "write")
+    files.callback(file.close)
+    try:
+        state = read_head(file)
+    except OSError as error:
+        raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
+    if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
+        raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
+    return None if state is None else Head(file, state, reserve)
 
 
 def _draw_id(filesystem: FileSystem) -> UUID:
@@ -146,58 +174,52 @@ def _create_first(
     create_segment(filesystem, directory, SegmentHeader(1, 1, log_id, now, 0), frame, spare=spare).close()
 
 
+@dataclass
 class _Recovery:
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        head: Head,
-        names: list[str],
-        numbers: list[int],
-        reserve: Reserve,
-        shown: TailState | None,
-    ) -> None:
-        self._shown = shown
-        self._filesystem = filesystem
-        self._directory = directory
-        self._head = head
-        self._names = names
-        self._numbers = [number for number in numbers if number >= head.state.oldest]
-        self._reserve = reserve
-        self._catalog = Catalog(filesystem, directory, head.state.log_id)
+    _filesystem: FileSystem
+    _directory: Path
+    _head: Head
+    _names: list[str]
+    _numbers: list[int]
+    _reserve: Reserve
+    _shown: TailState | None
+    _catalog: Catalog = field(init=False)
 
-    def run(self) -> Recovered:
+    def __post_init__(self) -> None:
+        state = self._head.state
+        self._numbers = [number for number in self._numbers if number >= state.oldest]
+        self._catalog = Catalog(self._filesystem, self._directory, state.log_id)
+
+    def run(self, files: contextlib.ExitStack) -> Recovered:
+        files.callback(self._catalog.close)
         filesystem = self._filesystem
         state = self._head.state
         headers = self._check_segments()
         last = headers[-1]
         path = self._directory / segment_name(last.number)
         file = open_file(filesystem, path, "write")
-        try:
-            size = reading(last.number, 0, file.size)
-            chain, end, tables, index, bad, why = self._scan_last(file, last, size)
-            version = chain.version
-            place = (bad, why or "zeros")
-            rest = judge(filesystem, self._directory, file, last.number, version, end, size, place)
-            self._drop_old()  # not before all that follows is known to be there
-            start = state.offset if state.segment == last.number else 0
-            again = partial(_write_again, file, max(start, DATA_START), end, last.number)
-            self._reserve.holding(again)  # in place, but some file systems write to a new one
-            sync_file(file)
-            sync_names(filesystem, self._directory)
-            epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
-            # What was to be withheld may be among what the crash has taken.
-            visible = state.visible if state.flags & DEFERRED and state.visible < version else None
-            random = draw_random(filesystem)
-            self._head.write(epoch, version, last.number, end, visible=visible, random=random)
-        except BaseException:
-            file.close()
-            self._catalog.close()
-            raise
-        active = ActiveSegment(filesystem, path, file, last, end, rest.filled)
+        files.callback(file.close)
+        with reading(last.number, 0):
+            size = file.size()
+        left = self._scan_last(file, last.number, size)
+        chain, end, tables, index, *_ = left
+        version = chain.version
+        torn, filled = self._mend(file, last.number, left)
+        self._drop_old()  # not before all that follows is known to be there
+        start = state.offset if state.segment == last.number else 0
+        again = partial(_write_again, file, max(start, DATA_START), end, last.number)
+        self._reserve.holding(again)  # in place, but some file systems write to a new one
+        sync_file(file)
+        sync_names(filesystem, self._directory)
+        epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
+        # What was to be withheld may be among what the crash has taken.
+        visible = state.visible if state.flags & DEFERRED and state.visible < version else None
+        random = draw_random(filesystem)
+        self._head.write(epoch, version, last.number, end, visible=visible, random=random)
+        active = ActiveSegment(filesystem, path, file, last, end, filled)
         active.index = index
         self._catalog.add(SegmentEntry(last.number, last.first_version, last.created_at), active.index)
-        return Recovered(self._catalog, self._head, epoch, active, chain, tables, rest.torn)
+        return Recovered(self._catalog, self._head, active, chain, tables, torn)
 
     # --- the segments ----------------------------------------------------------------------------------------------
 
@@ -213,103 +235,104 @@ class _Recovery:
             sync_names(self._filesystem, self._directory)
 
     def _check_segments(self) -> list[SegmentHeader]:
-        state = self._head.state
         numbers = self._numbers
-        shown = 0 if self._shown is None else self._shown.segment
-        newest = max(state.segment, shown, numbers[-1] if numbers else 0)
-        for number in range(state.oldest, newest + 1):
+        newest = max(0, Acknowledged(self._head.state, self._shown).reached.segment, *numbers[-1:])
+        for number in range(self._head.state.oldest, newest + 1):
             if number not in numbers:
-                raise WalCorrupted(number, 0, f"the segment is missing; {_PARTIAL}")
+                raise WalCorrupted(number, 0, f"the segment is missing; {PARTIAL}")
         headers = [self._read_header(number) for number in numbers]
         for header, following in pairwise(headers):
             self._check_closed(header, following)
         return headers
 
     def _read_header(self, number: int) -> SegmentHeader:
-        data = reading(number, 0, partial(self._catalog.pread, number, DATA_START, 0))
-        try:
-            header = SegmentHeader.unpack(data)
-        except ValueError as error:
-            raise WalCorrupted(number, 0, str(error)) from None
-        log_id = self._head.state.log_id
-        if header.number != number or header.log_id != log_id:
-            raise WalCorrupted(
-                number, 0, f"the header is of segment {header.number} of log {header.log_id}, not {log_id}"
-            )
-        return header
+        path = self._directory / segment_name(number)
+        with reading(number, 0), contextlib.closing(open_file(self._filesystem, path, "read")) as file:
+            return check_header(file, number, self._head.state.log_id)
 
     def _check_closed(self, header: SegmentHeader, following: SegmentHeader) -> None:
         number = header.number
-        size = reading(number, 0, partial(self._catalog.size, number))
-        loaded = self._catalog.load_index(number)
-        if loaded is None or not _fits(loaded[1], size, following):
-            loaded = self._scan_closed(header, size)
-            trailer = loaded[1]
-            if not _fits(trailer, size, following):
+        with reading(number, 0):
+            size = self._catalog.size(number)
+        trailer = None
+        with contextlib.suppress(OSError, ValueError):
+            _, trailer = read_index(self._filesystem, self._directory, header.log_id, number)
+        if trailer is None or not trailer.fits(size, following):
+            left = inspect_segment(self._filesystem, self._directory, number)
+            if left.end != size:
+                raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
+            if not left.trailer.fits(size, following):
                 raise WalCorrupted(following.number, 0, f"the header does not continue segment {number}")
             # An index only saves time: without room for it, it is made again some other day.
             with contextlib.suppress(OSError):
-                data = loaded[0].pack(header.log_id, number, trailer)
+                data = left.sparse.pack(header.log_id, number, left.trailer)
                 write_index(self._filesystem, self._directory, number, data)
         self._catalog.add(SegmentEntry(number, header.first_version, header.created_at))
 
-    def _scan_closed(self, header: SegmentHeader, size: int) -> tuple[SparseIndex, Trailer]:
-        number = header.number
-        index = SparseIndex()
-        chain = Chain(header.previous, header.first_version - 1)
-        file = open_file(self._filesystem, self._directory / segment_name(number), "read")
-        scan = Scan(file, DATA_START, size, chain)
-        committed_at = 0
-        try:
-            for offset, frame, _ in scan:
-                if not frame.flags & CONTROL:
-                    committed_at = frame.committed_at
-                    index.add(frame.version, frame.first_index, committed_at, offset)
-        except OSError as error:
-            raise WalCorrupted(number, scan.offset, f"it cannot be read ({error})") from error
-        finally:
-            file.close()
-        if scan.end != size:
-            raise WalCorrupted(number, scan.offset, scan.why or "the frames end before the segment")
-        return index, Trailer(chain.version, chain.crc, size, committed_at)
-
     # --- the last segment ------------------------------------------------------------------------------------------
 
-    def _scan_last(self, file: File, header: SegmentHeader, size: int) -> Restored:
-        restored = restore(file, header, size)
+    def _scan_last(self, file: File, number: int, size: int) -> Restored:
+        left = restore(file, number, size)
         state = self._head.state
-        reached = (header.number, restored.end)
-        if state.durable > restored.chain.version or (state.segment, state.offset) > reached:
-            why = restored.why or "the log ends here"
-            raise WalCorrupted(
-                header.number, restored.bad, f"{why}, but HEAD vouches for version {state.durable}"
-            )
-        shown = self._shown
-        if shown is not None and (
-            shown.visible > restored.chain.version or (shown.segment, shown.end) > reached
-        ):
-            why = f"{restored.why or 'the log ends here'}, but TAIL tells that version {shown.visible} was shown"
-            raise WalCorrupted(header.number, restored.bad, f"{why}; {_PARTIAL}")
-        for epoch in restored.tables.epochs[-1:]:
-            if epoch.epoch == state.epoch and epoch.random != state.random:
+        lacking = Acknowledged(state, self._shown).lacking(left.chain.version, Location(number, left.end))
+        if lacking is not None:
+            raise WalCorrupted(number, left.bad, f"{left.why or 'the log ends here'}, but {lacking}")
+        for epoch in left.tables.epochs[-1:]:
+            if is_of_two_histories(state, epoch):
                 ours, theirs = epoch_text(epoch.epoch, epoch.random), epoch_text(state.epoch, state.random)
-                raise WalCorrupted(
-                    header.number, DATA_START, f"it is of epoch {ours}, and HEAD of {theirs}; {_PARTIAL}"
-                )
-        return restored
+                why = f"it is of epoch {ours}, and HEAD of {theirs}; {PARTIAL}"
+                raise WalCorrupted(number, DATA_START, why)
+        return left
+
+    def _mend(self, file: File, number: int, left: Restored) -> tuple[int, int]:
+        """Cuts off what is torn behind the last good frame, and keeps that in a ``.torn`` file.
+
+        Returns:
+            The bytes that were cut off, and up to where the file holds zeros now.
+
+        Raises:
+            WalCorrupted: If a frame there tells that what should be before it was durable.
+            OSError: If something cannot be written.
+        """
+        end, size = left.end, left.size
+        with reading(number, end):
+            torn = _count_used(file, end, size)
+            if not torn:
+                return 0, size
+            vouching = find_vouching(file, end, size, left.chain.version)
+            rest = file.pread(min(torn, _TORN_BYTES), end)
+        if vouching is not None:
+            why = f"{left.why or 'zeros'}, but a frame at {vouching} was written when it was durable"
+            raise WalCorrupted(number, left.bad, why)
+        # For whoever wants to look at it, and not at the price of the opening.
+        kept = self._directory / f"{segment_name(number)}.torn"
+        with contextlib.suppress(OSError), contextlib.closing(self._filesystem.open(kept, "create")) as copy:
+            copy.truncate(0)
+            write_all(copy, rest, 0)
+        file.truncate(end)
+        sync_file(file)
+        filled = min(size, end + FIRST_FILL)
+        try:
+            write_zeros(file, end, filled)
+        except OSError as error:
+            if not means_full(error):
+                raise
+            file.truncate(end)
+            filled = end
+        return torn, filled
 
 
-def _fits(trailer: Trailer, size: int, following: SegmentHeader) -> bool:
-    return (trailer.end, trailer.last_version + 1, trailer.last_crc) == (
-        size,
-        following.first_version,
-        following.previous,
-    )
+def _count_used(file: File, start: int, end: int) -> int:
+    """Bytes from one place to the last that is not zero before another."""
+    used = 0
+    for at, data in read_blocks(file, start, end):
+        if data.count(0) != len(data):
+            used = at - start + len(data.rstrip(b"\0"))
+    return used
 
 
 def _write_again(file: File, start: int, end: int, number: int) -> None:
-    while start < end:
-        size = min(COPY_BYTES, end - start)
-        data = reading(number, start, partial(file.pread, size, start))
-        write_all(file, data, start)
-        start += size
+    for at in range(start, end, _BLOCK):
+        with reading(number, at):
+            data = file.pread(min(_BLOCK, end - at), at)
+        write_all(file, data, at)

@@ -53,8 +53,7 @@ def truncate(
     Raises:
         OSError: What the file system raises; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
     """
-    file = filesystem.open(directory / segment_name(segment), "write")
-    try:
+    with contextlib.closing(filesystem.open(directory / segment_name(segment), "write")) as file:
         for number in sorted(numbers, reverse=True):
             if number > segment:
                 for name in (segment_name(number), index_name(number)):
@@ -64,8 +63,6 @@ def truncate(
             filesystem.unlink(directory / index_name(segment))
         file.truncate(min(offset, file.size()))  # also once more: of the first time the sync may have failed
         sync_file(file)
-    finally:
-        file.close()
     sync_names(filesystem, directory)
 
 

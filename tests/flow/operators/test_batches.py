@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import flow
 from flow import operators as op
+from flow.operators.link import one_by_one
 from tests.flow.operators.helpers import Upstream, run
 from tests.flow.probes import BatchProbe, Probe
 
@@ -36,6 +37,10 @@ ANY = {
     "raising filter": op.filter(lambda n: 1 // (6 - n) or True),
     "raising take_while": op.take_while(lambda n: 1 // (6 - n) or True),
     "raising tap": op.tap(lambda n: 1 // (6 - n)),
+    "map that stops": op.map(lambda n: n if n != 6 else next(iter(()))),
+    "filter that stops": op.filter(lambda n: n != 6 or next(iter(()))),
+    "take_while that stops": op.take_while(lambda n: n != 6 or next(iter(()))),
+    "tap that stops": op.tap(lambda n: n != 6 or next(iter(()))),
 }
 
 
@@ -54,6 +59,15 @@ def test_a_batch_stays_one_call(operator):
     _, probe = given_in_batches(operator, [[1, 2, 3], (4, 5)])
     assert [list(batch) for batch in probe.batches] == [[1, 2, 3], [4, 5]]
     assert set(probe.signals) == {"subscribe", "batch"}
+
+
+@pytest.mark.parametrize("operator", SAME.values(), ids=SAME)
+def test_of_an_upstream_without_batches_each_element_is_a_batch_of_one(operator):
+    upstream, probe = given_in_batches(operator, [])
+    upstream.send(1, 2)
+    assert [list(batch) for batch in probe.batches] == [[1], [2]]
+    with pytest.raises(TypeError, match=r"rule 2\.13"):
+        upstream.send(None)
 
 
 def test_what_loses_nothing_passes_on_the_very_batch():
@@ -115,6 +129,36 @@ def test_a_queue_takes_a_batch_at_once():
     op.limit_rate(4)(upstream).subscribe(probe)
     upstream.subscriber.on_next_batch([1, 2, 3, 4])
     assert probe.items == [1, 2, 3]
+
+
+def test_of_a_batch_that_a_bounded_queue_has_no_room_for_the_policy_lets_elements_go():
+    gone = []
+    upstream, probe = Upstream(), Probe(first=1)
+    op.on_backpressure_buffer(2, flow.Overflow.DROP_OLDEST, gone.append)(upstream).subscribe(probe)
+    upstream.subscriber.on_next_batch([1, 2, 3, 4, 5])
+    assert (probe.items, gone) == ([1], [2, 3])
+    probe.request(5)
+    assert probe.items == [1, 4, 5]
+
+
+def test_a_batch_that_overflows_ends_the_stream_at_the_first_element_too_many():
+    upstream, probe = Upstream(), Probe(first=0)
+    meter = flow.Meter()
+    op.on_backpressure_buffer(2, meter=meter)(upstream).subscribe(probe)
+    upstream.subscriber.on_next_batch([1, 2, 3, 4, 5])
+    assert isinstance(probe.error, flow.Overflowed)
+    assert upstream.cancelled == 1
+    assert meter.statistics() == flow.OverflowStatistics(3, 1, 0, 2)
+
+
+def test_an_element_that_meets_a_batch_subscriber_leaving_is_dropped():
+    probe = BatchProbe(first=1)
+    link = one_by_one(probe)
+    link.on_subscribe(Upstream())
+    link.on_next(1)
+    probe.cancel()
+    link.on_next(2)
+    assert probe.items == [1]
 
 
 class Told(Probe):

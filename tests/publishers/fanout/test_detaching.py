@@ -12,8 +12,8 @@ import flow
 from publishers import Criterion, Standing, TooCostly, Where
 from publishers.criteria.predicate import Predicate
 from publishers.fanout import expense, publish_gate
-from publishers.fanout.detached import Waiting
 from publishers.fanout.subscription import ChangeSubscription
+from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
 from tests.harness.scale import scaled
 from tests.publishers import detaching
@@ -205,7 +205,7 @@ def test_a_commit_wakes_none_of_those_that_are_detached_however_many_wait(monkey
         fill(log, 1)
         for probe in probes:
             probe.wait_for(1)
-        wait_until(lambda: len(log._service._detached._parked) == 200)
+        wait_until(lambda: len(log._service.waiting._behind) == 200)
 
         def noted(subscription):
             woken.append(threading.current_thread())
@@ -216,17 +216,18 @@ def test_a_commit_wakes_none_of_those_that_are_detached_however_many_wait(monkey
         for probe in probes:
             probe.wait_for(2)
         assert threading.current_thread() not in woken
-        wait_until(lambda: len(log._service._detached._parked) == 200)
+        wait_until(lambda: len(log._service.waiting._behind) == 200)
         for probe in probes:
             probe.subscription.cancel()
-        wait_until(lambda: not log._service._detached._parked and not log._service._detached._due)
+        wait_until(lambda: not log._service.waiting._behind and not log._service.waiting._due)
 
 
 def test_an_interrupt_before_the_replayer_is_told_costs_one_advance_at_most():
-    waiting = Waiting(Watermark(0))
+    waiting = WaitingList(Watermark(0))
     woken = []
 
     class Parked:
+        detached = True
         ended = False
 
         def wake(self):
@@ -242,10 +243,10 @@ def test_an_interrupt_before_the_replayer_is_told_costs_one_advance_at_most():
     replayer = Interrupted()
     waiting.add(Parked(), 0)
     with pytest.raises(KeyboardInterrupt):
-        waiting.advanced(replayer)
+        waiting.due(replayer)
     waiting._watermark.advance(1)
-    waiting.advanced(replayer)
-    waiting.advanced(replayer)
+    waiting.due(replayer)
+    waiting.due(replayer)
     assert replayer[1:] == [waiting]
     assert not waiting.replay()
     assert len(woken) == 1

@@ -192,12 +192,12 @@ def test_what_nobody_has_counted_is_not_counted_as_nothing():
     """E64: a follower that skips, and what is shown of a log that was opened again; from there on it is known again."""
     admission = Gating(5, Hands(), list)
     admission.published(1000, 0)
-    assert admission.behind(Position(6)) == (None, None, None)
-    assert admission.behind(Position(1000)) == (None, None, None)
-    assert admission.behind(Position(1001)) == (0, 0, None)
+    assert admission.counted(Position(6)) == (None, None, None)
+    assert admission.counted(Position(1000)) == (None, None, None)
+    assert admission.counted(Position(1001)) == (0, 0, None)
     admission.published(1001, 3, 70, 9)
     assert admission.lag(Position(1000, 1)) is None
-    assert admission.behind(Position(1001, 1)) == (2, 70, 9)
+    assert admission.counted(Position(1001, 1)) == (2, 70, 9)
 
 
 def test_a_gating_subscriber_holds_writers_back_from_a_recovered_backlog():

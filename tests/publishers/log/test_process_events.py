@@ -242,3 +242,37 @@ def test_a_follower_tells_of_its_own_process(store, tmp_path):
         store.drop("orders")
         wait_until(lambda: len(mine.changes) == 2)
         assert shape(mine.changes)[1] == (2, 0, "HOST", "CLOSED")
+
+
+def test_what_the_replayer_has_just_read_comes_before_an_event_that_happened_after_it(store):
+    """E51: also if the slice is over by the time the drain looks."""
+
+    class Prompt:
+        waiting = 0
+
+        def enlist(self, task):
+            while task.replay():
+                pass
+
+        def close(self):
+            return
+
+    executor = ManualExecutor()
+    service = store.system._service
+    service.replayer.close()
+    service.replayer = Prompt()
+    for name in ("orders", "items", "users"):
+        store.create(name)
+    service.frames.clear()
+    probe = Probe(first=99)
+    store.system.changes(Criterion(areas={Area.INFRASTRUCTURE, Area.HOST}), since=1).subscribe(
+        probe, executor=executor
+    )
+    tell(store, 1)
+    wait_until(lambda: executor.run_all() < 0 or len(probe.changes) == 4, probe.state)
+    assert [(change.version, change.area.name) for change in probe.changes] == [
+        (1, "INFRASTRUCTURE"),
+        (2, "INFRASTRUCTURE"),
+        (3, "INFRASTRUCTURE"),
+        (3, "HOST"),
+    ]

@@ -94,6 +94,7 @@ def sink_of(log, **named):
         key="id",
         name="orders",
         operation_column="op",
+        order_by=(),
         operations={"c": "upsert", "D": "remove"},
         **named,
     )
@@ -164,7 +165,7 @@ def test_bad_rows_go_to_the_log_that_was_named(spark, log, stored, tmp_path):
         ({"on_bad_row": "drop"}, "'fail', 'skip' or 'dead_letter'"),
         ({"bad_rows_max": -1}, "at least 0"),
         ({"operations": {}}, "a mapping such as"),
-        ({"operations": {"c": "insert"}}, "'upsert' or 'remove'"),
+        ({"operations": {"c": "insert"}}, "'truncate' or 'expire'"),
         ({"operations": {"c": "upsert", "C": "remove"}}, "different words"),
         (
             {"operations": {"c": "upsert"}, "operation_column": None},

@@ -32,7 +32,7 @@ def test_a_column_holds_what_was_there_before(spark, tmp_path):
     """F6: without loss, as the body is; and what is shown of the two agrees."""
     with ChangeLog.open(tmp_path / "log", frame_bytes=1024) as log:
         sink = ChangeSink(
-            log, entity_type="e", key="id", before="old", operation_column="op", producer="test"
+            log, entity_type="e", key="id", before="old", operation_column="op", order_by=(), producer="test"
         )
         sink(rows(spark), 0)
 

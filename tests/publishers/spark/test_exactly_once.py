@@ -117,7 +117,13 @@ def test_the_last_batch_of_a_named_producer_is_repeated_only_with_its_own_rows(
     spark, log, stored, collect_bytes
 ):
     def commit(frame):
-        named = {"operation_column": "op", "before": "old", "producer": "p", "collect_bytes": collect_bytes}
+        named = {
+            "operation_column": "op",
+            "order_by": (),
+            "before": "old",
+            "producer": "p",
+            "collect_bytes": collect_bytes,
+        }
         ChangeSink(log, entity_type="n", key="id", **named)(frame, 3)
 
     schema = "id INT, op STRING, name STRING, old STRUCT<id: INT, name: STRING>"

@@ -81,7 +81,9 @@ def test_order_by_orders_the_rows_of_a_batch(source, log, stored):
 
 def test_operations_come_from_a_column(source, log, stored):
     source.add({"id": 1, "op": "INSERT"}, {"id": 2, "op": "update"}, {"id": 1, "op": "delete"})
-    source.run(ChangeSink(log, entity_type="n", key="id", operation_column="op"), "id BIGINT, op STRING")
+    source.run(
+        ChangeSink(log, entity_type="n", key="id", operation_column="op", order_by=()), "id BIGINT, op STRING"
+    )
     assert [(c.key, c.operation, c.body) for c in stored(log)] == [
         ("1", Operation.UPSERT, {"id": 1}),
         ("2", Operation.UPSERT, {"id": 2}),
@@ -161,7 +163,9 @@ def test_a_null_key_fails_the_query_and_says_which_column(source, log):
 def test_an_unknown_operation_fails_the_query_and_is_named(source, log):
     source.add({"id": 1, "op": "merge"})
     text = failing(
-        source, ChangeSink(log, entity_type="n", key="id", operation_column="op"), "id BIGINT, op STRING"
+        source,
+        ChangeSink(log, entity_type="n", key="id", operation_column="op", order_by=()),
+        "id BIGINT, op STRING",
     )
     assert "column 'op' names 'merge', but must be one of upsert, insert, update, remove, delete" in text
 

@@ -12,7 +12,7 @@ from publishers import InvalidOption
 from transports import Application, Page
 from transports.browser.pages import _OWN as OWN
 from transports.browser.pages import find_own
-from transports.facts import Facts
+from transports.server.status import Status
 
 SHELF = {"/": Page(b"<p>mine</p>", "text/html"), "/shop/list.css": Page(b"p {}", "text/css")}
 
@@ -87,7 +87,7 @@ async def test_nothing_else_is_served(serving, path):
 
 def test_the_first_page_links_to_what_the_server_answers():
     links = re.findall(r'(?:href|src)="([^"#]+)"', find_own("/").data.decode())
-    assert {urljoin("/", one) for one in links} == {*OWN, *Facts.paths, "/graphql"} - {"/"}
+    assert {urljoin("/", one) for one in links} == {*OWN, *Status.paths, "/graphql"} - {"/"}
 
 
 def test_the_client_for_browsers_imports_nothing():

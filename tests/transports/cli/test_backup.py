@@ -13,7 +13,7 @@ from tests.publishers.support import QUICK
 from transports import connect
 from transports.cli import main
 from transports.errors import RemoteError
-from transports.server import serve
+from transports.server.uvicorn import serve
 
 
 def run(capsys, *arguments):

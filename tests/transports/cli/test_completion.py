@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from transports.arguments import ArgumentParser
 from transports.cli import main
-from transports.cli.command import _parser
+from transports.cli.arguments import ArgumentParser
+from transports.cli.program import _parser
 
 ASKED = """
 source "$1"
@@ -29,6 +29,7 @@ ask penstock append shop sh
 
 
 def parsers(parser):
+    parser.fill()
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

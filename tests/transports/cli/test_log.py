@@ -10,7 +10,7 @@ import types
 import pytest
 
 from publishers import ChangeLog, ChangeStore, upsert
-from tests.transports.cli.test_command import LINES, one_line, start
+from tests.transports.cli.test_program import LINES, one_line, start
 from transports import serve
 from transports.cli import main
 

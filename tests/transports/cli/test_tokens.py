@@ -7,9 +7,9 @@ import urllib.request
 import pytest
 
 from publishers import InvalidOption
-from tests.transports.cli.test_command import one_line, start
+from tests.transports.cli.test_program import one_line, start
+from transports.access.tokens import TokenFile, token_given
 from transports.cli import main
-from transports.tokens import TokenFile, token_given
 
 TOKENS = """
 # who may read

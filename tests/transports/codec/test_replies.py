@@ -1,6 +1,6 @@
 import pytest
 
-from transports.codec.replies import Ack, Checkpoint, Done, Failure, Goaway, Pong, read
+from transports.codec.replies import Ack, CheckpointReply, Done, Failure, Goaway, Pong, read
 from transports.errors import Violation
 
 
@@ -9,11 +9,11 @@ def test_every_message_of_a_server_is_read():
     assert read('{"type":"error","id":"a","payload":{"code":"X"}}') == Failure("a", {"code": "X"})
     assert read('{"type":"complete","id":"a","cursor":"c"}') == Done("a", "c")
     assert read('{"type":"goaway","deadlineMs":5,"reason":"r"}') == Goaway(5, "r")
-    assert read('{"type":"pong","payload":{}}') == Pong()
+    assert read('{"type":"pong","payload":{}}') == Pong({})
     checkpoint = read(
         '{"type":"checkpoint","items":[{"id":"a","cursor":"c","head":"h","state":"LIVE"}],"n":1}'
     )
-    assert isinstance(checkpoint, Checkpoint)
+    assert isinstance(checkpoint, CheckpointReply)
     assert checkpoint.items[0].state == "LIVE"
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from publishers import Content, Drop, Images, Redact, View
 from publishers.errors import InvalidOption
-from transports.codec.messages import Wish, view_json
+from transports.codec.messages import SubscribeWish, view_json
 from transports.errors import InvalidRequest, describe
 from transports.limits import Limits
 
 
 def wish(**payload):
-    return Wish.of({"criteria": [], "credits": 1} | payload, Limits())
+    return SubscribeWish.of({"criteria": [], "credits": 1} | payload, Limits())
 
 
 @pytest.mark.parametrize(

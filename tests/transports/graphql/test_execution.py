@@ -419,10 +419,10 @@ def test_no_text_breaks_the_engine(text):
 
 async def test_the_schema_works_under_other_servers_too(log, fill):
     from publishers.criteria.criteria import Criteria
-    from transports.graphql.sources import Source
+    from transports.graphql.sources import OperationSource
 
     fill(2)
-    source = Source(log, Criteria.of(), log.oldest, log.head.version - 1)
+    source = OperationSource(log, Criteria.of(), log.oldest, log.head.version - 1)
     assert [(event.version, event.index) async for event in source] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
@@ -430,9 +430,9 @@ async def test_another_server_that_cannot_tell_of_a_gap_does_not_jump_over_one(l
     """E37: never in silence."""
     from publishers.criteria.criteria import Criteria
     from transports.errors import InvalidRequest
-    from transports.graphql.sources import Source
+    from transports.graphql.sources import OperationSource
 
     fill(1)
-    source = Source(log, Criteria.of(), log.oldest, 1, jump=True)
+    source = OperationSource(log, Criteria.of(), log.oldest, 1, jump=True)
     with pytest.raises(InvalidRequest, match="onGap is 'JUMP'"):
         [event async for event in source]

@@ -6,7 +6,6 @@ from unittest import mock
 import pytest
 
 from publishers.errors import LogFull
-from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.head import read_head
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
@@ -35,7 +34,7 @@ def log():
 
 
 def head_of(log):
-    file = log._owned.peers._filesystem.open(LOG / "HEAD", "read")
+    file = log._filesystem.open(LOG / "HEAD", "read")
     try:
         return read_head(file)
     finally:
@@ -73,7 +72,7 @@ def test_a_segment_is_rolled_although_head_has_no_room(log):
     with full():
         fill_segments(log, 3)
     assert log.failed is None
-    newest, system = log.durable, log._owned.peers._filesystem
+    newest, system = log.durable, log._filesystem
     log.abandon()
     system.power_cut()
     log = opened(system)
@@ -83,7 +82,7 @@ def test_a_segment_is_rolled_although_head_has_no_room(log):
 
 def test_a_log_is_closed_although_head_has_no_room(log):
     """F38: the next opening looks at the end instead."""
-    system = log._owned.peers._filesystem
+    system = log._filesystem
     with full():
         log.close()
     log = opened(system)
@@ -93,9 +92,7 @@ def test_a_log_is_closed_although_head_has_no_room(log):
 
 def test_what_is_kept_back_is_spent_before_head_says_that_there_is_no_room(log):
     """F38: a slice each time, and at the end all of it is given back."""
-    reserve = next(
-        one for one in (getattr(log._owned, name) for name in log._owned._fields) if isinstance(one, Reserve)
-    )
+    reserve = log._reserve
     if not reserve.nbytes:
         reserve.fill()
     assert reserve.nbytes > 0

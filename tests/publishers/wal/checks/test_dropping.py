@@ -24,7 +24,7 @@ from tests.publishers.wal.checks.damage import (
 )
 from tests.publishers.wal.checks.dying import finished
 from tests.publishers.wal.logs import commit, contents
-from transports.cli.command import main
+from transports.cli.program import main
 
 FIRST, SECOND, THIRD, LAST = (f"wal-{number:012d}.log" for number in range(1, 5))
 

@@ -17,7 +17,7 @@ from tests.publishers.wal.checks.damage import make_log, opened_really, snapshot
 from tests.publishers.wal.logs import contents, fill_segments, opened
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
-from transports.cli.command import main
+from transports.cli.program import main
 
 FILES = ("HEAD", "TAIL", segment_name(1), segment_name(3))
 

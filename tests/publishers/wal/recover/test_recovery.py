@@ -8,6 +8,7 @@ import pytest
 from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal import Epoch
 from publishers.wal.append.active_segment import control_frame
+from publishers.wal.checks import Verdict, verify
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START, index_name, segment_name
 from publishers.wal.format.control import Tables, encode_epoch
@@ -106,6 +107,16 @@ def test_a_damaged_frame_before_one_that_was_written_when_it_was_durable_is_corr
         assert "was written when it was durable" in str(caught.value)
         system.content(LOG / FIRST)[at] ^= 1
     assert len(contents(opened(system))) == 3
+
+
+def test_a_last_frame_that_ends_in_zeros_tells_what_was_durable_too():
+    """Opening and verify look for it in the same way."""
+    system = log_of(b"one", b"two", b"three\0\0")
+    start, _ = place_of(system, 2)
+    system.content(LOG / FIRST)[start + 85] ^= 1
+    assert verify(LOG, filesystem=system).verdict is Verdict.CORRUPT
+    with pytest.raises(WalCorrupted, match="was written when it was durable"):
+        opened(system)
 
 
 def test_a_length_set_to_zero_before_durable_frames_is_corrupt():

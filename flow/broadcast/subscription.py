@@ -1,0 +1,320 @@
+"""One subscription to a hub: its place in the ring, its policy, and the drain that delivers to it."""
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from flow.broadcast.policy import Lag
+from flow.broadcast.ring import Positions, RingBuffer
+from flow.broadcast.statistics import CursorStatistics
+from flow.clock import Clock
+from flow.contracts import BatchSubscriber, Subscriber
+from flow.demand import subtract
+from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.errors import Lagged
+from flow.executors import Executor
+
+__all__ = ["BroadcastSubscription", "Owner"]
+
+T = TypeVar("T")
+
+_APART: Final = 16
+"""Elements for which a subscription that had to leave the group keeps away: each that comes or goes costs all something."""
+
+
+class Owner(Protocol[T]):
+    """The hub of a subscription; its lock guards everything here, and every subscription.
+
+    Attributes:
+        place: The sequence that all synced subscriptions take next.
+        gating: Where the unsynced BLOCK subscriptions stand.
+        lossy: Where the other unsynced ones stand.
+        outcome: How the stream ended.
+    """
+
+    lock: threading.Lock
+    clock: Clock
+    ring: RingBuffer[T]
+    place: int
+    gating: Positions
+    lossy: Positions
+    outcome: Outcome | None
+
+    def trim(self) -> None:
+        """Let go of what no subscription will read."""
+
+    def make_room(self) -> None:
+        """The slowest of the BLOCK subscriptions has gone forward; called without the lock, like the following two."""
+
+    def reclaim(self, subscription: "BroadcastSubscription[T]") -> None:
+        """A subscription that may have lent its flag has halted, and needs it."""
+
+    def remove(self, subscription: "BroadcastSubscription[T]") -> None:
+        """A subscription has ended."""
+
+
+class BroadcastSubscription(Drain[T]):
+    """Reads the ring for one subscriber by its own policy; a drain that is its own feed.
+
+    *Unsynced*, it goes forward when it pulls. *Synced*, it has lent its flag to the group of the hub, which delivers to all
+    members at the same place. What was lost is added up, and told by the optional ``on_lagged`` of the subscriber before the
+    next element or the end; that spends no demand.
+
+    Attributes:
+        lag: The policy; a BLOCK subscription that stalled becomes an ERROR subscription.
+        next: The sequence that it takes next; while it is synced, the one that it took first.
+        queue: What waits for a DROP_LATEST subscription, which reads no ring.
+        delivered: Elements that its drain took.
+        dropped: Elements that it lost.
+        gating_since: When it was first in the way of a writer, and has not gone forward since.
+        blocked: Seconds for which it was in the way before.
+        synced: Whether it has lent its flag to the group.
+    """
+
+    __slots__ = (
+        "_hub",
+        "_rejoins",
+        "_told",
+        "blocked",
+        "delivered",
+        "dropped",
+        "gating_since",
+        "lag",
+        "next",
+        "queue",
+        "synced",
+    )
+
+    def __init__(
+        self,
+        hub: Owner[T],
+        subscriber: Subscriber[T],
+        lag: Lag,
+        executor: Executor | asyncio.AbstractEventLoop | None,
+    ) -> None:
+        super().__init__(subscriber, self, executor=executor)
+        self._hub = hub
+        self._rejoins = 0
+        self._told = 0  # of the elements that were dropped
+        self.lag = lag
+        self.next = 0
+        self.queue: deque[T] | None = deque() if lag is Lag.DROP_LATEST else None
+        self.delivered = 0
+        self.dropped = 0
+        self.gating_since: float | None = None
+        self.blocked = 0.0
+        self.synced = False
+
+    # The hub's side: the caller holds its lock.
+
+    def enter(self, sequence: int) -> None:
+        """Begin at a sequence that the ring has, or will have next."""
+        self.next = sequence
+        if self.queue is None:
+            self._positions.enter(sequence)
+        else:
+            self.queue.extend(self._hub.ring.read(sequence, self._hub.ring.capacity))
+
+    @property
+    def _positions(self) -> Positions:
+        return self._hub.gating if self.lag is Lag.BLOCK else self._hub.lossy
+
+    @property
+    def at(self) -> int:
+        """The sequence that it takes next."""
+        return self._hub.place if self.synced else self.next
+
+    @property
+    def waiting(self) -> int:
+        """Elements that it could take."""
+        if self.queue is not None:
+            return len(self.queue)
+        behind = self._hub.ring.end - max(self.at, self._hub.ring.start)
+        return min(behind, 1) if self.lag is Lag.LATEST else behind
+
+    @property
+    def lost(self) -> int:
+        """Elements that it lost, those included that it has not noticed yet."""
+        if self.queue is not None:
+            return self.dropped
+        return self.dropped + self._hub.ring.end - self.at - self.waiting
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether it lost what it may not lose."""
+        return self.lag is Lag.ERROR and self.next < self._hub.ring.start
+
+    @property
+    def granted(self) -> int:
+        """The first sequence that its subscriber has not requested, while it is synced."""
+        return self.next + self._demand
+
+    def statistics(self, now: float) -> CursorStatistics:
+        """The numbers of this moment."""
+        taken = self.at - self.next
+        return CursorStatistics(
+            self.lag,
+            self.waiting,
+            subtract(self.demand, taken),
+            self.delivered + taken,
+            self.lost,
+            self.blocked + (0.0 if self.gating_since is None else now - self.gating_since),
+        )
+
+    def count_blocked(self) -> None:
+        """Go forward, or out of the way."""
+        if self.gating_since is not None:
+            self.blocked += self._hub.clock.monotonic() - self.gating_since
+            self.gating_since = None
+
+    def stall(self) -> None:
+        """Gate no longer: the next element overtakes it, which ends it."""
+        self.count_blocked()
+        self.lag = Lag.ERROR
+        if not self.synced:
+            self._hub.gating.leave(self.next)
+            self._hub.lossy.enter(self.next)
+
+    def offer(self, item: T) -> None:
+        """Keep an element if it is a DROP_LATEST subscription, unless as many as the ring holds wait already."""
+        if self.queue is not None:
+            if len(self.queue) < self._hub.ring.capacity:
+                self.queue.append(item)
+            else:
+                self.dropped += 1
+
+    def join(self) -> bool:
+        """Lend the flag to the group, if nothing waits but the next element and that can be delivered here and now."""
+        if (
+            self.next != self._hub.ring.end
+            or self.next < self._rejoins
+            or not self.delivered  # whether it changes its context shows with the first element
+            or not self._inline
+            or not self.lend(1, self._hub)
+        ):
+            return False
+        self._positions.leave(self.next)
+        self.synced = True
+        return True
+
+    def leave(self) -> None:
+        """Leave the group at its place; `restore` follows, without the lock."""
+        place = self.at
+        self._taken = place - self.next
+        self.delivered += self._taken
+        self.next = place
+        self.synced = False
+        self._rejoins = place + _APART
+        self._positions.enter(place)
+
+    def exit(self) -> bool:
+        """Forget what waits; answers whether it was the last of the slowest."""
+        self.count_blocked()
+        if self.queue is None:
+            return self._positions.leave(self.next)
+        self.queue.clear()
+        return False
+
+    # The group's side, while it has the flag.
+
+    @property
+    def call(self) -> Callable[[Any], object]:
+        """What takes an element, or a batch."""
+        if self.batches:
+            return cast("BatchSubscriber[T]", self._subscriber).on_next_batch
+        return self._subscriber.on_next
+
+    @property
+    def context(self) -> contextvars.Context:
+        """That in which the subscription began."""
+        assert self._context is not None
+        return self._context
+
+    @property
+    def halted(self) -> bool:
+        """Whether no element may follow."""
+        return self._halted
+
+    def fault(self, error: BaseException) -> None:
+        """End, since the subscriber raised."""
+        if isinstance(error, Exception):
+            self._drop(error, self._subscriber)
+        else:
+            self.cancel()
+
+    def restore(self) -> None:
+        """Have the flag back, and look at the ring."""
+        self.signal()
+        self.give_back(self._hub, ())
+
+    # The drain's side: without the lock.
+
+    def cancel(self) -> None:
+        """End without a signal."""
+        super().cancel()
+        # Halted earlier, it had not lent the flag; and `restore`, if it comes later, sees that it has halted.
+        if self._lent is not None:
+            self._hub.reclaim(self)
+
+    def fail(self, error: Exception) -> None:
+        """End with an error, which overtakes what waits."""
+        super().fail(error)
+        if self._lent is not None:
+            self._hub.reclaim(self)
+
+    def pull(self, limit: int, /) -> Sequence[T]:
+        """Take what is next for this subscriber."""
+        hub = self._hub
+        items: list[T] = []
+        room = False
+        with hub.lock:
+            # A drain pulls until nothing is left: every other pull finds nothing.
+            if self.next < hub.ring.end or self.queue:
+                items, room = self._take(limit)
+            missed = self.dropped != self._told
+        if room:
+            hub.make_room()
+        if missed:
+            self.tell(BroadcastSubscription, self._tell_missed, wake=False)
+        return items
+
+    def outcome(self) -> Outcome | None:
+        """Fail at once; complete after everything was pulled."""
+        hub = self._hub
+        with hub.lock:
+            if self.overtaken:
+                return Failed(Lagged(self.lost))
+            return None if hub.outcome is COMPLETED and self.waiting else hub.outcome
+
+    def release(self) -> None:
+        """Leave the hub."""
+        self._hub.remove(self)
+
+    def _take(self, limit: int) -> tuple[list[T], bool]:
+        """What is next, and whether that made room for a writer; under the lock."""
+        hub, last = self._hub, False
+        if self.overtaken or isinstance(hub.outcome, Failed):
+            return [], False
+        if self.queue is not None:
+            items = [self.queue.popleft() for _ in range(min(limit, len(self.queue)))]
+        else:
+            begin = hub.ring.end - 1 if self.lag is Lag.LATEST else max(self.next, hub.ring.start)
+            self.dropped += begin - self.next
+            items = hub.ring.read(begin, limit)
+            last = self._positions.move(self.next, begin + len(items))
+            self.next = begin + len(items)
+            self.count_blocked()
+            if last:
+                hub.trim()
+        self.delivered += len(items)
+        return items, last and self.lag is Lag.BLOCK
+
+    def _tell_missed(self, subscriber: Any) -> None:
+        with self._hub.lock:
+            missed, self._told = self.dropped - self._told, self.dropped
+        tell = getattr(subscriber, "on_lagged", None)
+        if missed and callable(tell):
+            tell(missed)

@@ -1,0 +1,41 @@
+"""The operator `publish_on`."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flow.contracts import Publisher
+from flow.demand import Tide
+from flow.executors import Executor, executor_of
+from flow.operators.stage import Queue, staged
+
+__all__ = ["publish_on"]
+
+T = TypeVar("T")
+
+
+def publish_on(
+    executor: Executor | asyncio.AbstractEventLoop,
+    *,
+    prefetch: int = 256,
+    low_tide: int | None = None,
+    delay_error: bool = False,
+) -> Callable[[Publisher[T]], Publisher[T]]:
+    """Give all signals on an executor, or on an event loop, and let upstream run ahead.
+
+    Args:
+        executor: Signals are serial whatever it is, and its threads are given back after 256 elements.
+        prefetch: Requested at first, and the most that is ahead of the subscriber.
+        low_tide: How many must be delivered before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
+            requests only when all were.
+        delay_error: Whether an error of upstream waits until what is buffered was delivered.
+
+    Raises:
+        ValueError: If a number is out of its bounds.
+        TypeError: If the executor is none.
+    """
+    Tide(prefetch, low_tide)  # refused now, and not at the first subscriber
+    return staged(
+        lambda source: Queue[Any, Any](source, Tide(prefetch, low_tide), delay_error=delay_error),
+        executor_of(executor),
+    )

@@ -1,0 +1,150 @@
+"""The operator `retry`."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from flow.contracts import Publisher, Subscriber
+from flow.misuse import require_functions
+from flow.operators.link import at_least
+from flow.operators.switch import Switch, switched
+from flow.operators.timers import TIMERS, Alarm, Timers
+
+__all__ = ["AT_ONCE", "USUAL", "Backoff", "retry"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before each attempt: longer every time, and not everybody at the same moment.
+
+    Attributes:
+        first: Seconds before the first retry; 0 retries at once, always.
+        factor: How many times longer each further wait is, at least 1.
+        greatest: Most seconds that are waited.
+        jitter: Which part of each wait is left to chance, from 0 to 1: with 0.5 it lasts between half of it and all.
+    """
+
+    first: float = 0.1
+    factor: float = 2.0
+    greatest: float = 30.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the bounds.
+
+        Raises:
+            ValueError: If one is not kept.
+        """
+        for name, value, kept in (
+            ("first", self.first, self.first >= 0),
+            ("factor", self.factor, self.factor >= 1),
+            ("greatest", self.greatest, self.greatest >= self.first),
+            ("jitter", self.jitter, 0 <= self.jitter <= 1),
+        ):
+            if not kept:
+                raise ValueError(f"{name}: {value!r} is out of bounds")
+
+    def wait(self, attempt: int, chance: float) -> float:
+        """Seconds before the retry number ``attempt``, counted from 0; ``chance`` is from 0 to 1."""
+        whole = self.first
+        for _ in range(attempt):
+            if whole in (0, self.greatest):
+                break
+            whole = min(self.greatest, whole * self.factor)
+            if self.factor == 1:
+                break
+        return whole * (1 - self.jitter * chance)
+
+
+USUAL: Final = Backoff()
+"""A tenth of a second, then twice as long each time, up to half a minute."""
+
+AT_ONCE: Final = Backoff(first=0.0)
+"""No wait at all."""
+
+
+def retry(
+    attempts: int = 3,
+    backoff: Backoff = USUAL,
+    *,
+    when: Callable[[Exception], object] | None = None,
+    timers: Timers | None = None,
+    chance: Callable[[], float] = random.random,
+) -> Callable[[Publisher[T]], Publisher[T]]:
+    """Subscribe again when the publisher fails; what was not delivered is requested again.
+
+    Elements that came before the failure are not taken back: a cold publisher gives them once more. Whenever an
+    element has come, attempts and waits are counted anew.
+
+    Args:
+        attempts: How many failures in a row are answered by another subscription, at least 0; the error of the one
+            after those is passed on.
+        backoff: How long to wait before each.
+        when: Which errors are worth it; all, by default. If it raises, the stream ends in that.
+        timers: Who waits; by default a thread of its own, on which the publisher is then subscribed to. One that works
+            inside ``subscribe`` holds up all that wait there: put `publish_on` before this.
+        chance: Numbers from 0 to 1, for the jitter.
+
+    Raises:
+        ValueError: If ``attempts`` is not an integer, or negative.
+    """
+    at_least("attempts", attempts, 0)
+    if not isinstance(backoff, Backoff):
+        raise TypeError(f"backoff: {backoff!r}; a flow.operators.Backoff is expected")
+    require_functions(when=when, optional=True)
+    waiting = TIMERS if timers is None else timers
+    return switched(lambda source, below: _Retry(below, source, attempts, backoff, when, waiting, chance))
+
+
+class _Retry(Switch[T]):
+    __slots__ = ("_alarm", "_attempts", "_backoff", "_chance", "_failures", "_source", "_timers", "_when")
+
+    def __init__(
+        self,
+        below: Subscriber[T],
+        source: Publisher[T],
+        attempts: int,
+        backoff: Backoff,
+        when: Callable[[Exception], object] | None,
+        timers: Timers,
+        chance: Callable[[], float],
+    ) -> None:
+        super().__init__(below)
+        self._source = source
+        self._attempts = attempts
+        self._backoff = backoff
+        self._when = when
+        self._timers = timers
+        self._chance = chance
+        self._failures = 0
+        self._alarm: Alarm | None = None
+
+    def _follow(self, error: Exception | None) -> None:
+        if self._delivered:
+            self._failures = 0
+        if error is None or self._failures >= self._attempts or not (self._when is None or self._when(error)):
+            self.finish(error)
+            return
+        wait = self._backoff.wait(self._failures, self._chance())
+        self._failures += 1
+        if wait <= 0:
+            self.switch(self._source)
+            return
+        alarm = self._timers.after(wait, partial(self.switch, self._source))
+        with self._lock:
+            self._alarm = alarm
+            ended = self._ended
+        if ended:
+            alarm.cancel()
+
+    def _forget(self) -> Subscriber[T]:
+        below = super()._forget()
+        with self._lock:
+            alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            alarm.cancel()
+        return below

@@ -1,0 +1,36 @@
+"""The operator `skip`."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from flow.contracts import Publisher
+from flow.operators.filter import Sieve
+from flow.operators.link import at_least, lift
+
+__all__ = ["skip"]
+
+T = TypeVar("T")
+
+
+def skip(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
+    """Leave out the first ``count`` elements; one more is requested in the stead of each.
+
+    Args:
+        count: At least 0.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    at_least("count", count, 0)
+    return lift(Sieve, lambda: (_after(count),))
+
+
+def _after(left: int) -> Callable[[object], bool]:
+    def keep(_: object) -> bool:
+        nonlocal left
+        if not left:
+            return True
+        left -= 1
+        return False
+
+    return keep

@@ -1,0 +1,205 @@
+"""What operators have in common that go from one publisher to the next, without a queue."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from flow import hooks
+from flow.contracts import Publisher, Subscriber, Subscription
+from flow.demand import add, refusal, subtract
+from flow.drain.feed import GONE
+from flow.misuse import require_publisher
+from flow.operators.link import Lifted, Link, Operator, one_by_one, present
+
+__all__ = ["Switch", "switched"]
+
+T = TypeVar("T")
+
+
+def switched(begin: Callable[[Publisher[T], Subscriber[T]], "Switch[T]"]) -> Operator[T, T]:
+    """Make an operator of what makes a switch for each subscriber, of the source and the subscriber."""
+    return lambda source: Lifted(lambda below: begin(source, one_by_one(below)).switch(source))
+
+
+class Switch(Generic[T]):
+    """The subscription of who is below, and the subscriber of one publisher after the other.
+
+    What was requested and not delivered is requested of the next publisher again. Signals come from one of them at a
+    time, so they are serial. A subclass says in `_follow` what comes after the end of one.
+
+    Args:
+        below: Gets ``on_subscribe`` when the first publisher has given it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_below",
+        "_delivered",
+        "_demand",
+        "_ended",
+        "_greeted",
+        "_lock",
+        "_next",
+        "_refusal",
+        "_subscribing",
+        "_upstream",
+    )
+
+    def __init__(self, below: Subscriber[T]) -> None:
+        self._lock = threading.Lock()
+        self._below: Subscriber[T] = below
+        self._upstream: Subscription | None = None
+        self._demand = 0  # requested and not delivered
+        self._next: Publisher[T] | None = None
+        # Of a request that was passed on: its error is no failure of upstream.
+        self._refusal: Exception | None = None
+        self._subscribing = False
+        self._greeted = False
+        self._delivered = False  # something of the publisher that is there
+        self._ended = False
+
+    def _follow(self, error: Exception | None) -> None:
+        """Go on after a publisher completed, or failed: `switch`, or `finish`."""
+        raise NotImplementedError
+
+    def switch(self, publisher: Publisher[T]) -> None:
+        """Subscribe to the next publisher, when the subscribing that is under way has returned (rule 3.3).
+
+        Raises:
+            TypeError: If it is ``None``.
+        """
+        if publisher is None:
+            raise TypeError("None is no publisher")
+        with self._lock:
+            self._next = publisher
+            if self._subscribing:
+                return
+            self._subscribing = True
+        while (following := self._take_next()) is not None:
+            try:
+                require_publisher("what to go on with", following)
+                following.subscribe(_Leg(self))
+            except Exception as error:  # noqa: BLE001 - it is no publisher: rule 1.4
+                self._greet()
+                self.finish(error)
+
+    def finish(self, error: Exception | None) -> None:
+        """Give the terminal signal, unless something else has ended this; upstream has ended."""
+        below = self._forget()
+        if error is None:
+            below.on_complete()
+        else:
+            below.on_error(error)
+
+    def request(self, n: int, /) -> None:
+        """Ask whichever publisher is there, or the next."""
+        error = refusal(n)
+        with self._lock:
+            if self._ended:
+                return
+            if error is None:
+                self._demand = add(self._demand, n)
+            else:
+                self._refusal = error
+            upstream = self._upstream
+            if error is not None and upstream is None:
+                # Nobody signals now, and whoever comes finds this ended: so the error is serial here (rule 3.9).
+                self._ended = True
+        if upstream is not None:
+            upstream.request(n)
+        elif error is not None:
+            try:
+                self.finish(error)
+            except Exception as failure:  # noqa: BLE001 - rules 2.13 and 3.16
+                hooks.report(failure, self)
+
+    def cancel(self) -> None:
+        """Cancel whichever publisher is there, and go to no other."""
+        with self._lock:
+            upstream = self._upstream
+        self._forget()
+        if upstream is not None:
+            upstream.cancel()
+
+    def _take_next(self) -> Publisher[T] | None:
+        with self._lock:
+            publisher, self._next = self._next, None
+            if publisher is None or self._ended:
+                self._subscribing = False
+                return None
+            return publisher
+
+    def _forget(self) -> Subscriber[T]:
+        with self._lock:
+            below, self._below = self._below, GONE
+            self._upstream = self._next = None
+            self._ended = True
+        return below
+
+    def _greet(self) -> None:
+        if not self._greeted:
+            self._greeted = True
+            try:
+                self._below.on_subscribe(self)
+            except BaseException:
+                self.cancel()
+                raise
+
+    # What the publishers signal.
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask a new publisher for what is still wanted."""
+        with self._lock:
+            refused = self._ended
+            demand = self._demand
+            if not refused:
+                self._upstream = subscription
+                self._delivered = False
+        if refused:
+            subscription.cancel()
+        elif not self._greeted:
+            self._greet()
+        elif demand:
+            subscription.request(demand)
+
+    def on_next(self, item: T, /) -> None:
+        """Pass an element on."""
+        with self._lock:
+            if self._ended:
+                return
+            self._delivered = True
+            self._demand = subtract(self._demand, 1)
+        try:
+            self._below.on_next(item)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def on_complete(self) -> None:
+        """Go on after a completion."""
+        self.on_error(None)
+
+    def on_error(self, error: Exception | None, /) -> None:
+        """Go on after a failure."""
+        with self._lock:
+            if self._ended:
+                return
+            self._upstream = None
+            refused = self._refusal
+        try:
+            if refused is None:
+                self._follow(error)
+            else:
+                self.finish(refused)
+        except Exception as failure:  # noqa: BLE001 - what asks where to go raised: rule 1.4
+            self.finish(failure)
+
+
+class _Leg(Link[T, T]):
+    """The subscriber of one of the publishers; deaf when that has ended."""
+
+    __slots__ = ()
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        self._downstream.on_next(item)

@@ -1,0 +1,108 @@
+"""The operator `timeout`."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from flow.contracts import Publisher, Subscriber
+from flow.demand import add, refusal, subtract
+from flow.operators.link import Link, lift, present
+from flow.operators.timers import TIMERS, Alarm, Timers, positive_seconds
+
+__all__ = ["timeout"]
+
+T = TypeVar("T")
+
+
+def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
+    """End with ``TimeoutError`` when an element that was asked for does not come in time.
+
+    The time begins with the request, and anew with each element; while nothing is asked for, it stands still. The error
+    is told on the thread of the timers, unless something is being signalled at that moment: then nothing has timed out.
+
+    Args:
+        seconds: How long to wait for each element.
+        timers: Who waits; by default a thread of its own.
+
+    Raises:
+        ValueError: If it is not a positive number.
+    """
+    positive_seconds("seconds", seconds)
+    waiting = TIMERS if timers is None else timers
+    return lift(_Timeout, lambda: (seconds, waiting))
+
+
+class _Timeout(Link[T, T]):
+    """One alarm at a time: when it rings early, because something came meanwhile, it is set again for the rest.
+
+    Signals and the alarm exclude each other: while a signal is given, ``busy`` holds the alarm off; and whichever ends
+    this first takes the subscriber with it, so the others find none.
+    """
+
+    __slots__ = ("_alarm", "_busy", "_deadline", "_demand", "_ended", "_lock", "_seconds", "_timers")
+
+    def __init__(self, below: Subscriber[T], seconds: float, timers: Timers) -> None:
+        super().__init__(below)
+        self._seconds = seconds
+        self._timers = timers
+        self._lock = threading.Lock()
+        self._demand = 0
+        self._busy = True  # until on_subscribe has returned
+        self._ended = False
+        self._deadline = 0.0
+        self._alarm: Alarm | None = None
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        with self._lock:
+            if self._ended:
+                return
+            self._busy = True
+            self._demand = subtract(self._demand, 1)
+        self._pass(item)
+        self._begin()
+
+    def request(self, n: int, /) -> None:
+        if refusal(n) is None:
+            with self._lock:
+                idle = not self._demand and not self._busy
+                self._demand = add(self._demand, n)
+                if idle:
+                    self._wait()
+        super().request(n)
+
+    def _begin(self) -> None:
+        """Nothing is being signalled any more: the time begins, if something is asked for."""
+        with self._lock:
+            self._busy = False
+            if self._demand:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Under the lock: from now on the next element may take its time."""
+        if not self._ended:
+            self._deadline = self._timers.monotonic() + self._seconds
+            if self._alarm is None:
+                self._alarm = self._timers.after(self._seconds, self._ring)
+
+    def _ring(self) -> None:
+        with self._lock:
+            self._alarm = None
+            if self._ended or self._busy or not self._demand:
+                return
+            left = self._deadline - self._timers.monotonic()
+            if left > 0:
+                self._alarm = self._timers.after(left, self._ring)
+                return
+            self._ended = True  # no element is passed on any more
+        self._finish(TimeoutError(f"no element came for {self._seconds} s"))
+
+    def _end(self) -> Subscriber[T]:
+        """Forget both sides, once, although alarm and upstream may come at the same time; call the alarm off."""
+        with self._lock:
+            below = super()._end()
+            self._ended = True
+            alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            alarm.cancel()
+        return below

@@ -1,0 +1,512 @@
+import contextvars
+import gc
+import threading
+import weakref
+from collections import deque
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flow
+from flow.broadcast import Broadcast, BroadcastClosed, Lag, OfferResult, replay
+from flow.broadcast.group import SyncedGroup
+from tests.flow.broadcast.test_broadcast import ALL, Hands, Listener, listen, offer
+from tests.flow.probes import BatchProbe, ManualExecutor, wait_until
+
+
+def together(broadcast, count, on_item=None, **options):
+    """Subscribers that are served together from the element 0 on, which they have got."""
+    listeners = [listen(broadcast, ALL, on_item=on_item, **options) for _ in range(count)]
+    broadcast.submit(0)
+    assert len(broadcast._hub.group.members) == count
+    return listeners
+
+
+class Batched(BatchProbe):
+    """Takes batches, and notes losses."""
+
+    def on_lagged(self, missed, /): ...
+
+
+@pytest.fixture(scope="module", params=[0, 16])
+def apart(request):
+    """After how many elements a subscription may come back into the group."""
+    with mock.patch("flow.broadcast.subscription._APART", request.param):
+        yield request.param
+
+
+# Who is served together.
+
+
+def test_those_who_have_kept_up_are_served_together_and_in_order():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 3)
+    assert [broadcast.submit(item) for item in range(1, 9)] == [0] * 8
+    assert all(listener.items == list(range(9)) for listener in listeners)
+    numbers = broadcast.statistics()
+    assert numbers.buffered == 0
+    assert [each.delivered for each in numbers.subscribers] == [9] * 3
+
+
+def test_who_lacks_demand_stays_behind_and_comes_back():
+    broadcast = Broadcast(64)
+    [steady] = together(broadcast, 1)
+    slow = listen(broadcast, 3)
+    for item in range(1, 10):
+        broadcast.submit(item)
+    assert slow.items == [1, 2, 3]
+    assert [each.demand for each in broadcast.statistics().subscribers] == [ALL, 0]
+    slow.request(ALL)
+    for item in range(10, 50):
+        broadcast.submit(item)
+    assert steady.items == list(range(50))
+    assert slow.items == list(range(1, 50))
+    assert len(broadcast._hub.group.members) == 2
+
+
+def test_a_request_inside_on_next_keeps_a_subscriber_in_the_group():
+    broadcast = Broadcast(4)
+    listeners = [listen(broadcast, 1, 1) for _ in range(3)]
+    for item in range(100):
+        broadcast.submit(item)
+    assert all(listener.items == list(range(100)) for listener in listeners)
+    assert [each.demand for each in broadcast.statistics().subscribers] == [1] * 3
+
+
+def test_an_executor_of_its_own_keeps_a_subscriber_out_of_the_group():
+    broadcast, executor = Broadcast(8), ManualExecutor()
+    listeners = together(broadcast, 2)
+    elsewhere = listen(broadcast, ALL, executor=executor)
+    for item in range(1, 4):
+        broadcast.submit(item)
+        executor.run_all()
+    broadcast.submit(4)
+    assert len(broadcast._hub.group.members) == 2
+    assert elsewhere.items == [1, 2, 3]
+    assert all(listener.items == list(range(5)) for listener in listeners)
+
+
+def test_an_illegal_request_in_the_group_ends_that_subscription_at_once():
+    broadcast = Broadcast(4)
+    first, second = together(broadcast, 2)
+    first.request(0)
+    assert isinstance(first.error, flow.IllegalRequestError)
+    broadcast.submit(1)
+    assert first.items == [0]
+    assert second.items == [0, 1]
+
+
+def test_the_flag_of_a_member_of_the_group_is_not_to_be_had():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 2)
+    drain = next(iter(broadcast._hub.subscriptions))
+    assert not drain.try_hold()
+    drain.release_hold()
+    assert not drain.try_hold()
+    broadcast.submit(1)
+    assert [listener.items for listener in listeners] == [[0, 1]] * 2
+
+
+# What happens during a round.
+
+
+def test_who_is_cancelled_by_a_neighbour_gets_nothing_more():
+    broadcast = Broadcast(4)
+    listeners = []
+    listeners += together(broadcast, 3, lambda item: item == 1 and listeners[1].cancel())
+    broadcast.submit(1)
+    assert [listener.items for listener in listeners] == [[0, 1], [0], [0, 1]]
+    assert len(broadcast.statistics().subscribers) == 2
+
+
+def test_who_cancels_in_the_middle_of_many_elements_gets_no_more_of_them():
+    broadcast = Broadcast(8)
+    listeners = []
+    listeners += together(broadcast, 2, lambda item: item == 2 and listeners[0].cancel())
+    broadcast.submit_many(range(1, 5))
+    assert listeners[0].items == [0, 1, 2]
+    assert listeners[1].items == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_in_a_round_overtakes_what_was_taken():
+    broadcast = Broadcast(8)
+    failure = ValueError("no")
+    listeners = together(broadcast, 3, lambda item: item == 1 and broadcast.fail(failure))
+    broadcast.submit_many([1, 2])
+    assert [listener.items for listener in listeners] == [[0, 1], [0], [0]]
+    assert [listener.error for listener in listeners] == [failure] * 3
+
+
+def test_closing_in_a_round_lets_everybody_have_what_was_taken():
+    broadcast = Broadcast(8)
+    listeners = together(broadcast, 3, lambda item: item == 1 and broadcast.close())
+    broadcast.submit_many([1, 2])
+    assert [listener.items for listener in listeners] == [[0, 1, 2]] * 3
+    assert all(listener.completed for listener in listeners)
+    with pytest.raises(BroadcastClosed):
+        broadcast.submit(3)
+
+
+def test_a_subscriber_that_raises_in_the_group_harms_nobody_else(dropped):
+    broadcast = Broadcast(4)
+
+    def fail(item):
+        if item == 1:
+            raise ValueError("mine")
+
+    healthy, failing = listen(broadcast, ALL), listen(broadcast, ALL, on_item=fail)
+    for item in range(3):
+        broadcast.submit(item)
+    assert failing.items == [0, 1]
+    assert healthy.items == [0, 1, 2]
+    assert [str(error) for error in dropped.errors] == ["mine"]
+
+
+def test_an_interrupt_in_the_group_passes_when_everybody_was_served():
+    broadcast = Broadcast(4)
+
+    def interrupt(item):
+        if item == 1:
+            raise KeyboardInterrupt
+
+    listen(broadcast, ALL, on_item=interrupt)
+    second = listen(broadcast, ALL)
+    broadcast.submit(0)
+    with pytest.raises(KeyboardInterrupt):
+        broadcast.submit(1)
+    broadcast.submit(2)
+    assert second.items == [0, 1, 2]
+    assert len(broadcast.statistics().subscribers) == 1
+
+
+@pytest.mark.parametrize("demand", [(ALL, 0), (1, 1)])
+def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
+    broadcast = Broadcast(4)
+    listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
+    talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
+    broadcast.offer(0)
+    assert all(listener.items == list(range(501)) for listener in (*listeners, talker))
+    assert talker.deepest == 1
+
+
+def test_subscribing_inside_on_next_begins_with_what_is_written_next():
+    broadcast, late = Broadcast(4), []
+    listeners = together(broadcast, 2, lambda item: item == 1 and late.append(listen(broadcast, ALL)))
+    for item in range(1, 4):
+        broadcast.submit(item)
+    assert all(listener.items == [0, 1, 2, 3] for listener in listeners)
+    assert [listener.items for listener in late] == [[2, 3]] * 2
+
+
+@pytest.mark.parametrize("lag", [Lag.DROP_OLDEST, Lag.LATEST, Lag.ERROR])
+def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_group(lag):
+    broadcast, told, go = Broadcast(2, lag=lag), threading.Event(), threading.Event()
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    thread = threading.Thread(target=broadcast.submit, args=(1,))
+    thread.start()
+    assert told.wait(10)
+    assert set(offer(broadcast, range(2, 7))) == {OfferResult.OK}
+    go.set()
+    thread.join(10)
+    for listener in listeners:
+        if lag is Lag.ERROR:
+            assert listener.items == [0, 1]
+            assert isinstance(listener.error, flow.Lagged)
+        else:
+            assert listener.story == [0, 1, *(["-3", 5, 6] if lag is Lag.DROP_OLDEST else ["-4", 6])]
+    broadcast.close()
+
+
+def test_a_group_that_gates_for_too_long_is_overtaken():
+    clock, told, go = Hands(), threading.Event(), threading.Event()
+    broadcast = Broadcast(2, stall_timeout=5, clock=clock)
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    thread = threading.Thread(target=broadcast.submit, args=(1,))
+    thread.start()
+    assert told.wait(10)
+    assert offer(broadcast, (2, 3, 4)) == [OfferResult.OK, OfferResult.OK, OfferResult.FULL]
+    clock.time = 5
+    assert broadcast.offer(4) is OfferResult.OK
+    go.set()
+    thread.join(10)
+    assert [listener.items for listener in listeners] == [[0, 1]] * 2
+    assert all(isinstance(listener.error, flow.Lagged) for listener in listeners)
+    assert broadcast.statistics().stalled == 2
+
+
+def test_a_waiting_submit_goes_on_when_the_group_does():
+    broadcast, told, go = Broadcast(2), threading.Event(), threading.Event()
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    first = threading.Thread(target=broadcast.submit, args=(1,))
+    first.start()
+    assert told.wait(10)
+    assert offer(broadcast, (2, 3)) == [OfferResult.OK] * 2
+    second = threading.Thread(target=broadcast.submit, args=(4, 30))
+    second.start()
+    wait_until(lambda: broadcast._room._waiters)
+    go.set()
+    second.join(10)
+    assert not second.is_alive()
+    first.join(10)
+    assert [listener.items for listener in listeners] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_an_interrupt_of_a_member_that_leaves_costs_the_others_nothing():
+    broadcast = Broadcast(4)
+
+    def interrupt(item):
+        if item == 2:
+            raise KeyboardInterrupt
+
+    steady = listen(broadcast, ALL, on_item=lambda item: item == 0 and offer(broadcast, (1, 2)))
+    listen(broadcast, ALL, on_item=interrupt, lag=Lag.LATEST)
+    broadcast.submit(-1)
+    assert len(broadcast._hub.group.members) == 2
+    with pytest.raises(KeyboardInterrupt):
+        broadcast.submit(0)
+    broadcast.submit(3)
+    assert steady.items == [-1, 0, 1, 2, 3]
+    assert len(broadcast._hub.group.members) == 1
+
+
+def test_an_interrupt_of_the_thread_that_serves_breaks_up_the_group_and_it_forms_again():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 2)
+    with (
+        mock.patch.object(SyncedGroup, "give", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        broadcast.submit(1)
+    assert broadcast._hub.group.members == ()
+    for item in range(2, 30):
+        broadcast.submit(item)
+    assert all(listener.items == [0, *range(2, 30)] for listener in listeners)
+    assert len(broadcast._hub.group.members) == 2
+
+
+# Contexts and references.
+
+
+def test_each_in_the_group_sees_its_own_context():
+    variable = contextvars.ContextVar("variable")
+    broadcast, seen = Broadcast(4), []
+    for name in ("one", "two", "two"):
+        contextvars.copy_context().run(
+            lambda name=name: (
+                variable.set(name),
+                listen(broadcast, ALL, on_item=lambda item: seen.append(variable.get())),
+            )
+        )
+    for item in range(4):
+        broadcast.submit(item)
+    assert len(broadcast._hub.group.members) == 3
+    assert seen == ["one", "two", "two"] * 4
+
+
+def test_who_sets_a_variable_in_the_group_is_kept_apart_from_then_on():
+    variable = contextvars.ContextVar("variable", default=None)
+    broadcast, seen = Broadcast(4), []
+
+    def change(item):
+        if item == 1:
+            variable.set("changed")
+
+    listeners = [listen(broadcast, ALL, on_item=lambda item: seen.append((item, variable.get())))]
+    listeners.append(listen(broadcast, ALL, on_item=change))
+    for item in range(4):
+        broadcast.submit(item)
+    assert seen == [(item, None) for item in range(4)]
+    assert all(listener.items == [0, 1, 2, 3] for listener in listeners)
+
+
+def test_who_leaves_the_group_is_forgotten():
+    broadcast = Broadcast(4)
+    listeners = together(broadcast, 3)
+    broadcast.submit(1)
+    watched = [weakref.ref(listener) for listener in listeners]
+    listeners.pop(0).cancel()
+    gc.collect()
+    assert [each() is None for each in watched] == [True, False, False]
+    broadcast.close()
+    listeners.clear()
+    gc.collect()
+    assert [each() for each in watched] == [None] * 3
+
+
+# Many elements at a time.
+
+
+def test_what_is_submitted_together_arrives_together():
+    broadcast, probe = Broadcast(16), Batched(ALL)
+    broadcast.subscribe(probe)
+    listener = listen(broadcast, ALL)
+    for first in range(0, 30, 10):
+        assert broadcast.submit_many(range(first, first + 10)) == 0
+    assert [list(batch) for batch in probe.batches] == [list(range(at, at + 10)) for at in (0, 10, 20)]
+    assert listener.items == list(range(30))
+
+
+def test_more_than_the_ring_holds_is_submitted_by_parts():
+    broadcast = Broadcast(3)
+    listeners = together(broadcast, 2)
+    assert broadcast.submit_many(range(1, 11)) == 0
+    assert broadcast.submit_many([]) == 0
+    assert all(listener.items == list(range(11)) for listener in listeners)
+
+
+def test_submitting_many_gives_up_in_time():
+    broadcast = Broadcast(3)
+    listener = listen(broadcast)
+    with pytest.raises(TimeoutError):
+        broadcast.submit_many(range(5), timeout=0.001)
+    listener.request(ALL)
+    assert listener.items == [0, 1, 2]
+    with pytest.raises(TypeError):
+        broadcast.submit_many([4, None])
+    assert listener.items == [0, 1, 2]
+
+
+def test_a_connectable_serves_those_together_that_have_kept_up():
+    gate = flow.Broadcast(64)
+    shared = replay(gate, 2, prefetch=8)
+    listeners = [Listener(ALL) for _ in range(3)]
+    for listener in listeners:
+        shared.subscribe(listener)
+    shared.connect()
+    for item in range(40):
+        gate.submit(item)
+    late = Listener(ALL)
+    shared.subscribe(late)
+    gate.close()
+    assert all(listener.items == list(range(40)) and listener.completed for listener in listeners)
+    assert late.items == [38, 39]
+
+
+# Against a model: what waits for each, without rings and rounds.
+
+
+class Expected:
+    """One subscriber that nothing hurries: all it should get, by its policy."""
+
+    def __init__(self, lag, capacity):
+        self.lag, self.capacity = lag, 1 if lag is Lag.LATEST else capacity
+        self.waiting, self.demand, self.story = deque(), 0, []
+        self.missed, self.ended = 0, False
+
+    def write(self, items):
+        if self.lag is Lag.LATEST and len(items) > 1:
+            self.missed += len(items) - 1
+            items = items[-1:]
+        for item in items:
+            if len(self.waiting) < self.capacity:
+                self.waiting.append(item)
+            elif self.lag is Lag.ERROR:
+                self.ended = True
+            else:
+                self.missed += 1
+                if self.lag is not Lag.DROP_LATEST:
+                    self.waiting.popleft()
+                    self.waiting.append(item)
+        self.flow()
+
+    def flow(self):
+        while self.waiting and self.demand and not self.ended:
+            if self.missed:
+                self.story.append(f"-{self.missed}")
+                self.missed = 0
+            self.story.append(self.waiting.popleft())
+            self.demand -= 1
+
+
+moves = st.one_of(
+    st.tuples(st.just("write"), st.integers(1, 3)),
+    st.tuples(st.just("write"), st.integers(1, 3)),
+    st.tuples(st.just("request"), st.integers(0, 9), st.sampled_from([1, 2, 5, 1000])),
+    st.tuples(st.just("come"), st.sampled_from(Lag), st.sampled_from([0, 1, 7, 1000])),
+    st.tuples(st.just("leave"), st.integers(0, 9)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(capacity=st.integers(3, 5), script=st.lists(moves, max_size=80))
+def test_a_group_delivers_what_each_would_get_alone(apart, capacity, script):
+    broadcast, pairs, written = Broadcast(capacity), [], 0
+    for move in script:
+        if move[0] == "write":
+            if any(
+                model.lag is Lag.BLOCK and not model.ended and len(model.waiting) + move[1] > capacity
+                for _, model in pairs
+            ):
+                continue
+            items = list(range(written, written + move[1]))
+            written += move[1]
+            broadcast.submit_many(items)
+            for _, model in pairs:
+                model.write(items)
+        elif move[0] == "come":
+            pairs.append((listen(broadcast, move[2], lag=move[1]), Expected(move[1], capacity)))
+            pairs[-1][1].demand = move[2]
+        elif pairs and move[0] == "request":
+            listener, model = pairs[move[1] % len(pairs)]
+            listener.request(move[2])
+            model.demand += move[2]
+            model.flow()
+        elif pairs:
+            listener, model = pairs[move[1] % len(pairs)]
+            listener.cancel()
+            model.ended = True
+        for listener, model in pairs:
+            assert listener.story == model.story, model.lag
+        living = [(listener, model) for listener, model in pairs if not model.ended]
+        numbers = broadcast.statistics().subscribers
+        assert [each.demand for each in numbers] == [model.demand for _, model in living]
+        assert [each.delivered for each in numbers] == [len(listener.items) for listener, _ in living]
+        assert [each.lag for each in numbers] == [len(model.waiting) for _, model in living]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lags=st.lists(st.sampled_from(Lag), min_size=1, max_size=6),
+    demands=st.lists(st.sampled_from([1, 2, 16, ALL]), min_size=6, max_size=6),
+    elsewhere=st.sets(st.integers(0, 5)),
+    capacity=st.sampled_from([1, 3, 64]),
+)
+def test_threads_that_write_request_and_cancel_break_no_rule(apart, lags, demands, elsewhere, capacity):
+    broadcast, executor, count = Broadcast(capacity), ManualExecutor(), 150
+    listeners = []
+    for place, lag in enumerate(lags):
+        where = executor if place in elsewhere else None
+        listeners.append(
+            listen(broadcast, demands[place], int(demands[place] < ALL), lag=lag, executor=where)
+        )
+    stop = threading.Event()
+
+    def run():
+        while not stop.is_set() or executor.tasks:
+            executor.run_all()
+
+    def write():
+        for item in range(count):
+            broadcast.submit(item, timeout=30)
+
+    runner = threading.Thread(target=run)
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for thread in (runner, *writers):
+        thread.start()
+    listeners[0].cancel()
+    for thread in writers:
+        thread.join(60)
+    broadcast.close()
+    for listener in listeners[1:]:
+        wait_until(listener.ended.is_set)
+    stop.set()
+    runner.join(30)
+    assert all(listener.overlaps == 0 for listener in listeners)
+    full = [x.items for lag, x in zip(lags[1:], listeners[1:], strict=True) if lag is Lag.BLOCK]
+    assert all(len(items) == 2 * count and items == full[0] for items in full)
+    for lag, listener in zip(lags[1:], listeners[1:], strict=True):
+        lost = sum(int(each[1:]) for each in listener.story if isinstance(each, str))
+        if lag is not Lag.ERROR:
+            assert lost + len(listener.items) == 2 * count

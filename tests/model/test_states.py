@@ -1,0 +1,160 @@
+"""Every order of the steps of a small log keeps the invariants, and no mistake in the table of states goes unnoticed.
+
+The invariants are those of `tests.model.world`: nothing lost, repeated or out of order, nothing above the watermark or the
+demand; a LIVE cursor is in the ring, which covers its place; a cursor belongs to the drain or to the replayer; whoever has
+demand for what is visible is woken; ENDED is final, and pins nothing.
+"""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from publishers.fanout import state
+from publishers.fanout.state import TABLE, Action, Event, Phase, Row, indexed
+from tests.harness.scale import SCALE
+from tests.model.explorer import Fault, explore
+from tests.model.world import Plan
+
+MOST = 100_000 if SCALE > 1 else 4_000
+"""States of one plan that are looked at, the nearest first; the plans that are called small have fewer."""
+
+SMALL = [
+    Plan(1, 0, "mm", (1,), ("1",)),
+    Plan(1, 1, "mf", (1, 2), ("9", "1")),
+    Plan(1, 1, "lm", (1,), ("9",)),
+    Plan(1, 1, "mf", (1,), ("9p",)),
+    Plan(2, 2, "mm", (1,), ("1s",)),
+    Plan(2, 2, "ml", (1,), ("9pr",)),
+    Plan(2, 2, "lf", (3,), ("9pr",)),
+    Plan(2, 2, "df", (3,), ("9",)),
+    Plan(3, 1, "mmm", (1, 2), ("9", "1")),
+    Plan(1, 2, "mm", (1,), ("19",), prunes=2),
+    Plan(1, 1, "mm", (1,), ("9",), prunes=2, jumps=True),
+    Plan(1, 2, "ml", (1,), ("9",), kept=True),
+    Plan(1, 1, "lf", (1,), ("9",), kept=True),
+    Plan(1, 1, "fl", (1,), ("9",)),
+    Plan(2, 1, "m", (2,), ("9sc",)),
+    Plan(1, 1, "l", (2,), ("9c",)),
+    Plan(1, 1, "l", (1,), ("9s",)),
+    Plan(2, 1, "m", (1,), ("9pec",)),
+    Plan(1, 0, "mm", (1,), ("9p",), grouped=True),
+    Plan(2, 1, "mm", (2, 2), ("9", "9"), grouped=True),
+]
+LARGE = [
+    Plan(1, 1, "lf", (1, 2), ("9", "1s")),
+    Plan(1, 1, "mlm", (1, 2), ("9", "9")),
+    Plan(1, 2, "mm", (1,), ("19",), prunes=2, jumps=True),
+    Plan(1, 1, "llf", (1,), ("9c",)),
+    Plan(1, 1, "mm", (1, 1), ("9pr", "9")),
+    Plan(2, 1, "mm", (1, 2), ("9", "1ps")),
+    Plan(2, 2, "mm", (1, 3), ("9c", "1")),
+    Plan(1, 1, "mm", (1, 2), ("9", "9pr"), grouped=True),
+    Plan(2, 0, "mmm", (1, 1), ("9c", "1s"), grouped=True),
+    Plan(2, 2, "dma", (1,), ("9p",)),
+    Plan(2, 1, "dfa", (1, 2), ("9", "9")),
+    Plan(3, 2, "mfm", (1, 2), ("1s", "9e")),
+    Plan(3, 1, "mmlm", (1, 2), ("9", "1"), prunes=1, jumps=True),
+]
+
+
+@pytest.mark.parametrize("plan", SMALL, ids=str)
+def test_every_order_of_a_few_steps_keeps_the_invariants(plan):
+    """Invariants 2, 3, 6, 7, 8 and 9."""
+    states = explore(plan)
+    assert 50 < states < 4_000
+
+
+@pytest.mark.parametrize("plan", LARGE, ids=str)
+def test_orders_of_many_steps_keep_the_invariants(plan):
+    """The same; a commit tries the nearest states, ``make prove`` far more."""
+    assert explore(plan, MOST) >= 4_000
+
+
+def test_every_row_of_the_table_is_taken(monkeypatch):
+    """A row that no order reaches would not be proved by any of them."""
+    taken = set()
+    step = state.step
+
+    def noted(phase, event, holds):
+        row = step(phase, event, holds)
+        taken.add(row)
+        return row
+
+    monkeypatch.setattr("publishers.fanout.ring.step", noted)
+    explore_all()
+    assert set(TABLE) - taken == set()
+
+
+# Mutants of the table.
+
+Change = Callable[[Row], Row | None]
+
+
+def row(phase: Phase, event: Event, change: Change, *, first: bool = True) -> Callable[[], list[Row]]:
+    """The table with one row changed, or left out: the first or the last one of this event."""
+
+    def mutated() -> list[Row]:
+        found = indexed(TABLE)[phase, event][0 if first else -1]
+        return [one for one in (change(one) if one is found else one for one in TABLE) if one is not None]
+
+    return mutated
+
+
+def to(phase: Phase) -> Change:
+    return lambda one: one._replace(to=phase)
+
+
+def without(action: Action) -> Change:
+    return lambda one: one._replace(then=tuple(other for other in one.then if other is not action))
+
+
+def unguarded(one: Row) -> Row:
+    return one._replace(when=())
+
+
+def left_out(_: Row) -> None:
+    return None
+
+
+P, E, A = Phase, Event, Action
+MUTANTS = {
+    "LIVE in a ring that does not cover it": row(P.RESYNC, E.ENTER, unguarded),
+    "LIVE behind a void join": row(P.JOINING, E.ENTER, unguarded, first=False),
+    "a join where the ring covers nothing": row(P.JOINING, E.JOIN, unguarded),
+    "a pause forgotten at the end of a slice": row(P.JOINING, E.REST, left_out),
+    "a pause forgotten on becoming LIVE": row(P.JOINING, E.ENTER, left_out),
+    "resumed as LIVE in a ring that has moved on": row(P.PAUSED, E.RESUME, unguarded),
+    "an eviction that leaves it LIVE": row(P.LIVE, E.EVICT, to(P.LIVE)),
+    "a slice that ends in WAITING": row(P.JOINING, E.REST, to(P.WAITING), first=False),
+    "parked as LIVE": row(P.JOINING, E.PARK, to(P.LIVE), first=False),
+    "read while WAITING": row(P.WAITING, E.ADVANCE, to(P.WAITING)),
+    "the cursor handed over before the slice ends": row(P.JOINING, E.YIELD, to(P.RESYNC)),
+    "a seek that leaves the pause": row(P.PAUSED, E.SEEK, to(P.RESYNC)),
+    "no turn at the replayer": row(P.RESYNC, E.READ, without(A.ENLIST)),
+    "not listed for the next advance": row(P.JOINING, E.PARK, without(A.LIST), first=False),
+    "no signal after it was listed": row(P.JOINING, E.PARK, without(A.SIGNAL), first=False),
+    "no signal at the end of a slice": row(P.JOINING, E.REST, without(A.SIGNAL), first=False),
+    "no signal on becoming LIVE": row(P.JOINING, E.ENTER, without(A.SIGNAL), first=False),
+    "no signal on resuming": row(P.PAUSED, E.RESUME, without(A.SIGNAL), first=False),
+    "a void join that keeps its place": row(P.JOINING, E.EVICT, without(A.LIFT)),
+    "a place in the ring between two slices": row(P.JOINING, E.YIELD, without(A.LIFT)),
+    "a seek that stays where it was": row(P.LIVE, E.SEEK, without(A.GO)),
+    "a seek that keeps its place in the ring": row(P.LIVE, E.SEEK, without(A.LIFT)),
+    "ended in the ring": row(P.LIVE, E.END, without(A.LIFT)),
+    "ended while it waits, and not told": row(P.WAITING, E.END, left_out),
+    "read on after the end": lambda: [*TABLE, Row(P.ENDED, E.ENTER, (), P.LIVE, (A.STAND,))],
+}
+
+
+def explore_all() -> None:
+    for plan in SMALL:
+        explore(plan)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
+    mutant: Iterable[Row] = MUTANTS[name]()
+    assert list(mutant) != list(TABLE)
+    monkeypatch.setattr(state, "_rows", indexed(mutant))
+    with pytest.raises(Fault):
+        explore_all()

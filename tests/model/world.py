@@ -1,0 +1,517 @@
+"""A small log of which every step may come at any time: the real table of states and the real ring, the rest as a model.
+
+A step is what one thread does between two looks at what others change. A world is copied before each step, so that all
+orders can be tried from it. A committer publishes what its plan says; two subscriptions have a drain each; the replayer
+gives each that is enlisted a slice; subscribers request, seek and cancel, an operator pauses and resumes, and retention
+deletes the oldest version, whenever they like and as often as the plan allows.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from publishers.fanout.chunk import Ahead, Chunk
+from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.state import Action, Event, Phase
+from publishers.model.position import Position
+
+__all__ = ["Plan", "World", "Wrong"]
+
+_FIELDS: Final = ("next", "phase", "held", "place", "location", "group", "taken")
+
+
+class Wrong(AssertionError):
+    """Something that must never be."""
+
+
+class _Piece:
+    """The one change of a version."""
+
+    nbytes = weight = 1
+    indices = (0,)
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.block = self
+
+    def __len__(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What happens in a world, in an order of its own.
+
+    Attributes:
+        ring: Most changes in the ring.
+        old: Versions that are there at the beginning.
+        commits: What is published: ``m`` matches, ``f`` does not, ``l`` is too large for the ring, ``d`` matches and
+            detaches the publisher, ``a`` attaches it before it matches.
+        starts: Where the subscriptions begin.
+        acts: What else is done to each: ``1`` requests one change, ``9`` many, ``p`` pauses, ``r`` resumes, ``s`` seeks to
+            the first version, ``e`` to the end, ``c`` cancels.
+        prunes: How often retention deletes a version.
+        jumps: Whether subscriptions go over what is missing, instead of ending there.
+        kept: Whether frames may be in memory, so that the drain reads them itself.
+        grouped: Whether the committer serves those together that stand at one place, as on ``flow.INLINE``.
+    """
+
+    ring: int
+    old: int
+    commits: str
+    starts: tuple[int, ...]
+    acts: tuple[str, ...]
+    prunes: int = 0
+    jumps: bool = False
+    kept: bool = False
+    grouped: bool = False
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """Where a drain or a slice is: its next step, what the table has left it to do, and what it has read."""
+
+    at: str = ""
+    upto: int = 0
+    todo: tuple[Action, ...] = ()
+
+
+class _Cursor(RingCursor):
+    """The cursor of one subscription, and what stands beside it."""
+
+    __slots__ = ("acts", "demand", "drain", "expects", "filled", "halted", "pending", "slices", "sought")
+
+    owner: "World"
+
+    @property
+    def more(self) -> bool:
+        return self.next.version <= self.owner.visible
+
+    @property
+    def reading(self) -> _Thread | None:
+        """The slice that has the cursor; those that have given it back may still have something to do."""
+        return next((one for one in self.slices if one.at != "over"), None)
+
+
+class World:
+    """One state of everything."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.visible = plan.old
+        self.versions = "m" * plan.old  # what was published, or is being so
+        self.oldest = 1
+        self.pruned = 0
+        self.committer = ""
+        self.overtaken: tuple[int, ...] = ()
+        self.place: int | None = None
+        self.ahead: Ahead | None = None
+        self.detached = False
+        # By subscription, the version up to which it has read, if it was detached then: so long it is kept.
+        self.listed: dict[int, int | None] = {}
+        self.advanced = False
+        self.ring = Ring(Position(plan.old + 1), max_events=plan.ring, max_bytes=2**40)
+        self.cursors = []
+        for start, acts in zip(plan.starts, plan.acts, strict=True):
+            one = _Cursor(Position(start), self)
+            one.acts, one.demand, one.expects = acts, 0, start
+            one.drain, one.slices = _Thread(), ()
+            one.filled, one.sought, one.pending, one.halted = (), None, False, False
+            self.cursors.append(one)
+            self.ring.move(one, Event.ENTER)
+
+    def copy(self) -> "World":
+        """The same, on its own."""
+        new = World.__new__(World)
+        vars(new).update(vars(self))
+        new.listed = dict(self.listed)
+        twins: dict[RingCursor, _Cursor] = {}
+        for one in self.cursors:
+            twin = twins[one] = _Cursor.__new__(_Cursor)
+            twin.owner = new
+            for name in (*_FIELDS, *_Cursor.__slots__):
+                setattr(twin, name, getattr(one, name))
+        new.cursors = list(twins.values())
+        ring = new.ring = Ring.__new__(Ring)
+        vars(ring).update(vars(self.ring))
+        ring._chunks = deque(ring._chunks)
+        ring._standing = {
+            place: {group: {twins[one] for one in some} for group, some in groups.items()}
+            for place, groups in ring._standing.items()
+        }
+        return new
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for worlds from which the same can follow."""
+        ring = self.ring
+        return (
+            *(
+                self.visible,
+                self.versions,
+                self.oldest,
+                self.pruned,
+                self.committer,
+                self.overtaken,
+                self.place,
+            ),
+            *(self.detached, tuple(sorted(self.listed.items())), self.advanced, ring.start, ring._next),
+            tuple(chunk.version for chunk in ring._chunks),
+            None if self.ahead is None else self.ahead[:2],
+            *(
+                (
+                    *(one.next, one.phase.name, one.held, one.place, one.demand, one.drain, one.slices),
+                    *(
+                        one.taken is None,
+                        one.filled,
+                        one.sought,
+                        one.pending,
+                        one.halted,
+                        one.acts,
+                        one.expects,
+                    ),
+                )
+                for one in self.cursors
+            ),
+        )
+
+    # What may happen next.
+
+    def steps(self) -> Iterator[str]:
+        """The names of all steps that can be taken now."""
+        if self.committer or len(self.versions) < self.plan.old + len(self.plan.commits):
+            yield "commit"
+        if self.pruned < self.plan.prunes and self.oldest < self.visible:
+            yield "prune"
+        if self.advanced:
+            yield "wake"
+        for number, one in enumerate(self.cursors):
+            if one.phase is not Phase.ENDED and one.acts:
+                yield f"act {number}"
+            if one.drain.at == "lent":
+                pass
+            elif one.drain.at or one.pending or (one.halted and one.phase is not Phase.ENDED):
+                yield f"drain {number}"
+            for place in range(len(one.slices)):
+                yield f"slice {number} {place}"
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return not self.committer and not any(
+            step.startswith(("drain", "slice", "wake")) for step in self.steps()
+        )
+
+    def take(self, step: str) -> None:
+        """Takes a step."""
+        what, *numbers = step.split()
+        if what == "slice":
+            self._slice(self.cursors[int(numbers[0])], int(numbers[1]))
+        else:
+            getattr(self, f"_{what}")(*(self.cursors[int(number)] for number in numbers))
+        self._check()
+
+    # The committer, by the steps of PublishGate.publish.
+
+    def _commit(self) -> None:
+        ring, version = self.ring, len(self.versions)
+        match self.committer:
+            case "":
+                self._link(version + 1, self.plan.commits[version - self.plan.old])
+            case "advance":
+                self.visible = version
+                self.committer = "settle"
+            case "settle":
+                self.overtaken += self._numbers(ring.settle(version))
+                if self.plan.ring < ring.statistics().events:
+                    raise Wrong("the ring is above its bound")
+                self.committer = "wake"
+            case "wake":
+                if self.place is not None:
+                    self._serve(ring.standing(None, self.place))
+                for number in self.overtaken:
+                    self.cursors[number].pending = True
+                self.place, self.overtaken, self.committer = None, (), ""
+                self.advanced = self.advanced or any(self.listed.values())
+                self._wake(detached=False)
+                if self.ahead is not None:
+                    self.committer = "move"
+            case _:
+                self._serve_together()
+
+    def _serve_together(self) -> None:
+        assert self.ahead is not None
+        lent = [one for one in self.cursors if one.drain.at == "lent"]
+        if self.committer == "move":
+            self.ring.advance(None, lent, self.ahead)
+            self.committer = "give"
+            return
+        for one in lent:
+            one.drain, taken, one.taken = _Thread(), one.taken, None
+            one.pending = True
+            if taken is not None and not one.halted:
+                self._deliver(one, [piece.block.version for piece in taken.slices])
+        self.ahead, self.committer = None, ""
+
+    def _serve(self, standing: list[tuple[int, list[RingCursor]]]) -> None:
+        """Lends what can be lent to the committer, and signals the others, as DeliveryGroup does."""
+        for place, cursors in standing:
+            if self.ahead is None and self.plan.grouped:
+                self.ahead = self.ring.ahead(place, self.visible, 9, 9)
+            for one in cursors:
+                ahead, idle = self.ahead, not (one.drain.at or one.halted or one.sought or one.filled)
+                if (
+                    idle
+                    and one.phase is Phase.LIVE
+                    and ahead
+                    and ahead.place == place
+                    and ahead.events <= one.demand
+                ):
+                    one.drain = _Thread("lent")
+                else:
+                    one.pending = one.pending or (one.demand > 0 and not one.held)
+
+    def _link(self, version: int, kind: str) -> None:
+        ring = self.ring
+        overtaken: list[RingCursor] = []
+        if kind == "a" and self.detached:
+            self.detached = False
+            ring.attach(Position(version))
+        if kind == "l":
+            overtaken = ring.restart(version, self.visible)
+        elif kind == "d":
+            self.detached = True
+            overtaken = ring.detach(self.visible)
+        elif kind != "f" and not self.detached:
+            self.place = ring.end
+            overtaken = ring.link(Chunk(version, (_Piece(version),)), self.visible)
+        self.overtaken = self._numbers(overtaken)
+        self.versions += "f" if kind == "f" else "m"
+        self.committer = "advance"
+
+    def _numbers(self, cursors: list[RingCursor]) -> tuple[int, ...]:
+        return tuple(sorted(number for number, one in enumerate(self.cursors) if one in cursors))
+
+    def _wake(self, *, detached: bool = True) -> None:
+        """Signals those who wait for an advance, as WaitingList.due does, or WaitingList.replay those of a detached publisher."""
+        self.advanced = self.advanced and not detached
+        for number, upto in list(self.listed.items()):
+            if bool(upto) == detached and (upto or 0) < self.visible:
+                del self.listed[number]
+                self.cursors[number].pending = True
+
+    def _prune(self) -> None:
+        self.oldest += 1
+        self.pruned += 1
+        for one in self.cursors:
+            if not one.live and one.next < Position(self.oldest):
+                one.pending = one.phase is not Phase.ENDED
+
+    # Subscribers and the operator.
+
+    def _act(self, one: _Cursor) -> None:
+        act, one.acts = one.acts[0], one.acts[1:]
+        match act:
+            case "1" | "9":
+                one.demand += int(act)
+                one.pending = True
+            case "s" | "e":
+                one.sought = self.oldest if act == "s" else self.visible + 1
+                one.pending = True
+            case "c":
+                one.halted = True
+            case "p":
+                self.ring.move(one, Event.PAUSE)
+            case "r":
+                row = self.ring.move(one, Event.RESUME)
+                one.pending = one.pending or (row is not None and Action.SIGNAL in row.then)
+
+    # What the table leaves to ChangeSubscription._move.
+
+    def _move(self, one: _Cursor, event: Event, at: int | None = None) -> tuple[Action, ...] | None:
+        """What is left to be done, if the event means something; until a LIST, nobody else can tell when it is done."""
+        row = self.ring.move(one, event, None if at is None else Position(at))
+        return None if row is None else self._do(one, row.then)
+
+    def _do(self, one: _Cursor, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+        for place, action in enumerate(actions):
+            if action is Action.LIST:
+                return actions[place:]
+            if action is Action.ENLIST:
+                if one.reading is not None:
+                    raise Wrong("it is enlisted twice")
+                one.slices += (_Thread("begin"),)
+            elif action is Action.SIGNAL:
+                one.pending = one.pending or one.phase is not Phase.ENDED
+        return ()
+
+    # A turn of a drain, by the steps of ChangeSubscription.pull and outcome.
+
+    def _drain(self, one: _Cursor) -> None:
+        thread, one.drain = one.drain, _Thread()
+        match thread.at:
+            case "":
+                one.drain = self._turn(one)
+            case "enter":
+                self._move(one, Event.ENTER)
+                one.drain = self._turn(one)
+            case "poll":
+                taken = self.ring.poll(one, thread.upto, one.demand, 2**40)
+                if taken is BEHIND:
+                    one.drain = _Thread("resync")
+                elif taken[0]:
+                    self._deliver(one, [piece.block.version for piece in taken[0]])
+            case "resync":
+                if one.phase is Phase.WAITING:
+                    self._move(one, Event.ADVANCE)
+                if self.plan.kept and not one.live and one.more and one.next.version >= self.oldest:
+                    version = one.next.version
+                    one.next = Position(version + 1)
+                    self._deliver(one, [version] if self.versions[version - 1] == "m" else [])
+                else:
+                    self._move(one, Event.READ)
+
+    def _turn(self, one: _Cursor) -> _Thread:
+        one.pending = False
+        if one.halted:
+            self._move(one, Event.END)
+            self.listed.pop(self.cursors.index(one), None)
+            one.filled = ()
+            if one.phase is not Phase.ENDED:
+                raise Wrong("it was released and has not ended")
+        elif one.phase is Phase.JOINING:
+            return _Thread()
+        elif one.sought is not None:
+            one.expects, one.sought, one.filled = one.sought, None, ()
+            self._move(one, Event.SEEK, one.expects)
+            return _Thread("enter")
+        elif one.phase is Phase.PAUSED and one.filled:
+            first, one.filled = one.filled[0], ()
+            self._move(one, Event.SEEK, first)
+            return _Thread("enter")
+        elif one.filled:
+            if one.demand and one.phase is not Phase.PAUSED:
+                given, one.filled = one.filled[: one.demand], one.filled[one.demand :]
+                self._deliver(one, list(given))
+        elif not one.live and one.next.version < self.oldest:
+            if self.plan.jumps:
+                self._jump(one)
+            else:
+                one.halted = True  # on_error(HistoryPruned)
+            one.pending = True
+        elif one.phase is not Phase.PAUSED and one.demand and not (one.phase is Phase.LIVE and not one.more):
+            return _Thread("poll", upto=self.visible)
+        return _Thread()
+
+    def _jump(self, one: _Cursor) -> None:
+        one.expects = max(one.expects, self.oldest)
+        self._move(one, Event.SEEK, self.oldest)
+
+    def _deliver(self, one: _Cursor, versions: list[int]) -> None:
+        for version in versions:
+            due = self.versions.find("m", one.expects - 1) + 1
+            if one.phase is Phase.ENDED or version > self.visible:
+                raise Wrong(f"{version} is given to one that has ended, or is not visible")
+            if version != due:
+                raise Wrong(f"{version} is given, where {due} is due")
+            one.expects = version + 1
+            one.demand -= 1
+        if one.demand < 0:
+            raise Wrong("more is given than was requested")
+        one.pending = True
+
+    # A slice, by the steps of ChangeSubscription.replay.
+
+    def _slice(self, one: _Cursor, place: int) -> None:
+        thread = one.slices[place]
+        before, after = one.slices[:place], one.slices[place + 1 :]
+        one.slices = (*before, *after)
+        now = self._read(one, thread)
+        if now is not None:
+            one.slices = (*one.slices, now)
+
+    def _read(self, one: _Cursor, thread: _Thread) -> _Thread | None:
+        match thread.at:
+            case "begin":
+                if not one.demand or one.sought is not None or one.held or one.halted:
+                    return self._back(one, Event.REST)
+                if self._move(one, Event.ENTER) is not None:
+                    return None
+                return _Thread("park" if one.next.version > self.visible else "join", self.visible)
+            case "park":
+                return self._back(one, Event.PARK)
+            case "join":
+                self._move(one, Event.JOIN, thread.upto + 1)
+                if one.next.version < self.oldest:
+                    if self.plan.jumps:
+                        self._jump(one)
+                    else:
+                        one.halted = one.pending = True
+                elif one.phase is Phase.JOINING:
+                    version = one.next.version
+                    one.filled = (version,) if self.versions[version - 1] == "m" else ()
+                    one.next = Position(version + 1)
+                return replace(thread, at="end")
+            case "end":
+                if one.next.version > thread.upto and self._move(one, Event.ENTER) is not None:
+                    return None
+                if one.filled or one.halted:
+                    return self._back(one, Event.REST)
+                self._move(one, Event.YIELD)
+                return _Thread("begin")
+            case _:
+                self.listed[self.cursors.index(one)] = one.next.version - 1 if self.detached else None
+                self._do(one, thread.todo[1:])
+                return self._over(one)
+
+    def _back(self, one: _Cursor, event: Event) -> _Thread | None:
+        left = self._move(one, event)
+        return _Thread("over", todo=left) if left else self._over(one)
+
+    def _over(self, one: _Cursor) -> None:
+        if one.phase is Phase.ENDED:
+            one.filled = ()
+            self.listed.pop(self.cursors.index(one), None)
+
+    # What must hold.
+
+    def _check(self) -> None:
+        ring = self.ring
+        for one in self.cursors:
+            phase, stands = one.phase, one.place is not None
+            if stands and (
+                one.place < ring._base or one not in ring._standing.get(one.place, {}).get(None, ())
+            ):
+                raise Wrong("it is not in the ring where it says")
+            if (phase is Phase.LIVE and not stands) or (
+                stands and phase in (Phase.RESYNC, Phase.WAITING, Phase.ENDED)
+            ):
+                raise Wrong(f"{phase.name} and in the ring: {stands}")
+            if phase is Phase.LIVE and ring.start > one.next:
+                raise Wrong("it is LIVE, and the ring does not cover its place")
+            reading = one.reading
+            if (phase is Phase.JOINING and reading is None) or (
+                reading is not None and phase not in (Phase.JOINING, Phase.ENDED)
+            ):
+                raise Wrong(f"{phase.name}, and the replayer has it: {reading}")
+            if reading is not None and reading.at == "begin" and stands:
+                raise Wrong("it pins the ring while it waits for its turn")
+            if one.held and phase not in (Phase.JOINING, Phase.PAUSED, Phase.ENDED):
+                raise Wrong(f"it is paused and {phase.name}")
+        if ring.served != sum(one.live for one in self.cursors):
+            raise Wrong("the ring has lost count")
+
+    def check_rest(self) -> None:
+        """What must hold when nothing more happens by itself: whatever is due was given, and an advance finds it."""
+        for number, one in enumerate(self.cursors):
+            due = self.versions.find("m", one.expects - 1) + 1
+            if one.phase in (Phase.ENDED, Phase.PAUSED):
+                if one.filled:
+                    raise Wrong("it takes nothing, and keeps what was read")
+                continue
+            if one.demand and due and due <= self.visible:
+                raise Wrong(f"{one.phase.name} with demand, and {due} is not given: stranded")
+            if one.phase is Phase.JOINING or (one.phase is Phase.WAITING and number not in self.listed):
+                raise Wrong(f"{one.phase.name}, and nothing will wake it")
+            if one.demand and one.phase is Phase.RESYNC:
+                raise Wrong("RESYNC with demand, and nothing will wake it")

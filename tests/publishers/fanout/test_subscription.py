@@ -1,0 +1,486 @@
+"""One subscription: seeking, going over what is missing, whole batches."""
+
+import random
+import re
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flow
+from flow.drain import Drain
+from publishers import (
+    Criterion,
+    Gap,
+    HistoryPruned,
+    InvalidOption,
+    LogClosed,
+    LogForked,
+    Position,
+    PositionAhead,
+)
+from publishers.fanout.gap import GapNotice
+from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
+from tests.publishers.support import (
+    BatchProbe,
+    ManualExecutor,
+    Probe,
+    chance,
+    everything,
+    fill,
+    in_threads,
+    opened,
+    order,
+    wait_until,
+)
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_after_any_seek_the_stream_is_that_of_a_fresh_subscription(data):
+    """F62: random seeks, LIVE and in RESYNC, over rings from one change on."""
+    draw = data.draw
+    ring = draw(st.sampled_from([1, 2, 5, 1000]))
+    wishes = draw(st.sampled_from([[], [Criterion(keys={"1"})]]))
+    kind = draw(st.sampled_from([Mover, BatchMover]))
+    executor = draw(st.sampled_from([flow.INLINE, None]))
+    with opened(ring_events=ring, frame_bytes=1024, batch_events=draw(st.sampled_from([1, 3, 100]))) as log:
+        probe = kind(first=3)
+        log.changes(*wishes).subscribe(probe, executor=executor)
+        wait_until(lambda: probe.subscription)
+        for number in range(draw(st.integers(1, 8))):
+            for _ in range(draw(st.integers(0, 3))):
+                log.commit([order(n) for n in range(draw(st.sampled_from([0, 1, 3, 40])))])
+            probe.request(draw(st.sampled_from([1, 2, 10])))
+            place = draw(st.sampled_from([*everything(log), log.head]))
+            probe.subscription.seek(place)
+            wait_until(lambda number=number: len(probe.sought) == number + 1, probe.state)
+            assert probe.sought[-1] == place
+        probe.request(10**6)
+        caught_up(probe, log)
+        assert probe.since == [position for position in everything(log, *wishes) if position >= place]
+        fill(log, 2)
+        caught_up(probe, log)
+        assert probe.since == [position for position in everything(log, *wishes) if position >= place]
+        assert probe.clean
+
+
+@pytest.mark.parametrize("ring", [1, 1000])
+def test_a_seek_inside_on_next_comes_before_the_next_change(ring):
+    """F62: what was pulled with that change is dropped, and its demand stays."""
+    with opened(ring_events=ring) as log:
+        fill(log, 10)
+        stream = everything(log)
+
+        class Rewinding(Probe):
+            def take(self, change):
+                super().take(change)
+                if len(self.positions) == 7:
+                    self.subscription.seek(Position(2))
+                if len(self.positions) == 12:
+                    self.subscription.seek(log.head)
+
+        probe = Rewinding(first=100)
+        log.changes(since="earliest").subscribe(probe, executor=flow.INLINE)
+        probe.wait_for(12)
+        caught_up(probe, log)
+        assert probe.positions == [*stream[:7], *stream[2:7]]
+        assert probe.subscription.demand == 100 - 12
+        fill(log, 1)
+        probe.wait_for(14)
+        assert probe.positions[12:] == [Position(11, 0), Position(11, 1)]
+        assert probe.clean
+
+
+def test_a_seek_without_demand_moves_and_delivers_nothing():
+    """F62."""
+    with opened() as log:
+        fill(log, 5)
+        probe = Mover()
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        probe.subscription.seek(Position(3, 1))
+        assert probe.subscription.position == Position(3, 1)
+        assert probe.sought == [Position(3, 1)]
+        assert probe.positions == []
+        probe.request(1)
+        probe.wait_for(1)
+        assert probe.positions == [Position(3, 1)]
+
+
+def test_what_is_queued_is_dropped_and_the_last_seek_counts():
+    """F62: while nothing of it has been served yet."""
+    with opened() as log:
+        executor = ManualExecutor()
+        probe = Mover(first=4)
+        log.changes().subscribe(probe, executor=executor)
+        executor.run_all()
+        fill(log, 6)
+        for place in (Position(6), Position(1), Position(4, 1)):
+            probe.subscription.seek(place)
+        executor.run_all()
+        wait_until(lambda: executor.run_all() or len(probe.positions) == 4, probe.state)
+        assert probe.sought == [Position(4, 1)]
+        assert probe.positions == [(4, 1), (5, 0), (5, 1), (6, 0)]
+
+
+def test_a_place_that_cannot_be_read_is_refused_and_nothing_moves():
+    """F62, E37."""
+    with opened(**RETAIN) as log:
+        probe = Probe(first=1)
+        log.changes().subscribe(probe, executor=flow.INLINE)
+        prune(log)
+        where = probe.subscription.position
+        with pytest.raises(HistoryPruned):
+            probe.subscription.seek(Position(1))
+        with pytest.raises(PositionAhead):
+            probe.subscription.seek(Position(10**9))
+        assert probe.subscription.position == where
+
+
+@pytest.mark.parametrize("place", [1, "1:0", None, (1, 0)])
+def test_what_is_no_position_is_refused_and_nothing_moves(log, place):
+    """F62: an error that tells where positions come from."""
+    fill(log, 2)
+    probe = Probe(first=1)
+    log.changes(since=1).subscribe(probe, executor=flow.INLINE)
+    for ask in (probe.subscription.seek, log.token):
+        with pytest.raises(InvalidOption, match=r"position is .* log\.position_of"):
+            ask(place)
+    probe.subscription.request(3)
+    wait_until(lambda: len(probe.positions) == 4)
+    assert probe.positions == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_noting_behind_the_end_completes():
+    """F62: the end that was asked for stays."""
+    with opened() as log:
+        fill(log, 3)
+        probe = Probe()
+        log.changes(since="earliest", until=2).subscribe(probe, executor=flow.INLINE)
+        probe.subscription.seek(Position(3))
+        probe.wait_for_end()
+        assert probe.completed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_seeks_from_another_thread_race_with_commits_and_delivery(seed):
+    """F62: real threads; after the last seek the stream is that of a fresh subscription."""
+    draw = chance(seed)
+    with opened(ring_events=draw.choice([1, 4, 1000]), batch_events=draw.choice([1, 7, 100])) as log:
+        fill(log, 5, 3)
+        probe = draw.choice([Mover, BatchMover])(first=10**9)
+        log.changes().subscribe(probe)
+        wait_until(lambda: probe.subscription)
+        places = []
+
+        def seek():
+            own = random.Random(seed)
+            for _ in range(60):
+                places.append(Position(own.randint(1, log.head.version), 0))
+                probe.subscription.seek(places[-1])
+
+        in_threads(seek, lambda: fill(log, 60, 3))
+        wait_until(lambda: probe.sought and probe.sought[-1] == places[-1], probe.state)
+        caught_up(probe, log)
+        assert probe.since == [position for position in everything(log) if position >= places[-1]]
+        assert probe.clean
+
+
+# Gaps.
+
+
+def test_a_start_below_the_oldest_position_jumps_if_that_is_wanted():
+    """E37: a late start; the gap is told before the first change."""
+    with opened(**RETAIN) as log:
+        text = str(log.token(Position(1)))
+        prune(log)
+        oldest = settled(log)
+        for since in (Position(1), text, 1):
+            told = []
+            for wanted, probe in (("jump", Mover(first=5)), (told.append, Probe(first=5))):
+                log.changes(since=since, on_gap=wanted).subscribe(probe, executor=flow.INLINE)
+                probe.wait_for(5)
+                assert probe.positions[0] == oldest
+                if wanted == "jump":
+                    told += [gap for gap, before in probe.gaps if before == 0]
+                assert probe.clean
+            assert told == [Gap(Position(1), oldest)] * 2
+
+
+@pytest.mark.parametrize("first", [0, 3])
+@pytest.mark.parametrize("executor", [flow.INLINE, None])
+def test_a_subscriber_that_retention_overtakes_jumps_if_that_is_wanted(first, executor):
+    """E37: in mid-stream, with demand or without; what follows the gap is complete."""
+    with opened(ring_events=10, **RETAIN) as log:
+        probe = Mover(first=first)
+        log.changes(on_gap="jump").subscribe(probe, executor=executor)
+        wait_until(lambda: probe.subscription)
+        fill(log, 2)
+        probe.wait_for(first)
+        where = probe.positions[-1:] or [Position(1, 0)]
+        prune(log)
+        oldest = settled(log)
+        probe.request(10**6)
+        caught_up(probe, log)
+        assert probe.error is None
+        assert probe.positions[first:] == everything(log)[-len(probe.positions[first:]) :]
+        begins = [gap.begin for gap, _ in probe.gaps]
+        ends = [gap.end for gap, _ in probe.gaps]
+        assert begins[0] >= where[0]
+        assert ends[-1] == probe.positions[first] >= oldest or probe.positions[first] in ends
+        assert begins == sorted(begins)
+        assert probe.clean
+
+
+def test_a_gap_that_no_subscriber_can_be_told_of_is_refused(log):
+    """E37: never in silence."""
+    with pytest.raises(TypeError, match="on_gap"):
+        log.changes(on_gap="jump").subscribe(Probe())
+    with pytest.raises(InvalidOption, match="on_gap"):
+        log.changes(on_gap="skip")
+
+
+# Whole batches.
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=15), st.integers(1, 25), st.data())
+def test_a_batch_splits_a_transaction_only_if_that_is_above_its_bound(sizes, bound, data):
+    """F33: random sizes, LIVE and in RESYNC, with transactions of many frames."""
+    late = data.draw(st.booleans())
+    ring = data.draw(st.sampled_from([1, 20, 1000]))
+    slice_bytes = data.draw(st.sampled_from([1, 2000, 65_536]))
+    with opened(ring_events=ring, frame_bytes=1024, replay_slice_bytes=slice_bytes) as log:
+        probe = BatchProbe(first=10**6)
+
+        def subscribe():
+            feed = log.changes(since="earliest")
+            feed.subscribe(probe, batch_events=bound, batch_bytes=10**6, whole_batches=True)
+
+        if not late:
+            subscribe()
+        for size in sizes:
+            log.commit([order("w" * 80 + str(n)) for n in range(size)])
+        if late:
+            subscribe()
+        wait_until(lambda: probe.subscription)
+        caught_up(probe, log)
+        assert probe.positions == everything(log)
+        counts = {version: size + 1 for version, size in enumerate(sizes, 1)}
+        for batch in probe.batches:
+            assert len(batch) <= bound
+            first, last = batch[0], batch[-1]
+            if first.index:
+                assert counts[first.version] > bound, "the rest of a transaction that would have fitted"
+            if last.index < last.count - 1:
+                assert counts[last.version] > bound, "a transaction that would have fitted was split"
+
+
+# Going over what is missing, in step with retention.
+
+
+def test_what_goes_between_naming_the_beginning_and_coming_is_no_gap():
+    """E37: who wants the earliest gets what is the earliest when he has come."""
+    with opened(**RETAIN) as log:
+        fill(log, 3)
+        registry = log._service.registry
+        add = registry.add
+
+        def late(criteria, make, prepared):
+            subscription = add(criteria, make, prepared)
+            assert subscription.position == Position(1)
+            prune(log)
+            settled(log)  # what goes while he reads would be a gap
+            return subscription
+
+        registry.add = late
+        probe = Mover(first=10**6)
+        log.changes(since="earliest", on_gap="jump").subscribe(probe, executor=flow.INLINE)
+        caught_up(probe, log)
+        assert probe.error is None
+        assert probe.gaps == []
+        assert probe.positions[0] > Position(1)
+        assert probe.positions == everything(log)
+
+
+def test_what_retention_has_taken_and_a_ring_still_covers_is_no_gap_for_who_wants_to_jump():
+    """E37: nothing is missing while the ring serves it."""
+    with opened(**RETAIN) as log:
+        stuck = Probe()
+        log.changes().subscribe(stuck, executor=flow.INLINE)  # without demand, so the ring keeps everything
+        fill(log, 3)
+        prune(log)
+        oldest = settled(log)
+        assert oldest > Position(2)
+        probe = Mover(first=10**6)
+        log.changes(since=Position(2), on_gap="jump").subscribe(probe, executor=flow.INLINE)
+        caught_up(probe, log)
+        assert (probe.gaps, probe.error) == ([], None)
+        assert probe.positions[0] == Position(2)
+        stuck.request(10**6)
+        caught_up(stuck, log)
+        assert stuck.positions[2:] == probe.positions
+
+
+def test_a_gap_that_grows_just_when_it_is_told_is_told_once_and_whole(monkeypatch, log):
+    """E37: the drain takes the gap to tell it while the replayer is making it longer."""
+    fill(log, 5)
+    gaps, pool = [], ManualExecutor()
+    probe = Probe()
+    log.changes(since=Position(1), on_gap=gaps.append).subscribe(probe, executor=pool)
+    pool.run_all()
+    subscription = probe.subscription
+    subscription._jump(Position(2))
+    telling = threading.Thread(target=subscription._missing.deliver, args=(probe,), daemon=True)
+
+    def looked_at(self):
+        gap = vars(self)["_gap"]
+        if gap is not None and telling.ident is None:
+            telling.start()
+            wait_until(lambda: not telling.is_alive() or self._lock.locked())
+        return gap
+
+    note = property(looked_at, lambda self, gap: vars(self).update(_gap=gap))
+    monkeypatch.setattr(GapNotice, "_gap", note, raising=False)
+    subscription._jump(Position(4))
+    telling.join(20)
+    pool.run_all()
+    assert gaps == [Gap(Position(1), Position(4))]
+
+
+def test_a_gap_that_grows_while_it_is_told_is_told_once(monkeypatch, log):
+    """E37: with the end that it has then; there is no empty one behind it."""
+    fill(log, 5)
+    gaps, pool = [], ManualExecutor()
+    probe = Probe()
+    log.changes(since=Position(1), on_gap=gaps.append).subscribe(probe, executor=pool)
+    pool.run_all()
+    deliver = GapNotice.deliver
+    grown = []
+
+    def growing(self, subscriber):
+        if not grown:
+            grown.append(self)
+            probe.subscription._jump(Position(4))
+        deliver(self, subscriber)
+
+    monkeypatch.setattr(GapNotice, "deliver", growing)
+    probe.subscription._jump(Position(2))
+    pool.run_all()
+    assert gaps == [Gap(Position(1), Position(4))]
+    probe.request(10**6)
+    pool.run_all()
+    wait_until(lambda: pool.run_all() or probe.subscription.position == log.head, probe.state)
+    assert probe.positions[0] == Position(4)
+
+
+def test_who_was_inherited_by_a_child_is_neither_moved_nor_served_nor_cancelled(log, monkeypatch):
+    """F143."""
+    fill(log, 3)
+    probe = Mover(first=10)
+    log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
+    before = probe.subscription.position
+    with monkeypatch.context() as child:
+        child.setattr(log._service, "inherited", LogForked(log.path, 7))
+        with pytest.raises(LogForked):
+            probe.subscription.seek(Position(1))
+        with pytest.raises(LogForked):
+            probe.subscription.request(1)
+        probe.subscription.cancel()
+    assert probe.subscription.position == before
+    assert not probe.subscription.ended
+
+
+# Reading from the WAL, and the end.
+
+
+def lagging(log, probe, **options):
+    """A subscription that reads from the WAL when it runs, and its executor, on which it has begun."""
+    executor = ManualExecutor()
+    log._service.frames.clear()
+    log.changes(since=Position(1), **options).subscribe(probe, executor=executor)
+    return executor
+
+
+def ends(probe, executor):
+    wait_until(lambda: executor.run_all() < 0 or probe.error is not None or probe.completed, probe.state)
+    return probe.error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(OSError(5, "gone"), "could not be read.*gone"), (ValueError("odd"), "odd")]
+)
+def test_whatever_a_read_raises_its_subscriber_is_told(log, monkeypatch, error, told):
+    """F30, E11."""
+    fill(log, 3)
+    executor = lagging(log, probe := Probe(first=10))
+
+    def failing(_location):
+        raise error
+
+    monkeypatch.setattr(log._service.frames, "read", failing)
+    assert re.search(told, str(ends(probe, executor)))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_history_that_goes_while_it_is_read_ends_it_or_is_told_behind_what_was_read(log, monkeypatch, begun):
+    """E37, invariant 7: one ends with ``HistoryPruned``; what another one has read already, it is given before a gap."""
+    fill(log, 3)
+    probe = Mover(first=100) if begun else Probe(first=100)
+    executor = lagging(log, probe, on_gap="jump" if begun else "fail")
+    read, asked = log._service.frames.read, []
+
+    def pruned(location):
+        asked.append(location)
+        if len(asked) == 1 + begun:
+            raise HistoryPruned(Position(9))
+        return read(location)
+
+    monkeypatch.setattr(log._service.frames, "read", pruned)
+    if begun:
+        wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == 6, probe.state)
+        monkeypatch.undo()
+        assert (probe.positions, probe.gaps) == (everything(log), [])
+    else:
+        assert isinstance(ends(probe, executor), HistoryPruned)
+
+
+def test_a_log_that_was_lost_ends_a_subscription_with_the_reason(log, monkeypatch):
+    """Invariant 11: also one that came too late to be ended by the closing itself."""
+    probe = Probe(first=1)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    with monkeypatch.context() as lost:
+        lost.setattr(log._service, "closed", True)
+        lost.setattr(log._service, "reason", reason := LogClosed())
+        probe.subscription.wake()
+    assert probe.error is reason
+
+
+@pytest.mark.parametrize("demand", [0, 100])
+def test_a_feed_that_is_closed_ends_its_subscriptions(log, demand):
+    """Invariant 11: completed if everything was given, else with ``LogClosed``."""
+    probe = Probe(first=demand)
+    feed = log.changes()
+    feed.subscribe(probe, executor=flow.INLINE)
+    fill(log, 2)
+    feed.close()
+    assert (probe.completed, isinstance(probe.error, LogClosed)) == (demand > 0, demand == 0)
+
+
+def test_a_pause_just_when_a_commit_takes_the_flag_keeps_the_change_back(log, monkeypatch):
+    """F63: the group asks again with the flag in its hands."""
+    probe = Probe(first=100)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    lend = Drain.lend
+
+    def pausing(drain, count, to):
+        lent = lend(drain, count, to)
+        probe.subscription.pause()
+        return lent
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Drain, "lend", pausing)
+        fill(log, 1)
+    assert (probe.positions, probe.subscription.paused) == ([], True)
+    probe.subscription.resume()
+    assert probe.positions == everything(log)

@@ -1,0 +1,99 @@
+"""The application mounted under a server that knows nothing of us: uvicorn with its own protocol classes."""
+
+import logging
+from contextlib import contextmanager
+
+import pytest
+
+from tests.transports.conftest import uvicorn_runs
+from transports.limits import Limits
+from transports.server.asgi import Application
+
+
+@contextmanager
+def foreign(log, ws="websockets-sansio", **limits):
+    application = Application(log, limits=Limits(**limits))
+    with uvicorn_runs(application, ws=ws) as (server, port):
+        yield f"ws://127.0.0.1:{port}/ws", application, server
+
+
+async def test_the_protocol_is_as_correct_there(log, dial, fill):
+    with foreign(log) as (url, _, _):
+        async with dial(url, subprotocols=["penstock.v1+json"]) as wire:
+            assert wire.socket.subprotocol == "penstock.v1+json"
+            await wire.init()
+            await wire.subscribe(credits=3, content="BODY")
+            fill(2, changes=2)
+            await wire.events(3)
+            await wire.nothing_comes()
+            await wire.send(type="request", id="a", n=3)
+            await wire.events(3)
+            await wire.raw(b'{"type":"ping"}')
+            await wire.expect("pong")
+            await wire.send(type="bogus")
+            assert (await wire.closed())[0] == 4400
+
+
+async def test_it_is_said_once_that_the_bounds_are_the_hosts(log, dial, caplog):
+    with caplog.at_level(logging.WARNING, "penstock.transports"), foreign(log) as (url, _, _):
+        for _ in range(3):
+            async with dial(url) as wire:
+                await wire.init()
+    assert len([record for record in caplog.records if "LinkProtocol" in record.getMessage()]) == 1
+
+
+async def test_refusals_and_closes_reach_the_client(log, dial):
+    import websockets
+
+    with foreign(log, message_bytes=1000) as (url, _, _):
+        with pytest.raises(websockets.InvalidStatus):
+            async with dial(url.replace("/ws", "/other")):
+                pass
+        with pytest.raises(websockets.InvalidStatus):
+            async with dial(url, additional_headers={"Origin": "https://evil.example"}):
+                pass
+        with pytest.raises(websockets.InvalidStatus):
+            async with dial(url, subprotocols=["other"]):
+                pass
+        async with dial(url) as wire:
+            await wire.raw("x" * 1001)
+            assert (await wire.closed())[0] == 1009
+
+
+async def test_a_stalled_client_stops_its_own_subscription_only(log, dial, fill, until):
+    with foreign(log) as (url, application, _):
+        async with dial(url) as good, dial(url) as stuck:
+            await good.init(), await stuck.init()
+            await good.subscribe(credits=10**6)
+            await stuck.subscribe(credits=10**6, content="BODY")
+            stuck.socket.transport.pause_reading()
+            links = [connection._link for connection in application._connections]
+            for _ in range(8):
+                fill(10, changes=50, body="z" * 2000)
+                await good.events(10 * 51)
+            await until(lambda: any(link.paused for link in links))
+            assert max(link.unsent for link in links) <= 256 * 1024
+            stuck.socket.transport.resume_reading()
+            assert len(await stuck.events(8 * 10 * 51)) == 8 * 10 * 51
+
+
+async def test_a_vanished_client_leaves_nothing_behind(log, dial, until):
+    with foreign(log) as (url, application, _):
+        async with dial(url) as wire:
+            await wire.init()
+            await wire.subscribe()
+            wire.socket.transport.abort()
+        await until(lambda: not log.statistics().publishers)
+        await until(lambda: application.connections == 0)
+
+
+async def test_an_application_that_stops_tells_its_subscriptions(log, dial, until):
+    with foreign(log) as (url, application, _):
+        async with dial(url) as wire:
+            await wire.init()
+            await wire.subscribe()
+            (connection,) = application._connections
+            connection._loop.call_soon_threadsafe(application.stop)
+            assert (await wire.expect("error"))["payload"]["code"] == "GOING_AWAY"
+            assert (await wire.closed())[0] == 1012
+        await until(lambda: application.connections == 0)

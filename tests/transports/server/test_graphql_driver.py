@@ -1,0 +1,620 @@
+"""graphql-transport-ws over real sockets."""
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+import types
+from types import SimpleNamespace
+
+import pytest
+import uvicorn
+import websockets
+
+from publishers import ChangeLog, upsert
+from transports import Application, Limits, serve
+
+KEYS = "subscription ($since: Cursor, $until: Long) { onChange(since: $since, until: $until) { version index key } }"
+
+
+def positions(events):
+    return [(int(event["version"]), event["index"]) for event in events]
+
+
+# The upgrade.
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        ((), None),
+        (("graphql-transport-ws",), "graphql-transport-ws"),
+        (("graphql-ws", "graphql-transport-ws"), "graphql-transport-ws"),
+    ],
+)
+async def test_a_client_that_names_no_sub_protocol_gets_this_one(serving, graphql, offered, chosen):
+    async with graphql(serving(), offered) as wire:
+        assert wire.socket.subprotocol == chosen
+        await wire.init()
+
+
+async def test_where_only_other_sub_protocols_are_offered_the_handshake_is_refused(serving, graphql):
+    """E55."""
+    server = serving()
+    for offered in (("graphql-ws",), ("penstock.v1+json",)):
+        with pytest.raises(websockets.InvalidStatus) as caught:
+            async with graphql(server, offered):
+                pass
+        assert caught.value.response.status_code == 400
+        assert b"graphql-transport-ws" in caught.value.response.body
+
+
+async def test_pages_of_other_sites_may_not_connect(serving, graphql):
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        async with graphql(serving(), origin="https://evil.example"):
+            pass
+    assert caught.value.response.status_code == 403
+
+
+async def test_without_the_extra_the_path_says_what_to_install(serving, graphql, monkeypatch):
+    server = serving()
+    monkeypatch.setitem(sys.modules, "transports.server.graphql_driver", None)
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        async with graphql(server):
+            pass
+    assert caught.value.response.status_code == 404
+    assert b"pip install 'penstock-cdc[graphql]'" in caught.value.response.body
+
+
+async def test_connections_are_counted_and_limited_together_with_the_others(serving, graphql, dial):
+    server = serving(connections=2)
+    async with graphql(server) as wire, dial(server.url):
+        await wire.init()
+        assert server.application.connections == 2
+        async with graphql(server) as other:
+            assert (
+                other.socket.subprotocol == "graphql-transport-ws"
+            )  # without it, clients would not see the code
+            assert (await other.closed())[0] == 1013
+
+
+async def test_a_token_is_judged_wherever_it_comes_from(serving, graphql):
+    server = serving(authenticate=lambda token: token == "right")
+    async with graphql(server) as wire:
+        await wire.init(token="right")
+    async with graphql(server, additional_headers={"Authorization": "Bearer right"}) as wire:
+        await wire.init()
+    async with graphql(server, additional_headers={"Authorization": "Bearer right"}) as wire:
+        await wire.send(type="connection_init", payload={"token": "wrong"})
+        assert (await wire.closed())[0] == 4403
+
+
+# The eleven cases in which servers differ.
+
+SUBSCRIBE = {"type": "subscribe", "id": "a", "payload": {"query": KEYS}}
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ([1], 4400),
+        (7, 4400),
+        (SUBSCRIBE | {"payload": "x"}, 4400),
+        (SUBSCRIBE | {"id": ""}, 4400),
+        (SUBSCRIBE | {"id": 1}, 4400),
+        (SUBSCRIBE | {"payload": {"query": 1}}, 4400),
+        ({"type": "x" * 500}, 4400),
+        ({"type": "connection_init"}, 4429),
+    ],
+)
+async def test_what_breaks_the_protocol_is_closed_with_its_code(serving, graphql, message, code):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.socket.send(json.dumps(message))
+        told, reason = await wire.closed()
+        assert told == code
+        assert reason
+
+
+async def test_an_init_whose_payload_is_null_is_acknowledged(serving, graphql):
+    async with graphql(serving()) as wire:
+        await wire.send(type="connection_init", payload=None)
+        assert await wire.receive() == {"type": "connection_ack"}
+
+
+async def test_binary_frames_are_read_too(serving, graphql):
+    async with graphql(serving()) as wire:
+        await wire.socket.send(b'{"type":"connection_init"}')
+        assert await wire.receive() == {"type": "connection_ack"}
+
+
+async def test_a_long_id_in_use_is_closed_with_4409_and_a_reason_that_fits(serving, graphql):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        for _ in range(2):
+            await wire.subscribe(KEYS, "ü" * 200)
+        code, reason = await wire.closed()
+        assert code == 4409
+        assert 100 < len(reason.encode()) <= 123
+
+
+async def test_without_init_it_is_closed_in_time(serving, graphql):
+    async with graphql(serving(init_timeout=0.05)) as wire:
+        assert (await wire.closed())[0] == 4408
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("subscription {", "Syntax Error"),
+        ("subscription { nonsense }", "nonsense"),
+        ("subscription ($x: Long!) { onChange(until: $x) { key } }", "$x"),
+    ],
+)
+async def test_a_wrong_document_ends_its_operation_only(serving, graphql, fill, query, words):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS, "neighbour")
+        (error,) = await wire.fail(query)
+        assert words in error["message"]
+        await wire.fail(query)  # the id is free again
+        fill(1)
+        await wire.events(2, "neighbour")
+
+
+async def test_an_unknown_operation_name_is_an_error_of_the_operation(serving, graphql):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.send(
+            type="subscribe", id="a", payload={"query": "query X { __typename }", "operationName": "Y"}
+        )
+        message = await wire.receive()
+        assert (message["type"], message["id"]) == ("error", "a")
+        await wire.nothing_comes()
+
+
+async def test_a_source_that_fails_ends_in_an_error_and_no_complete(
+    serving, graphql, fill, monkeypatch, caplog
+):
+    from publishers.blocks.block import Block
+
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.settled()
+        monkeypatch.setattr(Block, "key", lambda *_: {}["secret"])
+        fill(1)
+        message = await wire.receive()
+        assert (message["type"], message["id"]) == ("error", "a")
+        assert message["payload"][0]["extensions"]["code"] == "INTERNAL"
+        assert message["payload"][0]["extensions"]["cursor"]
+        assert "secret" not in json.dumps(message)
+        await wire.nothing_comes()
+
+
+async def test_a_failure_of_ours_ends_its_operation_only_and_is_told_by_an_id(
+    serving, graphql, monkeypatch, caplog
+):
+    from transports.graphql.execution import Engine, GraphQLOperation
+
+    async with graphql(serving()) as wire:
+        await wire.init()
+        for owner, name, query in (
+            (GraphQLOperation, "open", KEYS),
+            (GraphQLOperation, "run", "{ logs { name } }"),
+            (Engine, "prepare", KEYS),
+        ):
+            with monkeypatch.context() as broken:
+                broken.setattr(owner, name, lambda *_: {}["secret"])
+                (error,) = await wire.fail(query)
+            assert error["extensions"]["code"] == "INTERNAL"
+            assert error["extensions"]["id"] in caplog.text
+            assert "secret" not in error["message"]
+        await wire.settled()
+
+
+async def test_a_failure_of_the_machine_closes_with_4500(serving, graphql, monkeypatch, caplog):
+    from transports.protocol.graphql_ws import GraphQLSession
+
+    async with graphql(serving()) as wire:
+        monkeypatch.setattr(GraphQLSession, "receive", lambda *_: {}["secret"])
+        await wire.send(type="connection_init")
+        code, reason = await wire.closed()
+        assert code == 4500
+        assert reason.split()[-1] in caplog.text
+
+
+# Operations.
+
+
+async def test_events_arrive_once_and_in_order_from_any_place(serving, graphql, fill, log):
+    fill(4, changes=2)
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(since=str(log.token(log.oldest)))
+        events = await wire.events(12)
+        await wire.subscribe(name="b", since=events[4]["cursor"])
+        assert await wire.events(7, "b") == events[5:]
+        await wire.send(type="complete", id="b")
+        await wire.settled()
+        fill(1)
+        assert positions(await wire.events(2)) == [(5, 0), (5, 1)]
+
+
+async def test_a_subscription_completes_at_its_last_version(serving, graphql, fill, log):
+    fill(3)
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS, since=str(log.token(log.oldest)), until="2")
+        assert positions(await wire.events(4)) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+        assert await wire.receive() == {"id": "a", "type": "complete"}
+
+
+async def test_criteria_choose_what_comes(serving, graphql, log):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(
+            "subscription ($wishes: [Criterion!]) { onChange(criteria: $wishes) { key } }",
+            wishes=[
+                {"entityTypes": ["order"], "keyGlobs": ["1*"]},
+                {"entityTypes": ["customer"], "operations": ["REMOVE"]},
+            ],
+        )
+        await wire.settled()
+        log.commit([upsert(kind, key, {}) for kind in ("order", "customer") for key in ("1", "10", "2")])
+        assert [event["key"] for event in await wire.events(2)] == ["1", "10"]
+        await wire.nothing_comes()
+
+
+@pytest.mark.parametrize("how", ["variables", "document"])
+async def test_conditions_on_values_and_changed_fields_choose_what_comes(serving, graphql, log, how):
+    """F53, F55, F58, E15."""
+    wish = """{changed: "total", keyPatterns: ["o-[0-9]"], transitions: [ENTERED], where: [
+        {path: "total", compare: GT, value: 10}, {path: "customer.id", compare: IN, value: [7, 9007199254740993]}
+        {path: "note", compare: EXISTS, value: false}, {path: "paid", compare: NE, value: null}]}"""
+    plain = {
+        "changed": ["total"],
+        "keyPatterns": ["o-[0-9]"],
+        "transitions": ["ENTERED"],
+        "where": [
+            {"path": "total", "compare": "GT", "value": 10},
+            {"path": "customer.id", "compare": "IN", "value": [7, 9007199254740993]},
+            {"path": "note", "compare": "EXISTS", "value": False},
+            {"path": "paid", "compare": "NE", "value": None},
+        ],
+    }
+    body = {"total": 11, "customer": {"id": 9007199254740993}, "paid": False}
+    async with graphql(serving()) as wire:
+        await wire.init()
+        if how == "variables":
+            query = "subscription ($wishes: [Criterion!]) { onChange(criteria: $wishes) { key } }"
+            await wire.subscribe(query, wishes=[plain])
+        else:
+            await wire.subscribe(f"subscription {{ onChange(criteria: [{wish}]) {{ key }} }}")
+        await wire.settled()
+        log.commit(
+            [
+                upsert("order", "o-1", body, before=body, changed=["total"]),
+                upsert("order", "o-2", body, before=body | {"total": 10}, changed=["total"]),
+                upsert("order", "o-3", body | {"paid": None}, changed=["total"]),
+                upsert("order", "o-4", body | {"customer": {"id": 9007199254740992}}, changed=["total"]),
+                upsert("order", "o-5", body, changed=["name"]),
+            ]
+        )
+        assert [event["key"] for event in await wire.events(1)] == ["o-2"]
+        await wire.nothing_comes()
+
+
+async def test_after_a_complete_nothing_comes_and_the_id_is_free(serving, graphql, fill, log, until):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.send(type="complete", id="a")
+        await wire.settled()
+        fill(1)
+        await wire.nothing_comes()
+        await until(lambda: not log.statistics().publishers)
+        await wire.subscribe(KEYS)
+        await wire.settled()
+        fill(1)
+        assert positions(await wire.events(2)) == [(2, 0), (2, 1)]
+
+
+async def test_queries_are_answered_one_after_the_other_on_the_same_socket(serving, graphql, fill):
+    fill(3)
+    async with graphql(serving()) as wire:
+        await wire.init()
+        for number in range(10):
+            await wire.subscribe("{ history(limit: 2) { changes { version } } }", f"q{number}")
+        await wire.send(type="complete", id="q9")
+        for number in range(9):
+            data = await wire.next(f"q{number}")
+            assert data == {"history": {"changes": [{"version": "1"}, {"version": "1"}]}}
+            assert await wire.receive() == {"id": f"q{number}", "type": "complete"}
+        await wire.settled()
+
+
+async def test_a_mutation_is_an_error_of_its_operation(serving, graphql):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        await wire.fail("mutation { onChange }")
+        await wire.nothing_comes()
+
+
+async def test_there_are_so_many_operations_and_no_more(serving, graphql):
+    async with graphql(serving(subscriptions=3)) as wire:
+        await wire.init()
+        for number in range(3):
+            await wire.subscribe(KEYS, str(number))
+        (error,) = await wire.fail(KEYS, "one more")
+        assert error["extensions"]["code"] == "TOO_MANY_SUBSCRIPTIONS"
+
+
+async def test_positions_that_are_refused_are_told_with_their_codes(serving, graphql, tmp_path, fill, log):
+    with ChangeLog.open(tmp_path / "other") as other:
+        foreign = str(other.token(other.head))
+    ahead = str(log.token(log.head._replace(version=9)))
+    async with graphql(serving()) as wire:
+        await wire.init()
+        for since, code in (("x", "CURSOR_INVALID"), (foreign, "CURSOR_FOREIGN"), (ahead, "CURSOR_AHEAD")):
+            (error,) = await wire.fail(KEYS, since=since)
+            assert error["extensions"]["code"] == code
+            assert error["path"] == ["onChange"]
+        assert error["extensions"]["retryable"] is True
+        assert error["extensions"]["head"] == str(log.token(log.head))
+
+
+async def test_a_log_that_closes_completes_who_has_everything(tmp_path, graphql):
+    log = ChangeLog.open(tmp_path / "closing")
+    with serve(log) as server:
+        async with graphql(server) as wire:
+            await wire.init()
+            await wire.subscribe(KEYS)
+            await wire.settled()
+            await asyncio.to_thread(log.close)
+            assert await wire.receive() == {"id": "a", "type": "complete"}
+            (error,) = await wire.fail(KEYS)
+            assert error["extensions"] == {"code": "LOG_CLOSED", "retryable": True}
+
+
+async def test_several_logs_must_be_named(tmp_path, graphql):
+    with (
+        ChangeLog.open(tmp_path / "a") as a,
+        ChangeLog.open(tmp_path / "b") as b,
+        serve({"a": a, "b": b}) as server,
+    ):
+        async with graphql(server) as wire:
+            await wire.init()
+            (error,) = await wire.fail(KEYS)
+            assert error["extensions"]["code"] == "LOG_NOT_FOUND"
+            assert "a, b" in error["message"]
+            await wire.subscribe('subscription { onChange(log: "b") { key } }')
+            await wire.settled()
+            a.commit([upsert("order", "in a", {})])
+            b.commit([upsert("order", "in b", {})])
+            assert [event["key"] for event in await wire.events(2)] == [None, "in b"]
+
+
+async def test_a_stopping_server_closes_with_1012_and_sends_no_last_word(serving, graphql):
+    server = serving()
+    async with graphql(server) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.settled()
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(websockets.ConnectionClosed) as caught:
+            await wire.socket.recv()
+        assert caught.value.rcvd.code == 1012
+
+
+# Other hosts.
+
+
+async def test_under_a_server_that_knows_nothing_of_us_the_protocol_is_as_correct(log, fill, graphql):
+    application = Application(log)
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        application, ws="websockets-sansio", log_config=None, timeout_graceful_shutdown=2, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    host = SimpleNamespace(graphql_url=f"http://127.0.0.1:{listener.getsockname()[1]}/graphql")
+    try:
+        async with graphql(host) as wire:
+            assert wire.socket.subprotocol == "graphql-transport-ws"
+            await wire.init()
+            await wire.subscribe(KEYS)
+            await wire.settled()
+            fill(10, changes=29)
+            assert positions(await wire.events(300))[-1] == (10, 29)
+            await wire.send(type="bogus")
+            assert (await wire.closed())[0] == 4400
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+# Sharing.
+
+
+async def test_subscribers_with_the_same_document_cost_one_execution(serving, graphql, fill, log):
+    server = serving()
+    async with graphql(server) as one, graphql(server) as two:
+        for wire in (one, two):
+            await wire.init()
+            for name in ("a", "b"):
+                await wire.subscribe(KEYS, name)
+            await wire.settled()
+        engine = server.application._graphql.engine
+        before = engine.encodings
+        fill(1, changes=50)
+        for wire in (one, two):
+            seen = {"a": [], "b": []}
+            while min(map(len, seen.values())) < 51:
+                message = await wire.receive()
+                if message["type"] == "ping":
+                    await wire.send(type="pong")
+                else:
+                    seen[message["id"]].append(message["payload"]["data"]["onChange"])
+            assert seen["a"] == seen["b"]
+        assert engine.encodings - before == 51
+
+
+# Backpressure.
+
+
+async def test_no_more_events_are_under_way_than_were_answered_for(serving, graphql, fill):
+    async with graphql(serving(fence_events=10, fence_width=2)) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.settled()
+        fill(1, changes=199)
+        pings, events = [], 0
+        while events < 200:
+            message = await wire.receive()
+            if message["type"] == "next":
+                events += 1
+                continue
+            pings.append(message["payload"]["fence"])
+            if len(pings) % 2 == 0:
+                # Nothing more comes until the pings are answered: an answer to a ping of our own is next.
+                assert events == 10 * len(pings)
+                await wire.nothing_comes()
+                await wire.send(type="pong", payload={"fence": pings[-1]})
+        assert pings == list(range(1, len(pings) + 1))
+
+
+async def test_a_client_that_answers_no_pings_is_served_by_its_socket_alone(serving, graphql, fill):
+    async with graphql(serving(fence_events=10, fence_width=1, fence_timeout=0.05)) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.settled()
+        fill(1, changes=99)
+        kinds = [(await wire.receive())["type"] for _ in range(101)]
+        assert kinds.count("ping") == 1
+        assert kinds.count("next") == 100
+
+
+async def test_a_client_that_wants_to_sets_its_own_pace(serving, graphql, fill):
+    async with graphql(serving()) as wire:
+        await wire.init()
+        payload = {"query": KEYS, "extensions": {"flow": {"credits": 2}}}
+        await wire.send(type="subscribe", id="a", payload=payload)
+        await wire.settled()
+        fill(5)
+        events = await wire.events(2)
+        await wire.nothing_comes()
+        for n in (3, 5):
+            await wire.send(type="ping", payload={"request": {"a": n}})
+            assert (await wire.receive())["type"] == "pong"
+            events += await wire.events(n)
+            await wire.nothing_comes()
+        assert positions(events) == [(version, index) for version in range(1, 6) for index in range(2)]
+
+
+async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, graphql, fill, until):
+    """E59: what is held for it on the server does not grow."""
+    server = serving(stall_timeout=60.0, keepalive=60.0, fence_events=10**6)
+    async with graphql(server) as stuck:
+        await stuck.init()
+        for name in "abcdefgh":
+            await stuck.subscribe(name=name)
+        await stuck.settled()
+        stuck.socket.transport.pause_reading()
+        (connection,) = server.application._connections
+        highest = 0
+        for _ in range(10):
+            fill(5, changes=50, body="z" * 2000)
+            await until(lambda: connection._link.paused)
+            highest = max(highest, connection._link.unsent)
+        assert highest <= 256 * 1024
+        stuck.socket.transport.resume_reading()
+
+
+async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(
+    serving, graphql, fill, log, until, caplog
+):
+    """E59: in bounded time, although its write buffer is full."""
+    server = serving(stall_timeout=1.0, keepalive=60.0, fence_events=10**6)
+    with caplog.at_level(logging.INFO, "penstock.transports"):
+        async with graphql(server) as good, graphql(server) as stuck:
+            await good.init(), await stuck.init()
+            await good.subscribe(KEYS)
+            await stuck.subscribe()
+            await good.settled(), await stuck.settled()
+            stuck.socket.transport.pause_reading()
+            # On a thread: one that writes where the good client reads would make it stand still as well.
+            filling = asyncio.create_task(asyncio.to_thread(fill, 20, changes=50, body="z" * 4000))
+            await good.events(20 * 51)
+            await filling
+            await until(lambda: server.application.connections == 1)
+            fill(1)
+            await good.events(2)
+            stuck.socket.transport.resume_reading()
+            assert (await stuck.closed())[0] == 1006
+    assert "connection aborted" in caplog.text
+
+
+async def test_a_reader_that_stood_still_gets_everything_later(serving, graphql, fill, log):
+    server = serving(stall_timeout=60.0, keepalive=60.0)
+    async with graphql(server) as slow:
+        await slow.init()
+        await slow.subscribe()
+        await slow.settled()
+        slow.socket.transport.pause_reading()
+        fill(30, changes=50, body="z" * 2000)
+        slow.socket.transport.resume_reading()
+        events = await slow.events(30 * 51)
+        assert positions(events) == [(version, index) for version in range(1, 31) for index in range(51)]
+
+
+async def test_queries_of_a_client_that_reads_nothing_are_not_run(serving, graphql, fill, until):
+    server = serving(stall_timeout=60.0, keepalive=60.0, high_water=1024, window=256 * 1024)
+    fill(1, changes=900, body="z" * 2000)
+    async with graphql(server) as stuck:
+        await stuck.init()
+        (connection,) = server.application._connections
+        stuck.socket.transport.pause_reading()
+        for number in range(40):
+            await stuck.subscribe("{ history(limit: 1000) { changes { body } } }", str(number))
+        # How many fit into the buffers of the kernel is the machine's affair.
+        await until(lambda: connection._link.paused and connection._asking is None and connection._queries)
+        stuck.socket.transport.resume_reading()
+
+
+async def test_a_connection_that_is_lost_leaves_nothing_behind(serving, graphql, fill, log, until):
+    server = serving()
+    async with graphql(server) as wire:
+        await wire.init()
+        await wire.subscribe(KEYS)
+        await wire.subscribe("{ history { changes { key } } }", "q")
+        wire.socket.transport.abort()
+    await until(lambda: server.application.connections == 0)
+    await until(lambda: not log.statistics().publishers)
+
+
+async def test_limits_have_bounds():
+    from publishers import InvalidOption
+
+    for name in ("fence_events", "fence_width", "fence_timeout", "document_tokens", "history_events"):
+        with pytest.raises(InvalidOption, match=name):
+            Limits(**{name: 0})
+
+
+async def test_queries_that_were_taken_back_leave_nothing_behind(serving, graphql, fill, until):
+    fill(1, body="x" * 1000)
+    server = serving(high_water=1, window=200_000, messages_per_second=100_000, fence_timeout=20.0)
+    async with graphql(server) as wire:
+        await wire.init()
+        (connection,) = server.application._connections
+        # The gate of its deliveries is shut, as it is for a client that does not read.
+        connection._outbound._link = types.SimpleNamespace(paused=True, unsent=0, flush=lambda: None)
+        for _ in range(1500):
+            await wire.subscribe("{ __typename }", "q")
+            await wire.send(type="complete", id="q")
+        await wire.subscribe("{ __typename }", "last")
+        await wire.nothing_comes()
+        assert len(connection._queries) == 1
+        assert len(connection._outbound._ready) + len(connection._outbound._arrived) <= 1

@@ -1,0 +1,170 @@
+"""/health and /ready: what a load balancer and an operator are told."""
+
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+
+import pytest
+
+from publishers import ChangeLog, View, upsert
+from tests.publishers.support import QUICK, scratch
+from tests.transports.server.test_status import fetch
+from transports import Limits, serve
+
+SOON = {"tail_poll": 0.01, "tail_idle": 0.02}
+
+
+@pytest.fixture(autouse=True)
+def looked_at_each_time(monkeypatch):
+    monkeypatch.setattr("transports.server.status._AGE", 0.0)
+
+
+@pytest.fixture
+def owned():
+    home = scratch()
+    with ChangeLog.open(home / "shop", **QUICK, segment_bytes=65_536) as log:
+        for number in range(5):
+            log.commit([upsert("order", str(number), {"marked": f"here-{number}", "rest": "x" * 40_000})])
+        yield log
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def followed(owned):
+    with ChangeLog.open(owned.path, read_only=True, **SOON) as log:
+        yield log
+
+
+def flip(log, text):
+    """Flips one bit of a change in its segment."""
+    for path in log.path.glob("wal-*.log"):
+        with path.open("r+b") as file:
+            at = file.read().find(text.encode())
+            if at >= 0:
+                file.seek(at)
+                file.write(bytes([text.encode()[0] ^ 1]))
+                return
+    raise AssertionError
+
+
+async def statuses(server):
+    return [((found := await fetch(server, path))[0], found[1]["status"]) for path in ("/health", "/ready")]
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("place", ["here-0", "here-4"])
+async def test_a_corrupt_log_behind_a_load_balancer_is_out_of_service(
+    owned, followed, tmp_path, dial, caplog, place, other
+):
+    """F144: a byte flips while the log is served; a reader meets it, or the look at the newest record does."""
+    with ChangeLog.open(tmp_path / "other", **QUICK) as spare:
+        logs = {"shop": followed, "other": spare} if other else {"shop": followed}
+        with serve(logs) as server:
+            if place == "here-0":
+                assert await statuses(server) == [(200, "ok"), (200, "ok")]
+            flip(owned, place)
+            async with dial(server.url) as wire:
+                await wire.init()
+                for name in ("a", "b"):
+                    if place == "here-0":
+                        await wire.send(
+                            type="subscribe",
+                            id=name,
+                            payload={"log": "shop", "criteria": [], "start": "earliest", "credits": 9},
+                        )
+                        await wire.expect("subscribed")
+                        error = (await wire.expect("error"))["payload"]
+                        assert (error["code"], error["retryable"]) == ("INTERNAL", False)
+                        assert "damaged" in error["message"]
+            expected = [(503, "degraded"), (200, "degraded")] if other else [(503, "failed"), (503, "failed")]
+            for _ in range(2):
+                assert await statuses(server) == expected
+            shop = (await fetch(server, "/health"))[1]["logs"]["shop"]
+    assert (shop["status"], shop["failure"], "head" in shop) == ("corrupt", "WalCorrupted", True)
+    assert "'penstock verify DIR' shows" in shop["why"]
+    assert "'penstock repair DIR' mends" in shop["why"]
+    (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.getMessage() == f"the log shop is corrupt: {shop['why']}"
+    assert line.exc_info is None
+
+
+async def test_whether_the_writer_lives_and_when_it_committed_last_is_told(owned, followed):
+    """F144: of a log that another opening writes; the lock tells, and LOCK which process has it."""
+    with serve(followed) as server:
+        told = (await fetch(server, "/health"))[1]["logs"]["shop"]
+        assert told["writer"] == {"alive": True, "pid": os.getpid()}
+        assert 0 <= told["commitAge"] < 60
+        owned.close()
+        assert (await fetch(server, "/health"))[1]["logs"]["shop"]["writer"] == {"alive": False, "pid": None}
+        assert await statuses(server) == [(200, "ok"), (200, "ok")], "a log that nobody writes is sound"
+
+
+async def test_a_server_that_is_about_to_stop_is_healthy_and_not_ready(serving, until):
+    server = serving()
+    server._loop.call_soon_threadsafe(server.application.goaway, 60.0)
+    await until(lambda: server.application._stopping)
+    assert await statuses(server) == [(200, "ok"), (503, "draining")]
+    server._loop.call_soon_threadsafe(server.application.stop)
+    await until(lambda: server.application._pools.telling._closed)
+    assert await statuses(server) == [(503, "stopping"), (503, "draining")]
+
+
+async def test_a_log_that_was_closed_is_not_served(serving, log):
+    server = serving()
+    log.close()
+    assert await statuses(server) == [(503, "failed"), (503, "failed")]
+    assert (await fetch(server, "/health"))[1]["logs"]["shop"]["status"] == "closed"
+
+
+async def test_a_caller_without_a_token_hears_the_status_and_nothing_else(owned, followed):
+    """F59."""
+    with serve(followed, authenticate=lambda token: token == "right") as server:
+        for path in ("/health", "/ready"):
+            assert await fetch(server, path) == (200, {"status": "ok"})
+            assert await fetch(server, path, "wrong") == (200, {"status": "ok"})
+            assert "shop" in (await fetch(server, path, "right"))[1]["logs"]
+    flip(owned, "here-4")
+    with (
+        ChangeLog.open(owned.path, read_only=True) as again,
+        serve(again, authenticate=lambda token: token == "right") as server,
+    ):
+        for path in ("/health", "/ready"):
+            assert await fetch(server, path) == (503, {"status": "failed"})
+
+
+async def test_what_is_wrong_is_told_without_the_directories_of_the_server(owned, followed, monkeypatch):
+    error = OSError(5, "Input/output error", str(owned.path / "wal-000000000001.log"))
+    monkeypatch.setattr(followed._service.frames, "read", lambda _: (_ for _ in ()).throw(error))
+    with serve(followed) as server:
+        status, told = await fetch(server, "/health")
+    assert (status, told["logs"]["shop"]["status"]) == (503, "unreadable")
+    assert told["logs"]["shop"]["why"] == "[Errno 5] Input/output error: 'wal-000000000001.log'"
+    assert str(owned.path) not in json.dumps(told)
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/statistics", "/schemas"])
+async def test_a_request_is_judged_once_and_the_policy_asked_once_for_each_log(
+    owned, followed, path, monkeypatch
+):
+    """F59: both are the code of the application, and run on the event loop."""
+    asked = Counter()
+    monkeypatch.setattr("transports.server.status._AGE", 60.0)
+
+    def judge(token):
+        asked["judge"] += 1
+        return token is not None
+
+    def policy(caller):
+        asked[caller.log, caller.token] += 1
+        return View()
+
+    with serve({"a": owned, "b": followed}, limits=Limits(), authenticate=judge, view=policy) as server:
+        for _ in range(3):
+            await fetch(server, path, "ann", **({"log": "a"} if path == "/schemas" else {}))
+        assert asked.pop("judge") == 3
+        if path == "/schemas":
+            assert asked == {("a", "ann"): 3}
+        else:
+            assert asked == {("a", "ann"): 1, ("b", "ann"): 1}

@@ -1,0 +1,150 @@
+import asyncio
+
+import pytest
+
+from transports.limits import Limits
+from transports.server.outbound import Outbound
+
+
+class FakeLink:
+    """A socket whose buffer the test empties."""
+
+    def __init__(self):
+        self.paused = False
+        self.unsent = 0
+        self.flushed = 0
+
+    def flush(self):
+        self.flushed += 1
+
+
+class Stream:
+    """Something that always has another frame, as a drain with demand."""
+
+    def __init__(self, outbound, link, name, trace, size=10, frames=3, linger=0.0):
+        self.lane = outbound.lane(size, linger)
+        self.link, self.name, self.trace, self.left = link, name, trace, frames
+
+    def wake(self):
+        self.lane.submit(self.run)
+
+    def run(self):
+        self.trace.append(self.name)
+        self.link.unsent += self.lane.batch_bytes
+        self.left -= 1
+        if self.left:
+            self.lane.submit(self.run)
+
+
+def make(link, **limits):
+    return Outbound(asyncio.get_running_loop(), link, Limits(**limits))
+
+
+async def turn():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_subscriptions_take_turns_one_frame_each():
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    for name in "abc":
+        Stream(outbound, link, name, trace).wake()
+    await turn()
+    assert "".join(trace) == "abcabcabc"
+
+
+async def test_nothing_runs_while_the_link_is_paused():
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    link.paused = True
+    Stream(outbound, link, "a", trace).wake()
+    await turn()
+    assert trace == []
+    link.paused = False
+    outbound.run()
+    await turn()
+    assert trace == ["a", "a", "a"]
+
+
+async def test_a_turn_adds_at_most_the_window():
+    link, trace = FakeLink(), []
+    outbound = make(link, high_water=100, batch_bytes=200, window=1000)
+    Stream(outbound, link, "a", trace, size=200, frames=50).wake()
+    await turn()
+    assert link.unsent == 1000
+    link.unsent = 900
+    await turn()
+    assert link.unsent == 900
+    link.unsent = 0
+    await turn()
+    assert link.unsent == 1000
+
+
+async def test_a_paused_link_is_not_polled_by_the_loop():
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    link.paused = True
+    Stream(outbound, link, "a", trace).wake()
+    await turn()
+    flushed = link.flushed
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert link.flushed == flushed
+
+
+async def test_the_loop_gets_its_turn_back_from_a_stream_that_never_ends():
+    link, trace = FakeLink(), []
+    outbound = make(link)
+
+    class Endless(Stream):
+        def run(self):
+            self.trace.append(self.name)
+            self.lane.submit(self.run)
+
+    Endless(outbound, link, "a", trace).wake()
+    await turn()
+    assert 64 <= len(trace) <= 64 * 6
+
+
+async def test_after_the_close_everything_runs_whatever_the_link_says():
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    link.paused = True
+    stream = Stream(outbound, link, "a", trace, linger=5.0)
+    stream.lane.eager = False
+    stream.wake()
+    outbound.close()
+    await turn()
+    assert trace == ["a", "a", "a"]
+
+
+async def test_a_lane_that_lingers_waits_unless_it_is_eager(until):
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    eager = Stream(outbound, link, "e", trace, frames=1, linger=60.0)
+    late = Stream(outbound, link, "l", trace, frames=1, linger=0.01)
+    never = Stream(outbound, link, "n", trace, frames=1, linger=60.0)
+    late.lane.eager = never.lane.eager = False
+    for stream in (never, late, eager):
+        stream.wake()
+    await until(lambda: trace == ["e", "l"])
+
+
+async def test_tasks_come_from_any_thread(until):
+    link, trace = FakeLink(), []
+    outbound = make(link)
+    await asyncio.gather(
+        *(asyncio.to_thread(Stream(outbound, link, name, trace).wake) for name in "abcdefgh")
+    )
+    await until(lambda: len(trace) == 24)
+    assert sorted(trace) == sorted("abcdefgh" * 3)
+
+
+def test_a_closed_loop_refuses():
+    async def start():
+        return make(FakeLink())
+
+    outbound = asyncio.run(start())
+    with pytest.raises(RuntimeError, match="closed"):
+        outbound.lane(1, 0.0).submit(lambda: None)

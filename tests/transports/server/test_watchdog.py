@@ -1,0 +1,93 @@
+"""A client that stands still, over every transport that pushes: what it costs, and how it comes back."""
+
+import pytest
+
+from publishers import ChangeLog, upsert
+from publishers.fanout.state import State
+from transports import Limits, serve
+
+VERSIONS, CHANGES, SIZE = 60, 20, 2000
+EVENTS = VERSIONS * (CHANGES + 1)
+STREAM = [(version, index) for version in range(1, VERSIONS + 1) for index in range(CHANGES + 1)]
+BODIES = """subscription { onChange { version index body } }"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    with ChangeLog.open(tmp_path / "shop", sync="os", fill_step=65_536, ring_events=64) as log:
+        yield log
+
+
+@pytest.fixture
+def server(log):
+    # The pings of GraphQL are no bound here: the socket alone is.
+    limits = Limits(stall_timeout=60.0, keepalive=60.0, fence_events=10**6)
+    with serve(log, limits=limits) as server:
+        yield server
+
+
+def positions(events):
+    return [(int(event["version"]), event["index"]) for event in events]
+
+
+def fill(log):
+    for version in range(VERSIONS):
+        log.commit([upsert("order", f"{version}-{n}", {"value": "z" * SIZE}) for n in range(CHANGES)])
+
+
+async def stall(log, server, stuck, good, until):
+    """Stands still while everything is committed, and goes on when the log is far ahead.
+
+    Args:
+        log: The log.
+        server: Its server.
+        stuck: The client that stands still; it has subscribed.
+        good: Reads everything with another one.
+        until: Waits for a condition.
+    """
+    stuck.socket.transport.pause_reading()
+    fill(log)
+    assert positions(await good) == STREAM, "its neighbour has everything"
+    before = log.statistics()
+    slow = max(before.subscriptions, key=lambda one: one.lag or 0)
+    held = [connection._link.unsent for connection in server.application._connections]
+    assert max(held) <= Limits().window, "what is held for it is bounded"
+    ring = before.publishers[0].ring
+    assert (ring.events <= 64, slow.position < ring.start) == (True, True), "nothing is kept for it in memory"
+    assert slow.lag > EVENTS // 2, "its cursor lags"
+    await until(lambda: any(one.state is State.RESYNC for one in log.statistics().subscriptions))
+    stuck.socket.transport.resume_reading()
+
+
+async def test_over_our_protocol_it_catches_up_from_the_log(log, server, dial, until):
+    """E59: memory bounded, the cursor lags, and later it has everything from the WAL, each once and in order."""
+    async with dial(server.url) as stuck, dial(server.url) as good:
+        for wire in (stuck, good):
+            await wire.init()
+            await wire.subscribe(credits=10**6, content="BODY")
+        await stall(log, server, stuck, good.events(EVENTS), until)
+        events = await stuck.events(EVENTS)
+        assert positions(events) == STREAM
+        assert events[-1]["body"] == {"value": "z" * SIZE}
+        assert log.statistics().frames_read > VERSIONS // 2, "what no ring has any more is read"
+        while (await stuck.expect("checkpoint"))["items"][0]["state"] != "LIVE":
+            pass
+        log.commit([upsert("order", "new", {})])
+        assert len(await stuck.events(2)) == len(await good.events(2)) == 2
+
+
+async def test_over_graphql_it_catches_up_from_the_log(log, server, graphql, until):
+    """E59: likewise, although the protocol has no message for demand."""
+    async with graphql(server) as stuck, graphql(server) as good:
+        for wire in (stuck, good):
+            await wire.init()
+            await wire.subscribe(BODIES)
+            await wire.settled()
+        await stall(log, server, stuck, good.events(EVENTS), until)
+        events = await stuck.events(EVENTS)
+        assert positions(events) == STREAM
+        assert events[-1]["body"] == {"value": "z" * SIZE}
+        assert log.statistics().frames_read > VERSIONS // 2, "what no ring has any more is read"
+        await until(lambda: all(one.state is State.LIVE for one in log.statistics().subscriptions))
+        log.commit([upsert("order", "new", {})])
+        assert len(await stuck.events(2)) == len(await good.events(2)) == 2

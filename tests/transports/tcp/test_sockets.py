@@ -1,0 +1,89 @@
+"""Small writes are sent at once: Nagle's algorithm is off wherever we make or take a connection."""
+
+import asyncio
+import socket
+
+import pytest
+
+from tests.transports.conftest import uvicorn_runs
+from transports import connect
+from transports.server.asgi import Application
+from transports.server.timeouts import HttpProtocol
+from transports.server.ws_protocol import LinkProtocol
+from transports.tcp.sockets import send_at_once
+
+
+def at_once(transport):
+    """Whether the option is set on the socket of a transport."""
+    return transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def accepted(server, until):
+    """The transport of the one connection that a server has."""
+    (protocol,) = await until(lambda: server.server_state.connections)
+    return protocol.transport
+
+
+async def test_a_web_socket_that_is_accepted_sends_at_once(serving, dial, until):
+    server = serving()
+    async with dial(server.url) as wire:
+        await wire.init()
+        assert at_once(await accepted(server._uvicorn, until))
+
+
+async def test_so_does_a_connection_for_http(serving, until):
+    server = serving()
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    assert at_once(await accepted(server._uvicorn, until))
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_web_socket_sends_at_once_whoever_made_the_listener(log, dial, until):
+    with uvicorn_runs(Application(log), ws=LinkProtocol) as (server, port):
+        async with dial(f"ws://127.0.0.1:{port}/ws") as wire:
+            await wire.init()
+            assert at_once(await accepted(server, until))
+
+
+async def test_so_does_a_connection_for_http_whoever_made_the_listener(log, until):
+    with uvicorn_runs(Application(log), http=HttpProtocol) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert at_once(await accepted(server, until))
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("protocol", [socket.IPPROTO_TCP, 0])
+async def test_the_client_sends_at_once_whatever_made_its_socket(serving, monkeypatch, until, protocol):
+    """What speaks to a SOCKS proxy makes sockets of its own, for which asyncio does nothing."""
+    server = serving()
+    loop = asyncio.get_running_loop()
+
+    async def look_up(host, port, **_named):
+        return [(socket.AF_INET, socket.SOCK_STREAM, protocol, "", (host, port))]
+
+    monkeypatch.setattr(loop, "_ensure_resolved", lambda address, **named: look_up(*address, **named))
+    made = []
+    create = loop.create_connection
+
+    async def creating(*arguments, **named):
+        transport, connection = await create(*arguments, **named)
+        made.append(transport)
+        return transport, connection
+
+    monkeypatch.setattr(loop, "create_connection", creating)
+    async with connect(server.url):
+        (transport,) = made
+        assert transport.get_extra_info("socket").proto == protocol
+        assert at_once(transport)
+
+
+async def test_a_transport_that_is_none_of_tcp_is_left_as_it_is():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        _, writer = await asyncio.open_unix_connection(sock=ours)
+        send_at_once(writer.transport)
+        writer.close()
+        await writer.wait_closed()
+    send_at_once(asyncio.Transport())

@@ -1,0 +1,86 @@
+"""Which names a server answers to.
+
+A page of anybody's may have a name of its own point at 127.0.0.1 and read, in the browser of whoever opens it, what is
+served there: to the browser it is the origin of the page (DNS rebinding). What such a request cannot hide is the name, in
+its header ``Host``.
+"""
+
+import ipaddress
+from collections.abc import Collection, Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from publishers.errors import InvalidOption
+
+__all__ = ["HostNames", "is_loopback"]
+
+_RIGHT: Final = (
+    "a host name as browsers are given it, without scheme and port, such as shop.example.org, or * for all"
+)
+_NO_NAME: Final = frozenset("/?#@ \t\r\n*")
+
+
+class HostNames:
+    """The names by which a server may be asked.
+
+    Args:
+        allowed: Host names, without port, beside those of this machine; ``"*"`` for all. None for all, too.
+
+    Raises:
+        InvalidOption: If something is no host name, so that nobody would ever be answered by it.
+    """
+
+    def __init__(self, allowed: Collection[str] | None) -> None:
+        if isinstance(allowed, (str, bytes)):
+            raise InvalidOption("hosts", allowed, "a list of them, each " + _RIGHT)
+        self._allowed = None if allowed is None else frozenset(_checked(name) for name in allowed)
+
+    def stranger(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The name by which a request asks and must not; None if it may. Without a name, it is from no browser."""
+        if self._allowed is None or "*" in self._allowed:
+            return None
+        for name, value in headers:
+            if name == b"host" and value.strip():
+                asked = _name(value.decode("latin-1"))
+                if asked not in self._allowed and not is_loopback(asked):
+                    return asked
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name or address, wherever it is asked."""
+    plain = _plain(host)
+    if plain == "localhost" or plain.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(plain).is_loopback
+    except ValueError:
+        return False
+
+
+def _checked(name: object) -> str:
+    if name == "*":
+        return "*"
+    plain = _plain(name) if isinstance(name, str) else ""
+    if not plain or (":" in plain and not _is_address(plain)) or _NO_NAME.intersection(plain):
+        raise InvalidOption("host", name, _RIGHT)
+    return plain
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(header: str) -> str:
+    try:
+        return _plain(urlsplit(f"//{header.strip()}").hostname or header)
+    except ValueError:
+        return header
+
+
+def _plain(name: str) -> str:
+    return name.lower().strip("[]").removesuffix(".")

@@ -1,0 +1,68 @@
+"""WebOrigins of web pages (RFC 6454): which pages may connect from a browser, and read what is answered."""
+
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from publishers.errors import InvalidOption
+from transports.access.host_names import is_loopback
+
+__all__ = ["WebOrigins", "checked_origins"]
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_RIGHT: Final = "the origin of a web page, such as https://example.org or http://intranet:8080, or * for all"
+
+
+class WebOrigins:
+    """The pages that are welcome.
+
+    Args:
+        allowed: Their origins, beside those of pages that this machine serves; ``"*"`` for all.
+
+    Raises:
+        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+    """
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._allowed = checked_origins(allowed)
+
+    def welcomes(self, origin: str) -> bool:
+        """Whether a page may, going by the header ``Origin`` that its browser sent."""
+        if origin.rstrip("/") in self._allowed or "*" in self._allowed:
+            return True
+        try:
+            return is_loopback(urlsplit(origin).hostname or "")
+        except ValueError:
+            return False
+
+
+def checked_origins(origins: Collection[str]) -> frozenset[str]:
+    """WebOrigins as browsers tell them: a scheme, a host and perhaps a port, without a slash at the end.
+
+    A port that is the scheme's own is left out, as browsers do (RFC 6454 §6.2).
+
+    Raises:
+        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+    """
+    if isinstance(origins, (str, bytes)) or not isinstance(origins, Collection):
+        raise InvalidOption("origins", origins, "a list of them, each " + _RIGHT)
+    return frozenset(_checked(origin) for origin in origins)
+
+
+def _checked(origin: object) -> str:
+    if origin in ("*", "null"):
+        return str(origin)
+    try:
+        parts = urlsplit(origin.rstrip("/") if isinstance(origin, str) else "")
+        whole = bool(parts.scheme and parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        raise InvalidOption("origin", origin, _RIGHT) from None
+    if not whole or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise InvalidOption("origin", origin, _RIGHT)
+    host = parts.netloc.lower()
+    if not host.isascii() or any(character.isspace() for character in host):
+        raise InvalidOption("origin", origin, _RIGHT)
+    if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)):
+        before, bracket, after = host.rpartition("]")  # colons before it are those of an IPv6 address
+        host = before + bracket + after.partition(":")[0]
+    return f"{parts.scheme}://{host}"

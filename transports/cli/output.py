@@ -1,0 +1,21 @@
+"""What commands print: a document for programs, or lines for people."""
+
+import argparse
+from collections.abc import Iterable
+
+import msgspec
+
+__all__ = ["print_json", "show"]
+
+
+def print_json(document: object) -> None:
+    """Prints a document in one line."""
+    print(msgspec.json.encode(document).decode())
+
+
+def show(chosen: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
+    """Prints the document if ``--json`` is given, else the lines."""
+    if chosen.json:
+        print_json(document)
+    else:
+        print("\n".join(lines))

@@ -1,0 +1,177 @@
+"""Arguments, and what becomes of errors: one line for the user, never a traceback.
+
+Exit codes: 0 done; 1 it failed (the line on standard error says why); 2 the arguments or the input are wrong; 130
+interrupted; 141 whoever read the output has left.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Final
+
+from flow.errors import FlowError
+from publishers.errors import (
+    InvalidChange,
+    InvalidCriteria,
+    InvalidName,
+    InvalidOption,
+    PenstockError,
+    PositionMalformed,
+)
+from transports.cli.arguments import ArgumentParser
+from transports.cli.interrupts import INTERRUPTED, interruptible
+from transports.cli.plugins import find_plugins, help_of, load_plugin
+from transports.errors import InvalidInput
+from transports.server.version import version
+
+__all__ = ["main"]
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+BROKEN_PIPE: Final = 141
+
+_USERS_MISTAKES: Final = (
+    InvalidChange,
+    InvalidCriteria,
+    InvalidInput,
+    InvalidName,
+    InvalidOption,
+    PositionMalformed,
+)
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: What follows the name of the program; from ``sys.argv`` if None.
+
+    Returns:
+        The exit code.
+    """
+    _open_streams()
+    code = _guarded(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python would flush standard output once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _open_streams() -> None:
+    """Opens the standard streams that the caller has closed, lest a file of a log gets the number of one.
+
+    What is printed is UTF-8 in every locale: keys and names have any letters, and JSON lines are read by programs.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            # Paths may hold bytes that are no letters; they come out as they are.
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _guarded(arguments: list[str]) -> int:
+    try:
+        code = interruptible(lambda: _run(arguments))
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except _USERS_MISTAKES as error:
+        return _say(error, USAGE)
+    except (PenstockError, FlowError, OSError) as error:
+        return _say(error, FAILED)
+    except Exception as error:
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        return _say(f"internal error: {type(error).__name__}: {error} (PENSTOCK_DEBUG=1 shows where)", FAILED)
+
+
+def _say(error: object, code: int) -> int:
+    print("penstock: " + " ".join(str(error).split()), file=sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else ""
+    # Looking for plug-ins reads what is installed, which no command of our own has to wait for.
+    plugins = {} if first in _COMMANDS and first != "completion" else find_plugins(without=_COMMANDS)
+    if first in plugins:
+        # Its arguments are its own business: argparse would claim its options for itself.
+        return int(load_plugin(plugins[first])(arguments[1:]) or DONE)
+    parser = _parser(plugins)
+    try:
+        chosen = parser.parse_args(arguments)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else USAGE
+    command: Command | None = getattr(chosen, "command", None)
+    if command is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return command(chosen)
+
+
+def _parser(plugins: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="penstock",
+        description="Change data capture with backpressure.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong arguments or input, 130 interrupted, 141 broken pipe.",
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, (what, example) in _COMMANDS.items():
+        commands.add_parser(name, help=what, example=example, module=f"transports.cli.{name}")
+    for name in sorted(plugins):
+        commands.add_parser(name, help=help_of(plugins[name]), add_help=False)
+    parser.set_defaults(whole=parser)
+    return parser
+
+
+_COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "serve": ("serve a log, or a store of logs, over WebSockets", "penstock serve var/orders --port 8090"),
+    "tail": (
+        "print changes as JSON lines, from a server or a directory",
+        "penstock tail ws://127.0.0.1:8090/ws --entity-type order --where 'total > 10' --since earliest",
+    ),
+    "append": (
+        "append changes, given as JSON lines, as one transaction",
+        """echo '{"entity_type": "order", "key": "42", "body": {"total": 1}}' | penstock append var/orders""",
+    ),
+    "log": (
+        "list, create, drop and rename the logs of a store",
+        "penstock log create var/shop orders --label owner=ann",
+    ),
+    "verify": ("look at every byte of a log, and name what is damaged", "penstock verify var/orders"),
+    "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
+    "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),
+    "backup": (
+        "copy a log or a store, also while it is being written",
+        "penstock backup var/orders backups/orders",
+    ),
+    "restore": (
+        "put a log or a store back from its backup",
+        "penstock restore backups/orders var/orders --replace",
+    ),
+    "stats": ("print what a log, or a server, tells of itself", "penstock stats http://127.0.0.1:8090/"),
+    "schema": (
+        "print the schemas that a log, or a server's, was told",
+        "penstock schema var/orders order --version 3",
+    ),
+    "version": ("print the version", "penstock version"),
+    "completion": (
+        "print a script by which a shell completes these commands",
+        "source <(penstock completion bash)",
+    ),
+}
+"""Of each command what it does, and an example; it is the module of its name here."""

@@ -1,0 +1,150 @@
+"""What the user means by DIR: a log, or a log of a store; told apart by their files."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from publishers.errors import InvalidOption, NotAStore
+from publishers.log.changelog import ChangeLog
+from publishers.store.directory import kind_of
+from publishers.store.log_entries import SYSTEM
+from publishers.store.store import ChangeStore
+from publishers.wal import RealFileSystem
+
+__all__ = ["check_directory", "followed", "is_store", "logs_in", "owned", "url_of"]
+
+_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+
+
+def url_of(source: str) -> str | None:
+    """The address of a server, as our protocol is reached; None if the source is a directory.
+
+    What a browser shows, ``http://host:port/`` or, in a web application, ``http://host:port/live/``, is taken for the
+    server that is there.
+
+    Raises:
+        InvalidOption: If it is an address of another kind.
+    """
+    scheme, mark, _ = source.partition("://")
+    if not mark:
+        return None
+    if scheme not in _SCHEMES:
+        raise InvalidOption("URL|DIR", source, "a directory, or an address such as ws://127.0.0.1:8090/ws")
+    right = "an address with a host, such as ws://127.0.0.1:8090/ws"
+    try:
+        parts = urlsplit(source)
+        host, _ = parts.hostname, parts.port
+    except ValueError:  # half an IPv6 address, or a port that is none
+        raise InvalidOption("URL|DIR", source, right) from None
+    if not host:
+        raise InvalidOption("URL|DIR", source, right)
+    return parts._replace(
+        scheme=_SCHEMES[scheme], path=f"{parts.path}ws" if parts.path.endswith("/") else parts.path or "/ws"
+    ).geturl()
+
+
+def check_directory(directory: str) -> None:
+    """Refuses an address where only a directory will do, and what a shell makes of a variable that is not set.
+
+    Raises:
+        InvalidOption: If it is one.
+    """
+    if not directory:
+        raise InvalidOption("DIR", directory, "the path of a directory")
+    if "://" in directory:
+        raise InvalidOption("DIR", directory, "a directory: only 'penstock tail' reaches servers")
+
+
+def is_store(directory: str) -> bool:
+    """Whether a directory is a store of logs."""
+    check_directory(directory)
+    return kind_of(RealFileSystem(), Path(directory)) == "store"
+
+
+def logs_in(directory: str) -> list[Path]:
+    """The directories of the logs that are meant: the one given, or each of a store; hidden ones but for its own log left out."""
+    check_directory(directory)
+    path = Path(directory)
+    filesystem = RealFileSystem()
+    try:
+        if kind_of(filesystem, path) != "store":
+            return [path]
+        names = filesystem.listing(path)
+        return [path / name for name in names if _is_log(filesystem, path / name)]
+    except OSError:
+        return [path]
+
+
+def _is_log(filesystem: RealFileSystem, path: Path) -> bool:
+    try:
+        return path.name == ".system" or kind_of(filesystem, path) == "log"
+    except OSError:
+        return path.is_dir()  # which will be told to be unreadable
+
+
+@contextlib.contextmanager
+def followed(directory: str, name: str | None) -> Iterator[ChangeLog]:
+    """A log, to be read.
+
+    Args:
+        directory: A log, or a store.
+        name: Which log of a store; ``$system`` for its system log. May be left out if it has one.
+    """
+    # With what it ends is the error of the command, in the one line that the command prints.
+    logging.getLogger("penstock.follower").addHandler(logging.NullHandler())
+    if not is_store(directory):
+        _check_single(directory, name)
+        with ChangeLog.open(directory, read_only=True) as log:
+            yield log
+        return
+    with ChangeStore.open(directory, read_only=True) as store:
+        yield store.system if name == SYSTEM else store.log(_chosen(store, name))
+
+
+@contextlib.contextmanager
+def owned(directory: str, name: str | None) -> Iterator[ChangeLog]:
+    """A log, to be written; the store is only looked at, so another process may own it and serve the log read-only.
+
+    Args:
+        directory: A log, which is made if there is none, or a store.
+        name: Which log of a store. May be left out if it has one.
+    """
+    if not is_store(directory):
+        _check_single(directory, name)
+        with ChangeLog.open(directory) as log:
+            yield log
+        return
+    with ChangeStore.open(directory, read_only=True) as store:
+        if name == SYSTEM:
+            raise InvalidOption(
+                "--log", name, "a log: what becomes of the logs is written by the store alone"
+            )
+        entry = store.entry(_chosen(store, name))
+    with ChangeLog.open(Path(directory) / entry.directory, **entry.options) as log:
+        log.name = entry.name
+        yield log
+
+
+def _chosen(store: ChangeStore, name: str | None) -> str:
+    names = store.names()
+    if name is not None:
+        return name
+    if len(names) != 1:
+        raise InvalidOption(
+            "--log", None, "one of: " + (", ".join(names) or f"none yet ({SYSTEM} can be read)")
+        )
+    return names[0]
+
+
+def _check_single(directory: str, name: str | None) -> None:
+    path = Path(directory)
+    if name is None or name == path.resolve().name:
+        return
+    kind = kind_of(RealFileSystem(), path)
+    if kind == "log":
+        raise InvalidOption(
+            "--log", name, f"left out: {directory} is a single log, and not a store of several"
+        )
+    raise NotAStore(path, "make one with 'penstock log create'")

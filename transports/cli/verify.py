@@ -1,0 +1,54 @@
+"""``penstock verify``: what a log, or each log of a store, is worth."""
+
+import argparse
+from collections.abc import Iterator
+
+from publishers.wal.checks import Report, Verdict, verify
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import show
+from transports.cli.progress import each_log
+
+__all__ = ["add_arguments", "run", "said", "verdict_of", "verified"]
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.description = (
+        "Looks at every byte of a log and writes nothing; beside a running writer up to what it shows."
+    )
+    parser.epilog = "Exit codes: 0 sound, 1 torn by a crash (unsynced writes only), 2 corrupt, 3 unreadable."
+    parser.directory()
+    parser.json("one JSON document for each log, one per line")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Verifies each log, and answers the worst verdict."""
+    worst = Verdict.SOUND
+    for report in verified(chosen.directory):
+        worst = max(worst, report.verdict)
+        show(chosen, report.as_json(), said(report))
+    return int(worst)
+
+
+def verified(directory: str) -> Iterator[Report]:
+    """The reports of the logs that are meant, each verified when it is asked for."""
+    return each_log(directory, "verify", verify)
+
+
+def verdict_of(report: Report) -> str:
+    """The verdict, and the versions that are there."""
+    there = report.version >= report.oldest > 0
+    versions = f"versions {report.oldest} to {report.version}" if there else "no versions"
+    return f"{report.verdict.name.lower()}: {versions}"
+
+
+def said(report: Report) -> Iterator[str]:
+    """A report in lines for people."""
+    beside = ", beside its writer" if report.live else ""
+    what = f"{report.segments} segments, {report.frames} frames, {report.bytes} bytes{beside}"
+    yield f"{report.path}: {verdict_of(report)}; {what}"
+    for finding in report.findings:
+        yield f"  {finding}"
+    if report.lost:
+        first, last = report.lost
+        yield f"  beyond the damage: versions {first} to {last}"

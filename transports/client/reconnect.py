@@ -1,0 +1,225 @@
+"""A connection to a server that is made, kept and made again: the shell of a client's machine."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from transports.client.backoff import Backoff
+from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
+from transports.protocol.client import ClientSession
+from transports.protocol.connection import Effect
+from transports.tcp.descriptors import let_go
+from transports.tcp.sockets import send_at_once
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["Reconnection"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_SUBPROTOCOL: Final = "penstock.v1+json"
+_KEEPALIVE: Final = 12.0
+
+
+class Reconnection:
+    """Keeps one connection, on the event loop on which it was opened.
+
+    Args:
+        session: The machine.
+        url: Of the endpoint.
+        perform: Does what the machine wants.
+        waiting: Called with why there is no connection, and the seconds until another attempt to make it.
+        given_up: Called with why there is no connection, when there will be none.
+        reconnect: How patiently a lost connection is made again; None for not at all.
+        open_timeout: Seconds until an attempt to connect has failed.
+        headers: Additional headers of the upgrade.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        url: str,
+        *,
+        perform: Callable[[Iterable[Effect]], None],
+        waiting: Callable[[ConnectionLost, float], None],
+        given_up: Callable[[ConnectionLost], None],
+        reconnect: Backoff | None,
+        open_timeout: float,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._session = session
+        self._url = url
+        self._perform = perform
+        self._waiting = waiting
+        self._given_up = given_up
+        self._reconnect = reconnect
+        self._open_timeout = open_timeout
+        self._headers = dict(headers)
+        self._attempt = 0  # in a row, without an acknowledgement
+        self._outgoing: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._socket: ClientConnection | None = None
+        self._opened: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Connects; returns when the server has acknowledged.
+
+        Raises:
+            ConnectionLost: If that fails; the first attempt is never repeated.
+            ExtraMissing: If websockets is not installed.
+        """
+        try:
+            import websockets.asyncio.client  # noqa: F401, PLC0415 - an optional dependency
+        except ImportError as error:
+            raise ExtraMissing("a client", error.name or "websockets", "server") from None
+        loop = asyncio.get_running_loop()
+        self._opened = loop.create_future()
+        self._task = loop.create_task(self._run())
+        try:
+            await asyncio.shield(self._opened)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Closes the connection for good. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._give_up(ConnectionLost(self._url, "it was closed here", retryable=False))
+
+    def let_go(self) -> None:
+        """Closes this process's copy of the socket; for a child of ``fork``, where nothing else is done any more."""
+        transport = None if self._socket is None else self._socket.transport
+        found = None if transport is None else transport.get_extra_info("socket")
+        if found is not None and found.fileno() >= 0:
+            let_go([found.fileno()])
+
+    def send(self, message: bytes) -> None:
+        """Sends a message, behind those that wait already."""
+        self._outgoing.append(message)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                lost = await self._serve()
+            except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
+                _LOG.exception("the connection to %s failed", self._url)
+                lost = ConnectionLost(self._url, repr(error), retryable=False)
+            again = lost.retryable and self._opened is not None and self._opened.done()
+            delay = self._reconnect.delay(self._attempt) if self._reconnect and again else None
+            if delay is None:
+                self._give_up(lost)
+                return
+            self._attempt += 1
+            self._waiting(lost, delay)
+            await asyncio.sleep(delay)
+
+    async def _serve(self) -> ConnectionLost:
+        """Connects and serves until the connection is lost; answers why."""
+        from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
+        from websockets.exceptions import (  # noqa: PLC0415 - likewise
+            ConnectionClosed,
+            InvalidHandshake,
+            InvalidStatus,
+            InvalidURI,
+        )
+
+        try:
+            loopback = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
+        except ValueError as error:
+            return ConnectionLost(self._url, str(error), retryable=False)
+        try:
+            async with dial(
+                self._url,
+                subprotocols=[_SUBPROTOCOL],  # type: ignore[list-item]  # a NewType of str
+                additional_headers=self._headers,
+                compression=None,
+                proxy=None if loopback else True,
+                open_timeout=self._open_timeout,
+                ping_interval=_KEEPALIVE,
+                ping_timeout=_KEEPALIVE,
+                close_timeout=1.0,
+                max_size=None,
+            ) as socket:
+                self._socket = socket
+                send_at_once(socket.transport)  # a proxy's client may have made the socket
+                await self._greet(socket)
+                await self._exchange(socket)
+        except ConnectionClosed as error:
+            return self._closed(*((error.rcvd.code, error.rcvd.reason) if error.rcvd else (None, "")))
+        except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
+            return ConnectionLost(self._url, str(error), retryable=False)
+        except InvalidHandshake as error:
+            why, retryable = f"the server refused the upgrade: {error}", True
+            if isinstance(error, InvalidStatus):
+                why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
+                retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
+            return ConnectionLost(self._url, why, retryable=retryable)
+        except Violation as error:
+            return ConnectionLost(self._url, str(error), close_code=error.close_code, retryable=False)
+        except TimeoutError:
+            return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s")
+        except (OSError, EOFError, ValueError) as error:
+            refused = isinstance(error, ConnectionRefusedError)
+            why = "it was refused" if refused else str(error) or type(error).__name__
+            return ConnectionLost(self._url, why)
+        finally:
+            self._session.lost()
+            self._socket = None
+            self._outgoing.clear()
+        return self._closed(1000, "closed by the server")
+
+    def _closed(self, code: int | None, reason: str) -> ConnectionLost:
+        told = f" ({reason})" if reason else ""
+        why = "no close frame came" if code is None else f"closed with {code}{told}"
+        known = code in CloseCode.__members__.values()
+        retryable = CloseCode(code).retryable if known and code is not None else True
+        return ConnectionLost(self._url, why, close_code=code, retryable=retryable)
+
+    async def _greet(self, socket: "ClientConnection") -> None:
+        self._perform(self._session.begin())
+        while self._outgoing:
+            await socket.send(self._outgoing.popleft().decode())
+        async with asyncio.timeout(self._open_timeout):
+            text = await socket.recv()
+        self._perform(self._session.receive(text))
+        self._attempt = 0
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(None)
+
+    async def _exchange(self, socket: "ClientConnection") -> None:
+        writer = asyncio.create_task(self._write(socket))
+        try:
+            while True:
+                self._perform(self._session.receive(await socket.recv(decode=False)))
+        except Violation as error:
+            await socket.close(error.close_code, error.reason)
+            raise
+        finally:
+            writer.cancel()
+            await asyncio.wait([writer])
+
+    async def _write(self, socket: "ClientConnection") -> None:
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - an optional dependency
+
+        with contextlib.suppress(ConnectionClosed):  # the reader meets it too, and says so
+            while True:
+                while self._outgoing:
+                    await socket.send(self._outgoing.popleft().decode())
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _give_up(self, lost: ConnectionLost) -> None:
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_exception(lost)
+            self._opened.exception()
+        self._given_up(lost)

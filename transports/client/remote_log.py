@@ -1,0 +1,388 @@
+"""The Python client: a remote log, whose feeds are publishers."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
+
+from flow import forks, hooks
+from flow.executors import loop_executor
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption, LogForked
+from publishers.fanout.gap import OnGap
+from publishers.log.feed import ModelFeed
+from publishers.log.start import Since
+from publishers.schemas.registry import SchemaVersion
+from publishers.views.entities import M, Models
+from publishers.views.masking import Rule
+from publishers.views.view import Content, Images, Integers, View
+from transports.client.backoff import Backoff
+from transports.client.reconnect import Reconnection
+from transports.client.remote_feed import RemoteFeed, RemoteSubscription
+from transports.codec.messages import view_json
+from transports.codec.replies import RemoteModelChange
+from transports.codec.starts import start_json
+from transports.errors import ConnectionLost, RemoteError
+from transports.limits import CREDITS_MAX
+from transports.protocol.client import (
+    Answered,
+    ClientQuestion,
+    ClientSession,
+    ClientSubscription,
+    Deliver,
+    Ended,
+    Progress,
+    Retry,
+)
+from transports.protocol.connection import Effect, Send
+
+__all__ = ["RemoteLog", "connect"]
+
+OnWait = Callable[[ConnectionLost | RemoteError, float], object]
+"""Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
+
+
+class RemoteReading(TypedDict, total=False):
+    """From where, how far and how changes are read; see ``RemoteLog.changes``."""
+
+    since: Since
+    start: Since
+    until: int | None
+    content: Content
+    images: Images
+    fields: Collection[str] | None
+    mask: Mapping[str, Rule | str] | None
+    integers: Integers
+    log: str | None
+    window: int
+    batch_events: int | None
+    linger_ms: int
+    on_lag: Literal["resync", "fail"]
+    on_gap: OnGap
+    whole: bool
+    heartbeat_ms: int | None
+
+
+class RemoteLog:
+    """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all.
+
+    Attributes:
+        url: Of the server.
+        inherited: What to raise in a child of ``fork``; None in the process that opened it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None,
+        reconnect: Backoff | None,
+        open_timeout: float,
+        headers: Mapping[str, str],
+        on_wait: OnWait | None,
+    ) -> None:
+        self.url = url
+        self._on_wait = on_wait
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._session = ClientSession(token, self._delay)
+        self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
+        self._questions: dict[ClientQuestion, asyncio.Future[SchemaVersion | None]] = {}
+        self._lost: ConnectionLost | None = None
+        self._reconnect = reconnect
+        self._connection = Reconnection(
+            self._session,
+            url,
+            perform=self._perform,
+            waiting=self._waiting,
+            given_up=self._given_up,
+            reconnect=reconnect,
+            open_timeout=open_timeout,
+            headers=headers,
+        )
+        self.inherited: LogForked | None = None
+        forks.register(self)
+
+    def forked(self, pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: once opened, everything is refused with ``LogForked``, and to close does nothing."""
+        if self._loop is not None:
+            self.inherited = LogForked(self.url, pid, "connect here")
+            self._connection.let_go()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the connection.
+
+        Raises:
+            ConnectionLost: If it was not opened.
+            LogForked: In a child of ``fork``.
+        """
+        self._check_here()
+        if self._loop is None:
+            raise ConnectionLost(self.url, "it was not opened; use 'async with'", retryable=False)
+        return self._loop
+
+    @overload
+    def changes(
+        self, *criteria: Criterion | Criteria | None, as_: None = None, **reading: Unpack[RemoteReading]
+    ) -> RemoteFeed: ...
+
+    @overload
+    def changes(
+        self, *criteria: Criterion | Criteria | None, as_: type[M], **reading: Unpack[RemoteReading]
+    ) -> ModelFeed[RemoteModelChange[M]]: ...
+
+    @overload
+    def changes(
+        self,
+        *criteria: Criterion | Criteria | None,
+        as_: Mapping[str, type[M]],
+        **reading: Unpack[RemoteReading],
+    ) -> ModelFeed[RemoteModelChange[M]]: ...
+
+    def changes(
+        self,
+        *criteria: Criterion | Criteria | None,
+        since: Since = None,
+        start: Since = None,
+        until: int | None = None,
+        content: Content = Content.HEADER,
+        images: Images = Images.WRITTEN,
+        fields: Collection[str] | None = None,
+        mask: Mapping[str, Rule | str] | None = None,
+        integers: Integers = Integers.NUMBER,
+        log: str | None = None,
+        window: int = 256,
+        batch_events: int | None = None,
+        linger_ms: int = 0,
+        on_lag: Literal["resync", "fail"] = "resync",
+        on_gap: OnGap = "fail",
+        whole: bool = False,
+        heartbeat_ms: int | None = None,
+        as_: type[Any] | Mapping[str, type[Any]] | None = None,
+    ) -> RemoteFeed | ModelFeed[Any]:
+        """A publisher of remote changes.
+
+        Args:
+            criteria: Which changes; nothing at all for everything.
+            since: Where to begin, as for ``ChangeLog.changes``: a cursor that a change, a subscription or a log gave, a
+                version, a time, the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version.
+            start: Another name of ``since``, as it is on the wire for what is no cursor.
+            until: Last version, after which the subscriber is completed.
+            content: HEADER or BODY.
+            images: Which images there are with BODY.
+            fields: Paths that are shown; None for all.
+            mask: Of each path what is shown in place of its value.
+            integers: Whether whole numbers beyond 2^53 are numbers or text.
+            log: Name of the log; may be left out if the server has one.
+            window: Most events under way or buffered for one subscriber.
+            batch_events: Most events in one message.
+            linger_ms: How long the server may wait to put more events into one message.
+            on_lag: What to do when the log has moved on: read on from its history, or end with ``LAGGED``.
+            on_gap: End where history is missing, or go on behind it, and tell the subscriber's ``on_gap(gap)``, or a
+                callable that is given instead; ``gap`` is a ``RemoteGap``.
+            whole: Whether a start inside a transaction sends it again from its beginning.
+            heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
+            as_: As for ``ChangeLog.changes``: the class of which ``body`` and ``before`` are to be, or that of each entity type.
+
+        Raises:
+            InvalidOption: If ``window`` is out of its range, ``since`` is no place, or ``fields`` or ``mask`` has no paths. The
+                server judges the rest.
+        """
+        if since is not None and start is not None:
+            raise InvalidOption("start", start, "left out where since is given")
+        if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= CREDITS_MAX:
+            raise InvalidOption("window", window, f"a whole number from 1 to {CREDITS_MAX}")
+        models = None if as_ is None else Models(as_, RemoteModelChange)
+        if models is not None:
+            content = Content.BODY
+        payload: dict[str, Any] = {
+            "log": log,
+            "criteria": Criteria.of(*criteria).to_json() or [{}],
+            **view_json(View.of(content, images, fields=fields, mask=mask, integers=integers)),
+            **start_json(since if start is None else start),
+            "until": until,
+            "batch": {"maxEvents": batch_events, "lingerMs": linger_ms},
+            "onLag": on_lag,
+            "onGap": "jump" if callable(on_gap) else on_gap,
+            "whole": whole or None,
+            "heartbeatMs": heartbeat_ms,
+        }
+        wish = {name: value for name, value in payload.items() if value is not None}
+        feed = RemoteFeed(self, wish, window=window, on_gap=on_gap)
+        return feed if models is None else ModelFeed(feed, models.change)
+
+    async def schema(
+        self, entity_type: str, version: int | None = None, *, log: str | None = None
+    ) -> SchemaVersion | None:
+        """A schema that was told, by its version, or the newest; None if there is none. On the loop of the connection.
+
+        It answers for every version that a change names, whatever became of the change that told it. What was told never
+        changes, so answers to a version may be kept.
+
+        Args:
+            entity_type: Of which entities.
+            version: The ``schema_version`` of a change; None for the newest.
+            log: Name of the log; may be left out if the server has one.
+
+        Raises:
+            RemoteError: If the server does not answer that.
+            ConnectionLost: If the connection is lost, and not made again.
+            LogForked: In a child of ``fork``.
+        """
+        self._check_here()
+        if self._lost is not None:
+            raise self._lost
+        asked = {"entity_type": entity_type, "version": version, "log": log}
+        question = ClientQuestion(self._session.name(), asked)
+        answer: asyncio.Future[SchemaVersion | None] = self.loop.create_future()
+        self._questions[question] = answer
+        self._perform(self._session.ask(question))
+        try:
+            return await answer
+        finally:
+            if self._questions.pop(question, None) is not None:
+                self._perform(self._session.cancel(question))  # its answer is not wanted any more
+
+    async def open(self) -> Self:
+        """Connects; returns when the server has acknowledged.
+
+        Raises:
+            ConnectionLost: If that fails; the first attempt is never repeated.
+            ExtraMissing: If websockets is not installed.
+            LogForked: In a child of ``fork``.
+        """
+        self._check_here()
+        self._loop = asyncio.get_running_loop()
+        await self._connection.open()
+        return self
+
+    async def close(self) -> None:
+        """Closes the connection; subscriptions that still run end with ``ConnectionLost``. Idempotent.
+
+        In a child of ``fork`` it does nothing.
+        """
+        if self.inherited is None:
+            await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _check_here(self) -> None:
+        if self.inherited is not None:
+            raise self.inherited
+
+    # What subscriptions want; from any thread.
+
+    def entry(self, payload: Mapping[str, Any]) -> ClientSubscription:
+        """What the machine is to know a subscription by."""
+        return ClientSubscription(self._session.name(), payload)
+
+    def enlist(self, subscription: RemoteSubscription) -> None:
+        """Subscribes at the server."""
+        loop_executor(self.loop).submit(lambda: self._enlist(subscription))
+
+    def demand(self, subscription: RemoteSubscription) -> None:
+        """Requests what the subscription wants."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
+            loop_executor(self.loop).submit(lambda: self._perform(self._session.request(subscription.entry)))
+
+    def forget(self, subscription: RemoteSubscription) -> None:
+        """Ends the subscription at the server."""
+        with contextlib.suppress(RuntimeError):
+            loop_executor(self.loop).submit(lambda: self._forget(subscription))
+
+    def _enlist(self, subscription: RemoteSubscription) -> None:
+        if self._lost is not None:
+            subscription.end(self._lost)
+        elif not subscription.ended:
+            self._subscriptions[subscription.entry] = subscription
+            self._subscribe(subscription.entry)
+
+    def _subscribe(self, entry: ClientSubscription) -> None:
+        self._perform(self._session.subscribe(entry))
+
+    def _forget(self, subscription: RemoteSubscription) -> None:
+        self._subscriptions.pop(subscription.entry, None)
+        self._perform(self._session.cancel(subscription.entry))
+
+    # What the machine wants done.
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._connection.send(data)
+                case Deliver(entry, events, cursor):
+                    self._subscriptions[entry].buffer(events, cursor)
+                case Progress(entry, item):
+                    self._subscriptions[entry].told(item)
+                case Ended(entry, error):
+                    self._subscriptions.pop(entry).end(error)
+                case Answered(question, answer):
+                    self._answer(question, answer)
+                case Retry(entry, error, delay):
+                    self.loop.call_later(delay, self._subscribe, entry)
+                    self._waiting(error, delay)
+                case _:
+                    raise TypeError(f"{effect!r} is no effect of a client")
+
+    def _answer(self, question: ClientQuestion, answer: SchemaVersion | Exception | None) -> None:
+        waiting = self._questions.pop(question)
+        if waiting.done():
+            return
+        if isinstance(answer, Exception):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+
+    # What its connection tells.
+
+    def _delay(self, attempt: int) -> float | None:
+        return self._reconnect.delay(attempt) if self._reconnect else None
+
+    def _waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
+        """Tells the program why it has to wait; what its function raises is dropped."""
+        if self._on_wait is not None:
+            try:
+                self._on_wait(lost, delay)
+            except Exception as error:  # noqa: BLE001 - the connection is made again all the same
+                hooks.report(error, self)
+
+    def _given_up(self, lost: ConnectionLost) -> None:
+        """Ends every subscription, and every wait for an answer."""
+        self._lost = self._lost or lost
+        self._perform(self._session.give_up(lost))
+
+
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    reconnect: Backoff | bool = False,
+    open_timeout: float = 10.0,
+    headers: Mapping[str, str] | None = None,
+    on_wait: OnWait | None = None,
+) -> RemoteLog:
+    """A remote log; connects on entering ``async with``.
+
+    Args:
+        url: ``ws://host:port/ws``, as ``Server.url`` tells it.
+        token: Progress to the server in ``connection_init``.
+        reconnect: Whether, and how patiently, a lost connection is made again; then subscriptions go on behind the last
+            change that came, and their subscribers notice nothing.
+        open_timeout: Seconds until an attempt to connect has failed.
+        headers: Additional headers of the upgrade, such as ``Authorization``.
+        on_wait: Called with reconnect before each wait, with what was lost, a ``ConnectionLost`` or, of one subscription, a
+            ``RemoteError``, and the seconds until the next attempt; on the event loop of the connection.
+    """
+    return RemoteLog(
+        url,
+        token=token,
+        reconnect=Backoff() if reconnect is True else reconnect or None,
+        open_timeout=open_timeout,
+        headers=headers or {},
+        on_wait=on_wait,
+    )

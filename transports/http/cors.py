@@ -1,0 +1,64 @@
+"""Cross-origin resource sharing (Fetch standard, 3.2): which web pages may read what is answered over HTTP."""
+
+from http import HTTPStatus
+from typing import Final
+
+from transports.access.web_origins import WebOrigins
+from transports.http.asgi import ASGIApplication, ASGIMessage, ASGISend, Receive, Scope, respond
+
+__all__ = ["Cors"]
+
+# Of what is said beside the headers that a page may always send: a token, JSON, and what clients of GraphQL add, to be
+# told from forms or to name themselves.
+_HEADERS: Final = (
+    "apollo-require-preflight",
+    "apollographql-client-name",
+    "apollographql-client-version",
+    "authorization",
+    "content-type",
+    "graphql-require-preflight",
+    "x-apollo-operation-id",
+    "x-apollo-operation-name",
+    "x-requested-with",
+)
+_MAX_AGE: Final = 7200  # seconds; Chromium keeps an answer no longer
+_PREFLIGHT: Final = [
+    (b"access-control-allow-methods", b"GET, HEAD, POST"),
+    (b"access-control-allow-headers", ", ".join(_HEADERS).encode()),
+    (b"access-control-max-age", b"%d" % _MAX_AGE),
+]
+
+
+class Cors:
+    """Lets pages of welcome origins read every answer of an application, also of an error, and answers preflights.
+
+    An answer to any other page is as it would be without this class: the page cannot read it. Cookies mean nothing
+    here, so ``Access-Control-Allow-Credentials`` is never sent; a page gives its token in ``Authorization``.
+
+    Args:
+        application: What answers.
+        origins: Which pages may read.
+    """
+
+    def __init__(self, application: ASGIApplication, origins: WebOrigins) -> None:
+        self._application = application
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        """Answers one HTTP request."""
+        headers = dict(scope["headers"])
+        origin: bytes = headers.get(b"origin", b"")
+        added = [(b"vary", b"origin")]
+        if origin and self._origins.welcomes(origin.decode("latin-1")):
+            added.append((b"access-control-allow-origin", origin))
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                # For whatever path: the answer to the request itself says what is wrong with it.
+                await respond(send, HTTPStatus.NO_CONTENT, [*_PREFLIGHT, *added])
+                return
+
+        async def sending(message: ASGIMessage) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await self._application(scope, receive, sending)

@@ -1,0 +1,372 @@
+"""GraphQL over HTTP: queries by GET and POST, and the GraphiQL page for browsers.
+
+The media type ``application/graphql-response+json`` tells by its status whether the request was executed (200) or not
+(400); under ``application/json`` both are 200, as older clients expect.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache, partial
+from http import HTTPStatus
+from importlib import resources
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from transports.access.tokens import Authenticator
+from transports.codec.graphql_ws import graphql_error
+from transports.errors import describe
+from transports.graphql.cost import is_light
+from transports.graphql.errors import RequestRefused
+from transports.graphql.execution import Engine
+from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.scope import bearer, client_of, headers_of
+from transports.limits import Limits
+from transports.quotas.pool import Pool, Pools, Turn
+
+__all__ = ["HttpEndpoint"]
+
+_RESPONSE: Final = "application/graphql-response+json"
+_JSON: Final = "application/json"
+_OFFERED: Final = (_RESPONSE, _JSON, "text/html")
+_PARAMETERS: Final = ("query", "operationName", "variables", "extensions")
+_T = TypeVar("_T")
+_STATIC: Final[Mapping[str, tuple[str, str]]] = {
+    "graphiql.js": ("graphiql.js.gz", "text/javascript; charset=utf-8"),
+    "graphiql.css": ("graphiql.css.gz", "text/css; charset=utf-8"),
+    "LICENSES.txt": ("LICENSES.txt", "text/plain; charset=utf-8"),
+}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self' data:; connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class _Request(NamedTuple):
+    query: str
+    operation_name: str | None
+    variables: dict[str, Any] | None
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    media_type: str = _JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class _Refused(Exception):
+    """The request is none of GraphQL's: it gets a status, and a body that says why."""
+
+    def __init__(
+        self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes], code: str = "INVALID_REQUEST"
+    ) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers
+        self.code = code
+
+    def answer(self, media_type: str) -> _Answer:
+        """As it travels: a GraphQL response with errors and without data."""
+        error = {"message": str(self), "extensions": {"code": self.code, "retryable": False}}
+        return _Answer(self.status, msgspec.json.encode({"errors": [error]}), media_type, self.headers)
+
+
+class HttpEndpoint:
+    """What is at ``/graphql`` beside the WebSocket.
+
+    Args:
+        engine: Executes the queries.
+        limits: Bounds; a body holds at most ``message_bytes``.
+        authenticate: Judges the token of ``Authorization``; None lets everybody in. The page needs no token.
+        pools: Threads for what reads the disk.
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Limits, authenticate: Authenticator | None, pools: Pools
+    ) -> None:
+        self._engine = engine
+        self._pools = pools
+        self._limits = limits
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        """Answers one HTTP request."""
+        headers = headers_of(scope)
+        media_type = _negotiate(headers.get("accept", "*/*"))
+        async with _Asker(client_of(scope), receive) as asker:
+            answer = await self._try(scope, asker, headers, media_type)
+            if answer is not None:
+                await _write(send, answer, body=scope["method"] != "HEAD")
+
+    async def _try(
+        self, scope: Scope, asker: "_Asker", headers: Mapping[str, str], media_type: str | None
+    ) -> _Answer | None:
+        """What is answered; None to a client that has left."""
+        try:
+            answer = await self._answer(scope, asker, headers, media_type)
+        except _Refused as refused:
+            answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
+        except _Left:
+            return None
+        except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server goes on
+            problem = describe(error)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            if problem.retryable:  # the server stops, or too much waits
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+            body = msgspec.json.encode({"errors": [graphql_error(problem)]})
+            answer = _Answer(status, body, _RESPONSE if media_type == _RESPONSE else _JSON)
+        return answer
+
+    async def _answer(
+        self, scope: Scope, asker: "_Asker", headers: Mapping[str, str], media_type: str | None
+    ) -> _Answer:
+        _, _, name = scope["path"].partition("/graphql")
+        method = scope["method"]
+        if name.strip("/"):
+            return _static(name.strip("/"), headers.get("accept-encoding"))
+        pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        if method in ("GET", "HEAD") and media_type == "text/html":
+            return _page() if not name else _ELSEWHERE
+        if media_type is None or media_type == "text/html":
+            raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
+        token = self._judge(headers)
+        if method == "GET":
+            request = _from_query(dict(pairs))
+        elif method == "POST":
+            request = _from_body(await self._body(asker.receive, headers))
+        else:
+            raise _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
+            )
+        return await self._execute(asker, request, media_type, token, queries_only=method == "GET")
+
+    def _judge(self, headers: Mapping[str, str]) -> str | None:
+        if self._authenticate is None:
+            return None  # what nobody has judged tells no policy anything
+        given = bearer(headers)
+        if not self._authenticate(given):
+            raise _Refused(
+                HTTPStatus.UNAUTHORIZED,
+                "the token is missing or wrong",
+                (b"www-authenticate", b"Bearer"),
+                code="UNAUTHENTICATED",
+            )
+        return given
+
+    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
+        charsets = [part[8:].strip('"') for part in kind[1:] if part.startswith("charset=")]
+        if kind[0] != _JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
+            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send content of type {_JSON}, in UTF-8")
+        body = bytearray()
+        until = asyncio.get_running_loop().time() + self._limits.request_timeout
+        while True:
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                waited = f"the body did not come within {self._limits.request_timeout:g} s"
+                raise _Refused(HTTPStatus.REQUEST_TIMEOUT, waited, (b"connection", b"close")) from None
+            body += message.get("body", b"")
+            if len(body) > self._limits.message_bytes:
+                raise _Refused(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"a body holds at most {self._limits.message_bytes} bytes",
+                )
+            if not message.get("more_body"):
+                return bytes(body)
+
+    async def _execute(
+        self, asker: "_Asker", request: _Request, media_type: str, token: str | None, *, queries_only: bool
+    ) -> _Answer:
+        strict = media_type == _RESPONSE
+        prepare = partial(self._engine.prepare, *request, token=token)
+        try:
+            operation = (
+                prepare()
+                if is_light(request.query, request.variables)
+                else await asker.ask(self._pools.preparing, lambda _: prepare())
+            )
+        except RequestRefused as refused:
+            status = HTTPStatus.BAD_REQUEST if strict else HTTPStatus.OK
+            return _Answer(status, msgspec.json.encode({"errors": refused.errors}), media_type)
+        if operation.kind == "subscription":
+            raise _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED if queries_only else HTTPStatus.BAD_REQUEST,
+                "subscriptions are served over a WebSocket at this path (graphql-transport-ws)",
+                *(((b"allow", b"POST"),) if queries_only else ()),
+            )
+        body = await asker.ask(self._pools.scanning, lambda turn: operation.answer(turn.check), held=True)
+        return _Answer(HTTPStatus.OK, body, media_type)
+
+
+class _Left(Exception):
+    """The client of a request has left before it was answered."""
+
+
+class _Asker:
+    """The client of one request: whose share of the threads it takes, and whether it is still there.
+
+    A share that is held ends with the request, when the answer was taken.
+    """
+
+    def __init__(self, client: Hashable, receive: Receive) -> None:
+        self._client = self if client is None else client
+        self.receive = receive
+        self._turns: list[Turn[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for turn in self._turns:
+            turn.cancel()
+            turn.release()
+
+    async def ask(self, pool: Pool, work: Callable[[Turn[_T]], _T], *, held: bool = False) -> _T:
+        """Has something done on a thread, unless the client leaves before.
+
+        Raises:
+            _Left: If it did.
+            TooCostly: If too much waits already.
+        """
+        turn = pool.submit(self._client, work, held=held)
+        self._turns.append(turn)
+        done = asyncio.wrap_future(turn.result)
+        left = asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((done, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+        if not done.done():
+            done.add_done_callback(_looked_at)
+            raise _Left
+        return done.result()
+
+    async def _left(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+
+def _looked_at(done: "asyncio.Future[Any]") -> None:
+    """Takes an error that nobody asks for any more, so that it is not reported as forgotten."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _negotiate(accept: str) -> str | None:
+    """The media type that the client likes best of those that there are; None if it takes none of them.
+
+    A client without wishes gets ``application/json``, which every client reads.
+    """
+    best, chosen = 0.0, None
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        found = kind if kind in _OFFERED else _JSON if kind in ("*/*", "application/*") else None
+        weight = _weight(parameters)
+        if found is not None and weight > best:
+            best, chosen = weight, found
+    return chosen
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an ``Accept-Encoding`` header allows gzip."""
+    offered = ([part.strip().lower() for part in each.split(";")] for each in accepted.split(","))
+    return any(name in ("gzip", "x-gzip", "*") and _weight(rest) > 0 for name, *rest in offered)
+
+
+def _weight(parameters: Iterable[str]) -> float:
+    """The quality of one entry of an ``Accept`` or ``Accept-Encoding`` header (RFC 9110 12.4.2)."""
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return float(parameter[2:])
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _from_query(found: Mapping[str, str]) -> _Request:
+    plain: dict[str, Any] = {name: found[name] for name in _PARAMETERS if name in found}
+    for name in ("variables", "extensions"):
+        if name in plain:
+            try:
+                plain[name] = msgspec.json.decode(plain[name])
+            except (msgspec.DecodeError, RecursionError):
+                raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a JSON object") from None
+    if plain.get("operationName") == "":
+        del plain["operationName"]
+    return _checked(plain)
+
+
+def _from_body(body: bytes) -> _Request:
+    try:
+        plain = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"the body must be a JSON object: {error}") from None
+    if not isinstance(plain, dict):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object; batches are not served")
+    return _checked(plain)
+
+
+def _checked(plain: Mapping[str, Any]) -> _Request:
+    if not isinstance(plain.get("query"), str):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
+    if not isinstance(plain.get("operationName"), str | None):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "operationName must be text")
+    for name in ("variables", "extensions"):
+        if not isinstance(plain.get(name), dict | None):
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be an object")
+    return _Request(plain["query"], plain.get("operationName"), plain.get("variables"))
+
+
+@cache
+def _read(name: str) -> bytes:
+    return resources.files("transports.graphql").joinpath("static", name).read_bytes()
+
+
+# The addresses in the page are relative, so it must not be at a path that ends with a slash.
+_ELSEWHERE: Final = _Answer(
+    HTTPStatus.TEMPORARY_REDIRECT, b"", "text/html; charset=utf-8", ((b"location", b"../graphql"),)
+)
+
+
+def _page() -> _Answer:
+    headers = ((b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"))
+    return _Answer(HTTPStatus.OK, _read("index.html"), "text/html; charset=utf-8", headers)
+
+
+def _static(name: str, accepted: str | None) -> _Answer:
+    """A file as it lies in the package. What is compressed there is for those who take that (RFC 9110 12.5.3)."""
+    found = _STATIC.get(name)
+    if found is None:
+        raise _Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")
+    stored, media_type = found
+    data = _read(stored)
+    headers: tuple[tuple[bytes, bytes], ...] = (
+        (b"cache-control", b"max-age=3600"),
+        (b"vary", b"accept-encoding"),
+    )
+    if stored.endswith(".gz"):
+        if accepted is not None and not _takes_gzip(accepted):
+            raise _Refused(
+                HTTPStatus.NOT_ACCEPTABLE, "accept the encoding gzip", (b"vary", b"accept-encoding")
+            )
+        headers += ((b"content-encoding", b"gzip"),)
+    return _Answer(HTTPStatus.OK, data, media_type, headers)
+
+
+async def _write(send: ASGISend, answer: _Answer, *, body: bool) -> None:
+    media_type = answer.media_type
+    if media_type in (_JSON, _RESPONSE):
+        media_type += "; charset=utf-8"
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", b"%d" % len(answer.body)),
+        *answer.headers,
+    ]
+    if not any(name == b"cache-control" for name, _ in headers):
+        headers.append((b"cache-control", b"no-store"))
+    await respond(send, answer.status, headers, answer.body if body else b"")

@@ -1,0 +1,48 @@
+"""What the scope of a request tells: where it goes in an application, wherever that is mounted, and whose it is."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+__all__ = ["bearer", "client_of", "headers_of", "path_below"]
+
+
+def path_below(scope: Mapping[str, Any]) -> str:
+    """The path of a request below the place where the application is mounted.
+
+    By ASGI (3.0, "HTTP") ``path`` is whole and begins with ``root_path``; uvicorn and Starlette from 0.33 on have it so.
+    Other hosts take the prefix off ``path``. Litestar does that too, leaves ``root_path`` as it was, and puts a slash at
+    the end. Where two of these readings fit, ``raw_path`` decides, which all of them leave as the request had it.
+
+    Args:
+        scope: Of a request for HTTP, or for a WebSocket.
+
+    Returns:
+        A path that begins with a slash; an empty one if the request is for the prefix without a slash behind it.
+    """
+    path: str = scope["path"]
+    root: str = (scope.get("root_path") or "").rstrip("/")
+    raw: bytes = (scope.get("raw_path") or b"").partition(b"?")[0]
+    asked = unquote(raw.decode("latin-1"))
+    if f"{path}/".startswith(f"{root}/") and (not root or asked != root + path):
+        path = path.removeprefix(root)
+    if path.endswith("/") and asked and not asked.endswith("/"):
+        path = path.removesuffix("/")
+    return path
+
+
+def client_of(scope: Mapping[str, Any]) -> Hashable:
+    """Whose share of the threads a request takes: the address that it comes from; None where the host tells none."""
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """The headers of a request, by their names in small letters."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The token of an ``Authorization`` header, if there is one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

@@ -1,0 +1,307 @@
+"""The client's side of ``penstock.v1+json`` as a machine: messages in, effects out.
+
+It does no I/O, awaits nothing and knows no clock. It outlives connections: on each new one it asks again for what was not
+answered, and subscribes again behind what has come.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from publishers.schemas.registry import SchemaVersion
+from transports.codec import replies
+from transports.codec.envelope import Ping, pong
+from transports.codec.messages import encode
+from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
+from transports.errors import CloseCode, RemoteError, Violation
+from transports.protocol.connection import Effect, Send, WireEntry
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
+
+__all__ = [
+    "Answered",
+    "ClientQuestion",
+    "ClientSession",
+    "ClientSubscription",
+    "Deliver",
+    "Ended",
+    "Progress",
+    "Retry",
+]
+
+# Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
+_RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
+_CLIENT: Final = "penstock-python/1.0"
+
+
+class ClientSubscription(WireEntry):
+    """One subscription, over all connections.
+
+    Attributes:
+        wanted: How many events were requested of it so far. Only what drains it adds to this; all else is the machine's.
+        cursor: Behind everything that has come; None before that is known.
+        attempts: How often it was subscribed again since it last went on.
+    """
+
+    __slots__ = ("_announced", "_came", "_payload", "attempts", "cursor", "wanted")
+
+    def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
+        super().__init__(name, b"")
+        self._payload = payload
+        self.cursor: str | None = payload.get("since")
+        self.wanted = 0
+        self.attempts = 0
+        self._announced = 0  # how much of that the server was told on this connection,
+        self._came = 0  # and how much it has sent
+
+    def wish(self) -> dict[str, Any]:
+        """The payload with which to subscribe, the first time or again."""
+        self._announced = self.wanted
+        payload = {**self._payload, "credits": self._announced - self._came}
+        if self.cursor is not None:
+            payload["since"] = self.cursor
+            if self.cursor != self._payload.get("since"):
+                payload.pop("whole", None)  # what has come is not to come again
+            payload.pop("start", None)
+        return payload
+
+    def unannounced(self) -> int:
+        """How many events to request; counted as requested from now on."""
+        before, self._announced = self._announced, self.wanted
+        return self._announced - before
+
+    def take(self, count: int) -> None:
+        """Counts events that have come.
+
+        Raises:
+            Violation: If they are more than were requested.
+        """
+        requested = self._announced - self._came
+        if count > requested:
+            raise Violation(CloseCode.FLOOD, f"{count} events came, but {requested} were requested")
+        self._came += count
+
+
+class ClientQuestion(WireEntry):
+    """A schema that is asked for."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
+        super().__init__(name, b"")
+        self.payload = payload
+
+
+class Deliver(Effect, frozen=True):
+    """Buffer some events, or a gap, behind which the cursor is."""
+
+    entry: ClientSubscription
+    events: Sequence[RemoteChange | RemoteGap]
+    cursor: str
+
+
+class Progress(Effect, frozen=True):
+    """Note how far a subscription is."""
+
+    entry: ClientSubscription
+    item: replies.SubscribedReply | replies.Item
+
+
+class Ended(Effect, frozen=True):
+    """End a subscription, which the machine has forgotten, behind what is buffered."""
+
+    entry: ClientSubscription
+    error: Exception | None
+
+
+class Answered(Effect, frozen=True):
+    """Answer a question, which the machine has forgotten."""
+
+    entry: ClientQuestion
+    answer: SchemaVersion | Exception | None
+
+
+class Retry(Effect, frozen=True):
+    """Call ``subscribe`` again after a delay, in seconds."""
+
+    entry: ClientSubscription
+    error: RemoteError
+    delay: float
+
+
+class ClientSession:
+    """What a client wants of a server.
+
+    Attributes:
+        phase: Where the connection is; CLOSED while there is none.
+
+    Args:
+        token: Progress to the server, unless it is None.
+        delay: Tells the seconds until a subscription is made again, for the time that its argument tells; None if it is not.
+    """
+
+    def __init__(self, token: str | None, delay: Callable[[int], float | None]) -> None:
+        self.phase = Phase.CLOSED
+        self._token = token
+        self._delay = delay
+        self._ids = itertools.count(1)
+        self._subscriptions: dict[str, ClientSubscription] = {}
+        self._questions: dict[str, ClientQuestion] = {}
+        self._checkpoints = 0  # of this connection, which the server numbers
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server has acknowledged this connection."""
+        return self.phase in (Phase.ACKNOWLEDGED, Phase.DRAINING)
+
+    def name(self) -> str:
+        """An id that no other entry has; from any thread."""
+        return str(next(self._ids))
+
+    # What the client wants.
+
+    def subscribe(self, entry: ClientSubscription) -> list[Effect]:
+        """Subscribes, now or as soon as the server has acknowledged."""
+        if entry.stage is EntryStage.ENDED:
+            return []
+        self._subscriptions[entry.id] = entry
+        return self._say("subscribe", entry, payload=entry.wish()) if self.ready else []
+
+    def request(self, entry: ClientSubscription) -> list[Effect]:
+        """Requests what is wanted; what is not ready yet says so when it subscribes."""
+        if not self.ready or entry.id not in self._subscriptions:
+            return []
+        more = entry.unannounced()
+        return self._say("request", entry, n=more) if more > 0 else []
+
+    def ask(self, entry: ClientQuestion) -> list[Effect]:
+        """Asks for a schema, now or as soon as the server has acknowledged."""
+        self._questions[entry.id] = entry
+        return self._say("schema", entry, payload=entry.payload) if self.ready else []
+
+    def cancel(self, entry: WireEntry) -> list[Effect]:
+        """The client wants nothing more of this."""
+        known = self._forget(entry)
+        return self._say("complete", entry) if known and self.ready else []
+
+    # From the server.
+
+    def begin(self) -> list[Effect]:
+        """There is a new connection."""
+        self.phase, self._checkpoints = advance(Phase.OPENED, PhaseEvent.INIT), 0
+        payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
+        return [Send(encode({"type": "connection_init", "payload": payload}))]
+
+    def receive(self, text: bytes | str) -> list[Effect]:
+        """What one message leads to.
+
+        Raises:
+            Violation: If the server must not send it; then the connection is to be closed.
+            ConnectionError: If something was lost.
+        """
+        reply = read(text)
+        if not self.ready:
+            return self._acknowledged(reply)
+        match reply:
+            case Ping():
+                return [Send(pong(reply.payload))]
+            case replies.Next() | replies.Missing() | replies.SubscribedReply():
+                entry = self._subscriptions.get(reply.id)
+                return [] if entry is None else self._take(entry, reply)
+            case replies.CheckpointReply():
+                return self._checkpoint(reply)
+            case replies.Failure():
+                return self._failed(reply)
+            case replies.Schema() if (question := self._questions.pop(reply.id, None)) is not None:
+                return [Answered(question, None if reply.payload is None else reply.payload.found())]
+            case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
+                self._forget(entry)
+                return [Ended(entry, None)]
+            case replies.Goaway() if self.phase is Phase.ACKNOWLEDGED:
+                self.phase = advance(self.phase, PhaseEvent.GOAWAY)
+        return []
+
+    def _acknowledged(self, reply: Reply) -> list[Effect]:
+        if not isinstance(reply, replies.Ack):
+            raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
+        self.phase = advance(self.phase, PhaseEvent.ACK)
+        effects = [effect for question in self._questions.values() for effect in self.ask(question)]
+        return effects + [
+            effect for entry in self._subscriptions.values() for effect in self.subscribe(entry)
+        ]
+
+    def _take(
+        self, entry: ClientSubscription, reply: replies.Next | replies.Missing | replies.SubscribedReply
+    ) -> list[Effect]:
+        match reply:
+            case replies.Next():
+                changes = reply.changes()
+                entry.attempts = 0
+                entry.take(len(changes))
+                entry.cursor = reply.cursor
+                return [Deliver(entry, changes, reply.cursor)]
+            case replies.Missing():
+                gap = reply.gap()
+                entry.cursor = reply.end
+                return [Deliver(entry, [gap], reply.end)]
+            case replies.SubscribedReply():
+                entry.cursor = entry.cursor or reply.cursor
+                return [Progress(entry, reply)]
+
+    def _checkpoint(self, reply: replies.CheckpointReply) -> list[Effect]:
+        self._checkpoints += 1
+        if reply.n != self._checkpoints:
+            raise ConnectionError(
+                f"checkpoint {reply.n} came, but {self._checkpoints} was to come: something was lost"
+            )
+        effects: list[Effect] = []
+        for item in reply.items:
+            if (entry := self._subscriptions.get(item.id)) is not None:
+                entry.cursor, entry.attempts = item.cursor, 0
+                effects.append(Progress(entry, item))
+        return effects
+
+    def _failed(self, reply: replies.Failure) -> list[Effect]:
+        data = dict(reply.payload)
+        code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
+        retryable = data.pop("retryable", False) is True
+        entry, question = self._subscriptions.get(reply.id), self._questions.get(reply.id)
+        delay = self._delay(entry.attempts if entry else 0) if retryable and code in _RESUMED else None
+        error = RemoteError(code, message, retryable=retryable, data=data)
+        if delay is not None and code == "GOING_AWAY":
+            return []  # after that the connection ends: it is resumed on the next one
+        if question is not None:
+            self._forget(question)
+            return [Answered(question, error)]
+        if entry is None:
+            return []
+        if delay is None:
+            self._forget(entry)
+            return [Ended(entry, error)]
+        entry.attempts += 1
+        return [Retry(entry, error, delay)]
+
+    # The end.
+
+    def lost(self) -> None:
+        """The connection is gone; there may be another one."""
+        self.phase = advance(self.phase, PhaseEvent.CLOSE)
+
+    def give_up(self, error: Exception) -> list[Effect]:
+        """There will be no connection."""
+        effects: list[Effect] = [Answered(question, error) for question in self._questions.values()]
+        effects += [Ended(entry, error) for entry in self._subscriptions.values()]
+        for entry in (*self._questions.values(), *self._subscriptions.values()):
+            entry.stage = EntryStage.ENDED
+        self._questions.clear()
+        self._subscriptions.clear()
+        return effects
+
+    def _forget(self, entry: WireEntry) -> bool:
+        """Whether it was known."""
+        entry.stage = EntryStage.ENDED
+        known = self._subscriptions.pop(entry.id, None) or self._questions.pop(entry.id, None)
+        return known is not None
+
+    @staticmethod
+    def _say(kind: str, entry: WireEntry, **fields: object) -> list[Effect]:
+        return [Send(encode({"type": kind, "id": entry.id, **fields}))]

@@ -1,0 +1,281 @@
+"""The server's side of ``penstock.v1+json`` as a machine: messages in, effects out.
+
+It does no I/O, awaits nothing and knows no clock: bytes, events and the time come in as arguments, and what is to be
+done comes out as effects, in order. Whoever runs it opens and cancels subscriptions, and writes what is to be sent.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import ClassVar
+
+from publishers.fanout.batch import Batch
+from transports.codec.envelope import Init, Ping, pong
+from transports.codec.events import EventEncoder, next_head
+from transports.codec.messages import Ask, Complete, Request, Subscribe, SubscribeWish, encode, parse
+from transports.codec.schemas import SchemaAnswer, SchemaQuestion
+from transports.errors import (
+    CloseCode,
+    GoingAway,
+    InvalidDemand,
+    Problem,
+    close_reason,
+    describe,
+)
+from transports.limits import CREDITS_MAX, Limits
+from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
+from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
+
+__all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
+
+
+class SubscriptionEntry(WireEntry):
+    """One subscription of a connection.
+
+    Attributes:
+        heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
+        resync: Whether it reads from the log because it lags.
+        unsettled: Whether the last ``next`` left a transaction open.
+        told: When its cursor was last told, by a ``next`` or a checkpoint.
+        checked: When it was last told by a checkpoint.
+        changed: Whether its state changed since.
+    """
+
+    __slots__ = ("changed", "checked", "heartbeat", "resync", "told", "unsettled")
+
+    def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
+        super().__init__(subscription, next_head(subscription))
+        self.heartbeat = heartbeat or math.inf
+        self.resync = False
+        self.unsettled = False
+        self.changed = False
+        self.told = self.checked = now
+
+    def due(self, limits: Limits) -> float:
+        """When its next checkpoint is due."""
+        if self.stage is not EntryStage.ACTIVE:
+            return math.inf
+        if self.changed:
+            return -math.inf
+        soon = limits.resync_checkpoint
+        if self.resync:  # however many changes come, head and state are told too
+            return min(self.told + self.heartbeat, self.checked + soon)
+        return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
+
+
+class Open(Effect, frozen=True):
+    """Subscribe, and call ``subscribed`` or ``failed``."""
+
+    entry: SubscriptionEntry
+    wish: SubscribeWish
+
+
+class SchemaEntry(WireEntry):
+    """A schema that is being looked up."""
+
+    __slots__ = ()
+
+    def due(self, _limits: Limits) -> float:
+        """Never: it has no checkpoints."""
+        return math.inf
+
+
+class LookUp(Effect, frozen=True):
+    """Look a schema up, and call ``answered`` or ``failed``."""
+
+    entry: SchemaEntry
+    question: SchemaQuestion
+
+
+class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
+    """One connection, as the server sees it.
+
+    Args:
+        limits: Bounds of the connection.
+        server: Name and version told to the client.
+        now: The time; any clock that never goes back, in seconds.
+    """
+
+    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete, Ask)
+
+    def __init__(self, limits: Limits, *, server: str, now: float) -> None:
+        super().__init__(limits, now=now)
+        self._server = server
+        self._checkpoints = 0
+
+    # From the client.
+
+    def _take(self, text: bytes | str, now: float) -> list[Effect]:
+        message = parse(text)
+        self._admit(message, now)
+        match message:
+            case Init():
+                return [Authenticate(message.payload or {})]
+            case Ping():
+                return [Send(pong(message.payload))]
+            case Subscribe():
+                return self._subscribe(message, now)
+            case Request():
+                return self._request(message)
+            case Ask():
+                return self._ask(message)
+            case Complete():
+                return self._forget(self.entries.get(message.id))
+            case _:
+                return []
+
+    def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
+        def made() -> tuple[SubscriptionEntry, Effect]:
+            wish = SubscribeWish.of(message.payload, self.limits)
+            entry = SubscriptionEntry(message.id, wish.heartbeat, now)
+            return entry, Open(entry, wish)
+
+        return self._enter(message.id, made)
+
+    def _ask(self, message: Ask) -> list[Effect]:
+        def made() -> tuple[SchemaEntry, Effect]:
+            entry = SchemaEntry(message.id, b"")
+            return entry, LookUp(entry, SchemaQuestion.of(message.payload))
+
+        return self._enter(message.id, made)
+
+    def _request(self, message: Request) -> list[Effect]:
+        entry = self.entries.get(message.id)
+        if not isinstance(entry, SubscriptionEntry):
+            return []
+        if type(message.n) is not int or not 1 <= message.n <= CREDITS_MAX:
+            return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
+        return [Demand(entry, message.n)]
+
+    def _end(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
+        return [Send(self._error(entry.id, problem)), *self._forget(entry)]
+
+    # From the server.
+
+    def _ack(self) -> bytes:
+        limits = {
+            "subscriptions": self.limits.subscriptions,
+            "credits": CREDITS_MAX,
+            "batchEvents": self.limits.batch_events,
+            "messageBytes": self.limits.message_bytes,
+        }
+        keepalive = round(self.limits.keepalive * 1000)
+        payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
+        return encode({"type": "connection_ack", "payload": payload})
+
+    @staticmethod
+    def _error(name: str, problem: Problem) -> bytes:
+        return encode({"type": "error", "id": name, "payload": problem.payload()})
+
+    @staticmethod
+    def _in_use(name: str) -> str:
+        return f"id {name!r} is in use; choose another or complete it first"
+
+    def subscribed(
+        self, entry: SubscriptionEntry, *, resync: bool, now: float, **told: object
+    ) -> list[Effect]:
+        """The subscription is registered: nothing at or after its cursor can be missed.
+
+        Args:
+            entry: Which subscription.
+            resync: Whether it starts by reading from the log.
+            now: The time.
+            **told: ``log``, ``epoch``, ``cursor``, ``oldest`` and ``head``.
+        """
+        if entry.stage is not EntryStage.REQUESTED:
+            return []
+        entry.stage = EntryStage.ACTIVE
+        entry.resync = entry.changed = resync  # who starts in the log is told so
+        entry.told = entry.checked = now
+        return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
+
+    def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
+        """The ``next`` message for a batch, or None if nobody waits for it any more."""
+        if entry.stage is not EntryStage.ACTIVE:
+            return None
+        entry.told = now
+        entry.unsettled = not batch.boundary
+        return encoder.next(entry.head, batch)
+
+    def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
+        """History from one cursor to another is missing; what follows begins behind it."""
+        if entry.stage is not EntryStage.ACTIVE:
+            return []
+        return [Send(encode({"type": "gap", "id": entry.id, "begin": begin, "end": end}))]
+
+    def state(self, entry: SubscriptionEntry, *, resync: bool) -> None:
+        """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
+        if entry.stage is EntryStage.ACTIVE and entry.resync is not resync:
+            entry.resync = resync
+            entry.changed = True
+
+    def answered(self, entry: SchemaEntry, answer: SchemaAnswer | None) -> list[Effect]:
+        """The schema that was asked for, or None if it was not told."""
+        if entry.ended:
+            return []
+        return [Send(encode({"type": "schema", "id": entry.id, "payload": answer})), *self._forget(entry)]
+
+    def failed(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
+        """The subscription ended with an error, or the question cannot be answered."""
+        return [] if entry.ended else self._end(entry, problem)
+
+    def completed(self, entry: SubscriptionEntry, cursor: str) -> list[Effect]:
+        """The subscription came to its end."""
+        if entry.stage is not EntryStage.ACTIVE:
+            return []
+        return [Send(encode({"type": "complete", "id": entry.id, "cursor": cursor})), *self._forget(entry)]
+
+    # By the time.
+
+    @property
+    def _beat(self) -> float:
+        return min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
+
+    def overdue(self, now: float) -> list[SubscriptionEntry]:
+        """The subscriptions whose cursor is to be told."""
+        found = [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
+        return [entry for entry in found if isinstance(entry, SubscriptionEntry)]
+
+    def checkpoint(
+        self, items: Iterable[tuple[SubscriptionEntry, str, str, int, bool]], now: float
+    ) -> list[Effect]:
+        """One ``checkpoint`` message for several subscriptions.
+
+        Args:
+            items: Of each subscription the cursor, the head and the live version of its log, and whether it is in RESYNC.
+            now: The time.
+        """
+        told = []
+        for entry, cursor, head, live, resync in items:
+            if entry.stage is EntryStage.ACTIVE:
+                entry.told = entry.checked = now
+                entry.changed = entry.unsettled = False
+                entry.resync = resync
+                state = "RESYNC" if resync else "LIVE"
+                told.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
+        if not told:
+            return []
+        self._checkpoints += 1
+        due = self.due
+        next_ms = 0 if math.isinf(due) else max(1, round((due - now) * 1000))
+        return [
+            Send(encode({"type": "checkpoint", "items": told, "n": self._checkpoints, "nextMs": next_ms}))
+        ]
+
+    # The end.
+
+    def goaway(self, deadline: float, reason: str) -> list[Effect]:
+        """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
+        if self.phase is not Phase.ACKNOWLEDGED:
+            return []
+        self.phase = advance(self.phase, PhaseEvent.GOAWAY)
+        message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
+        return [Send(encode(message))]
+
+    def stop(self) -> list[Effect]:
+        """The server stops: every subscription ends with ``GOING_AWAY``, then the connection is closed with 1012."""
+        if self.phase is Phase.CLOSED:
+            return []
+        effects: list[Effect] = []
+        for entry in list(self.entries.values()):
+            effects += self._end(entry, describe(GoingAway()))
+        return effects + self.close(CloseCode.RESTART, "the server is stopping")

@@ -1,0 +1,78 @@
+"""The phases of a connection, of both protocols and on both sides, and the stages of what runs on it.
+
+=============  =====================================  ==============
+phase          event                                  next phase
+=============  =====================================  ==============
+opened         INIT: the client sends its greeting    greeted
+greeted        ACK: the server lets it in             acknowledged
+acknowledged   WORK: a message about an operation     acknowledged
+acknowledged   GOAWAY: the server is about to stop    draining
+draining       WORK                                   draining
+any            CLOSE: the connection is gone          closed
+=============  =====================================  ==============
+
+What is not in the table breaks the protocol. What may be said at any time, such as ``ping``, is no event.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from transports.errors import CloseCode, Violation
+
+__all__ = ["PHASES", "EntryStage", "Phase", "PhaseEvent", "advance"]
+
+
+class Phase(enum.Enum):
+    """Where a connection is: opened -> greeted -> acknowledged -> (draining) -> closed."""
+
+    OPENED = "opened"
+    GREETED = "greeted"
+    ACKNOWLEDGED = "acknowledged"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+    @property
+    def early(self) -> bool:
+        """Whether the client has not been acknowledged yet."""
+        return self in (Phase.OPENED, Phase.GREETED)
+
+
+class PhaseEvent(enum.Enum):
+    """What a phase depends on, with the close code for a peer that is too early or too late, and what it is told."""
+
+    INIT = (CloseCode.TOO_MANY_INITS, "connection_init must be sent once, and it was sent before")
+    ACK = (CloseCode.BAD_REQUEST, "connection_ack must be sent once, after connection_init")
+    WORK = (CloseCode.UNAUTHORIZED, "connection_init must be sent, and connection_ack awaited, first")
+    GOAWAY = (CloseCode.BAD_REQUEST, "goaway must be sent once, after connection_ack")
+    CLOSE = (CloseCode.NORMAL, "")
+
+
+class EntryStage(enum.Enum):
+    """Where a subscription is: requested -> active -> ended."""
+
+    REQUESTED = "requested"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+PHASES: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
+    (Phase.OPENED, PhaseEvent.INIT): Phase.GREETED,
+    (Phase.GREETED, PhaseEvent.ACK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, PhaseEvent.WORK): Phase.ACKNOWLEDGED,
+    (Phase.ACKNOWLEDGED, PhaseEvent.GOAWAY): Phase.DRAINING,
+    (Phase.DRAINING, PhaseEvent.WORK): Phase.DRAINING,
+    **{(phase, PhaseEvent.CLOSE): Phase.CLOSED for phase in Phase},
+}
+
+
+def advance(phase: Phase, event: PhaseEvent) -> Phase:
+    """The phase that an event leads to.
+
+    Raises:
+        Violation: If it is not legal in the phase.
+    """
+    after = PHASES.get((phase, event))
+    if after is None:
+        raise Violation(*event.value)
+    return after

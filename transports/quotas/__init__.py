@@ -1,0 +1,1 @@
+"""What clients may cost a server: threads, and the weight of criteria."""

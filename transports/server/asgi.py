@@ -1,0 +1,376 @@
+"""The ASGI application.
+
+``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is a page with links to the rest, or a
+page of the program; ``/health``, ``/ready``, ``/statistics`` and ``/schemas`` say how things are.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from publishers.store.store import ChangeStore
+from transports.access.host_names import HostNames
+from transports.access.policy import Policy
+from transports.access.tokens import Authenticator
+from transports.access.web_origins import WebOrigins
+from transports.browser.pages import Page, find_own
+from transports.errors import CloseCode, ExtraMissing
+from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.cors import Cors
+from transports.http.scope import bearer, client_of, headers_of, path_below
+from transports.limits import Limits
+from transports.quotas.pool import Pools
+from transports.quotas.weight import ServerWeight
+from transports.server.asgi_link import AsgiLink
+from transports.server.change_driver import ChangeDriver
+from transports.server.driver import Driver, DriverOptions
+from transports.server.link import LINK, Offer
+from transports.server.logs import StoreLogs
+from transports.server.status import Status
+from transports.server.version import version
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+    from transports.server.graphql_driver import GraphQLEndpoint
+
+__all__ = ["SUBPROTOCOL", "Application"]
+
+SUBPROTOCOL: Final = "penstock.v1+json"
+"""The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
+
+_TURN: Final = 256  # connections that are looked at in one turn of the loop
+_LOG: Final = logging.getLogger("penstock.transports")
+_SERVER: Final = f"penstock/{version()}"
+
+
+class Application:
+    """Serves change logs to remote subscribers.
+
+    Run it with ``transports.serve``, or under any ASGI server, alone or mounted in another application at any prefix.
+    Only under our own protocol class (``uvicorn --ws transports:LinkProtocol``) are stalled clients cut off and the unsent
+    bytes bounded; elsewhere that is the host's, which is said once in the log. A mounted application is not told when the
+    server stops (lifespan): its host calls ``stop``, awaits ``idle``, and then closes the logs.
+
+    Args:
+        logs: One log, several by name, or a store: all its logs, as they come and go, and under ``$system`` what becomes
+            of them.
+        limits: Bounds of each connection.
+        origins: Of web pages, values of the ``Origin`` header, that may connect and may read what is answered over HTTP
+            (CORS), beside pages served from this machine; ``"*"`` for all. Clients that are no browsers send none, and
+            may.
+        hosts: Names by which it may be asked (header ``Host``), beside those of this machine; None, or ``"*"`` among them,
+            for all. Where it is reached under this machine's own name only, an empty list keeps pages of others from
+            reading it through a browser here.
+        authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
+        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
+            less. None lets them see everything.
+        pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
+            ``/`` takes the place of the page with links. They are served to everybody, without a token.
+
+    Raises:
+        InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
+    """
+
+    def __init__(
+        self,
+        logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",
+        *,
+        limits: Limits | None = None,
+        origins: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+        authenticate: Authenticator | None = None,
+        view: Policy | None = None,
+        pages: Mapping[str, Page] | None = None,
+    ) -> None:
+        self._logs = _by_name(logs)
+        self._limits = limits or Limits()
+        self._origins = WebOrigins(origins)
+        self._cors = Cors(self._http, self._origins)
+        self._hosts = HostNames(hosts)
+        self._authenticate = authenticate
+        self._policy = view
+        self._pages = _checked(pages or {})
+        self._weight = ServerWeight(self._limits.criteria_weight)
+        self._pools = Pools(self._limits)
+        self._status = Status(
+            self._logs,
+            view,
+            server=_SERVER,
+            connections=lambda: self.connections,
+            loads=self._loads,
+            costs=self._costs,
+            pools=self._pools,
+            draining=lambda: self._stopping,
+        )
+        self._connections: set[Driver[Any, Any]] = set()
+        self._ended: Counter[str] = Counter()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._foreign = False
+        self._stopping = False
+        self._graphql: GraphQLEndpoint | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
+
+    async def _loads(self) -> list[tuple[int, int]]:
+        """Of each connection how many bytes wait for its client, and its weight; only so many in one turn of the loop."""
+        found, connections = [], list(self._connections)
+        while connections:
+            found += [(connection.unsent, connection.weight) for connection in connections[-_TURN:]]
+            del connections[-_TURN:]
+            await asyncio.sleep(0)
+        return found
+
+    def _costs(self) -> dict[str, Any]:
+        """What clients cost."""
+        graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
+        return {
+            "criteriaWeight": self._weight.weight,
+            "ended": dict(self._ended),
+            "threads": self._pools.statistics(),
+            **graphql,
+        }
+
+    def goaway(self, deadline: float, reason: str = "restart") -> None:
+        """Announces the end to every connection, and takes no new one; on the event loop."""
+        self._stopping = True
+        for connection in list(self._connections):
+            connection.goaway(deadline, reason)
+
+    def stop(self) -> None:
+        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and takes no new connection; on the event loop.
+
+        Queries that read the log end at their next step.
+        """
+        self._stopping = True
+        self._pools.close()
+        for connection in list(self._connections):
+            connection.stop()
+
+    async def idle(self) -> None:
+        """Waits until there is no connection."""
+        await self._idle.wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        """The ASGI callable."""
+        match scope["type"]:
+            case "websocket":
+                await self._websocket({**scope, "path": path_below(scope)}, receive, send)
+            case "http":
+                await self._cors({**scope, "path": path_below(scope)}, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case _:
+                raise ValueError(
+                    f"scope type {scope['type']!r} is not served; only websocket, http and lifespan are"
+                )
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        offer: Offer | None = (scope.get("extensions") or {}).get(LINK)
+        if offer is None:
+            self._say_foreign()
+            offer = AsgiLink(receive, send, self._limits)
+        origin = headers_of(scope).get("origin", "")
+        offered = scope.get("subprotocols") or []
+        graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
+        speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
+        speech = speaks if offered else None  # what was not offered must not be named (RFC 6455 4.2.2)
+        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
+            offer.refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
+        elif scope["path"] != "/ws" and graphql is None:
+            offer.refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
+        elif origin and not self._origins.welcomes(origin):
+            offer.refuse(
+                HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
+            )
+        elif offered and speaks not in offered:
+            offer.refuse(HTTPStatus.BAD_REQUEST, f"offer the sub-protocol {speaks}, or none")
+        elif self._stopping:
+            self._turn_away(offer, speech, CloseCode.RESTART, "the server is stopping")
+        elif len(self._connections) >= self._limits.connections:
+            full = "the server has all the connections that it takes; try later"
+            self._turn_away(offer, speech, CloseCode.OVERLOAD, full)
+        else:
+            self._connect(offer, scope, graphql, speech)
+        await offer.closed()
+
+    def _connect(
+        self, offer: Offer, scope: Scope, graphql: "GraphQLEndpoint | None", subprotocol: str | None
+    ) -> None:
+        serving = DriverOptions(
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            pools=self._pools,
+            client=client_of(scope),
+            weight=self._weight,
+            authenticate=self._authenticate,
+            token=bearer(headers_of(scope)),
+            on_lost=self._lost,
+        )
+        connection: Driver[Any, Any]
+        if graphql is not None:
+            connection = graphql.connection(offer, **serving)
+        else:
+            connection = ChangeDriver(self._logs, offer, server=_SERVER, policy=self._policy, **serving)
+        self._connections.add(connection)
+        self._idle.clear()
+        offer.attach(connection, subprotocol)
+
+    def count_ended(self, why: str) -> None:
+        """A connection was ended by the server; ``/statistics`` tells how many and why."""
+        self._ended[why] += 1
+
+    def _lost(self, connection: Driver[Any, Any]) -> None:
+        if connection.ending is not None:
+            self.count_ended(connection.ending)
+        self._connections.discard(connection)
+        if not self._connections:
+            self._idle.set()
+
+    async def _load_graphql(self) -> "GraphQLEndpoint | None":
+        """What serves ``/graphql``, made when it is first asked for; None if it is not installed."""
+        if self._graphql is None:
+            with contextlib.suppress(ImportError):
+                made = await asyncio.to_thread(self._make_graphql)
+                self._graphql = self._graphql or made  # others may have asked meanwhile
+        return self._graphql
+
+    def _make_graphql(self) -> "GraphQLEndpoint":
+        """Imports it, which takes a while."""
+        from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
+
+        return GraphQLEndpoint(self._logs, self._limits, self._authenticate, self._policy, self._pools)
+
+    @staticmethod
+    def _elsewhere(path: str, what: str) -> str:
+        """Why a path is not served."""
+        return str(_NO_GRAPHQL) if path.startswith("/graphql") else f"{path} is not served; {what}"
+
+    @staticmethod
+    def _turn_away(offer: Offer, subprotocol: str | None, code: CloseCode, why: str) -> None:
+        """Accepts and closes at once: before the upgrade there is no close code."""
+        offer.attach(None, subprotocol)
+        offer.close(code, why)
+
+    def _say_foreign(self) -> None:
+        if not self._foreign:
+            self._foreign = True
+            _LOG.warning(
+                "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
+                "how many bytes may be unsent, and when a stalled client is cut off, is up to this server"
+            )
+
+    async def _http(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        path, method, headers = scope["path"], scope["method"], headers_of(scope)
+        page, body = self._pages.get(path) or find_own(path), method == "GET"
+        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
+            await _answer(
+                send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
+            )
+        elif not path:
+            await _add_slash(send, scope)
+        elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
+            await graphql.http(scope, receive, send)
+        elif page is None and path not in Status.paths:
+            why = self._elsewhere(path, "try /, /graphql, /health, /ready, /schemas, /statistics or /ws")
+            await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
+        elif method not in ("GET", "HEAD"):
+            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
+        elif page is not None:
+            await _show(send, page, headers.get("if-none-match", ""), body=body)
+        else:
+            # Without an authenticator a claimed token is none.
+            token = None if self._authenticate is None else bearer(headers)
+            judged = self._authenticate is None or self._authenticate(token)
+            query = scope.get("query_string", b"")
+            await _answer(
+                send, *await self._status.tell(path, query, token, client_of(scope), judged=judged), body=body
+            )
+
+    async def _lifespan(self, receive: Receive, send: ASGISend) -> None:
+        while True:
+            match (await receive())["type"]:
+                case "lifespan.startup":
+                    await send({"type": "lifespan.startup.complete"})
+                case _:
+                    self.stop()
+                    await send({"type": "lifespan.shutdown.complete"})
+                    return
+
+
+_TAKEN: Final = ("/graphql", *sorted(Status.paths), "/ws")
+_NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
+
+
+def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":
+    if isinstance(logs, ChangeStore):
+        return StoreLogs(logs)
+    named = logs if isinstance(logs, Mapping) else {getattr(logs, "name", ""): logs}
+    for log in named.values():
+        if not hasattr(log, "check_here"):
+            raise InvalidOption(
+                "log",
+                log,
+                "an open log, such as ChangeLog.open(path, read_only=True), several by name, or a store",
+            )
+        log.check_here()
+    return named
+
+
+def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:
+    """The pages that an application is given."""
+    for path in pages:
+        if not path.startswith("/") or path in _TAKEN or path.startswith("/graphql"):
+            raise InvalidOption(
+                "pages", path, f"a path that begins with / and is none of {', '.join(_TAKEN)}"
+            )
+    return dict(pages)
+
+
+def _stranger(name: str) -> str:
+    """What somebody is told who asked by a name that is not this server's."""
+    return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
+
+
+async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -> None:
+    """Sends a page, or that the browser has it already."""
+    if page.matches(if_none_match):
+        await respond(send, HTTPStatus.NOT_MODIFIED, page.headers)
+        return
+    content = [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
+    await respond(send, HTTPStatus.OK, [*page.headers, *content], page.data if body else b"")
+
+
+async def _add_slash(send: ASGISend, scope: Scope) -> None:
+    """Sends a browser to where the page is, so that the page's own addresses lie below it."""
+    asked: bytes = scope.get("raw_path") or quote(scope.get("root_path") or "").encode("ascii")
+    query: bytes = scope.get("query_string", b"")
+    place = b"./" + asked.partition(b"?")[0].rpartition(b"/")[2] + b"/" + (b"?" + query if query else b"")
+    headers = [(b"location", place), (b"content-length", b"0")]
+    await respond(send, HTTPStatus.TEMPORARY_REDIRECT, headers)
+
+
+async def _answer(send: ASGISend, status: HTTPStatus, content: Any, *, body: bool = True) -> None:
+    data = msgspec.json.encode(content) + b"\n"
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(data)),
+        (b"cache-control", b"no-store"),
+    ]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", b"GET, HEAD"))
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await respond(send, status, headers, data if body else b"")

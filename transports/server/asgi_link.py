@@ -1,0 +1,157 @@
+"""A link over plain ASGI messages, for servers that do not run our protocol class.
+
+The protocol is as correct there. How many bytes may be unsent behind ``send``, and what becomes of a peer that takes
+nothing, is the host's business.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import Final
+
+from transports.errors import CloseCode, close_reason
+from transports.http.asgi import ASGISend, Receive
+from transports.limits import Limits
+from transports.server.link import Receiver
+
+__all__ = ["AsgiLink"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+
+
+class AsgiLink:
+    """One WebSocket of an ASGI server; writes wait in a queue, one at a time is handed to the server.
+
+    Args:
+        receive: The ASGI callable.
+        send: The ASGI callable.
+        limits: Bounds of the connection.
+    """
+
+    def __init__(self, receive: Receive, send: ASGISend, limits: Limits) -> None:
+        self._receive = receive
+        self._send = send
+        self._limits = limits
+        self._queue: deque[bytes] = deque()
+        self._unsent = 0
+        self._paused = False
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._receiver: Receiver | None = None
+        self._subprotocol: str | None = None
+        self._attached = False
+        self._closing: tuple[CloseCode, str] | None = None
+        self._aborted = asyncio.Event()
+
+    def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
+        """Accepts the upgrade as soon as ``closed`` is awaited."""
+        self._attached = True
+        self._receiver = receiver
+        self._subprotocol = subprotocol
+
+    def refuse(self, status: HTTPStatus, why: str) -> None:
+        """Answers the upgrade with the one HTTP error that plain ASGI has, 403."""
+        _LOG.info("upgrade refused: %d %s", status, why)
+
+    @property
+    def paused(self) -> bool:
+        """Whether more than the high-water mark waits to be handed to the server."""
+        return self._paused
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be handed to the server."""
+        return self._unsent
+
+    def write(self, message: bytes) -> None:
+        """Queues one text message."""
+        if self._closing is None and not self._aborted.is_set():
+            self._queue.append(message)
+            self._unsent += len(message)
+            self._paused = self._paused or self._unsent > self._limits.high_water
+            if self._unsent > self._limits.window:
+                self._room.clear()
+
+    def flush(self) -> None:
+        """Wakes the one who hands over."""
+        if self._queue:
+            self._wake.set()
+
+    @property
+    def ending(self) -> str | None:
+        """Why the server has ended it; that it stalled is the host's to know."""
+        return None if self._closing is None else self._closing[0].name
+
+    def close(self, code: CloseCode, reason: str) -> None:
+        """Closes behind what is queued."""
+        if self._closing is None:
+            self._closing = (code, close_reason(reason))
+            self._wake.set()
+            self._tell_lost()
+
+    def abort(self) -> None:
+        """Gives the connection up."""
+        self._aborted.set()
+        self._tell_lost()
+
+    async def closed(self) -> None:
+        """Serves the connection until it is gone."""
+        await self._receive()
+        if not self._attached:
+            await self._send({"type": "websocket.close", "code": int(CloseCode.FORBIDDEN)})
+            return
+        await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
+        tasks = [asyncio.create_task(work()) for work in (self._read, self._pump, self._aborted.wait)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._closing is not None and not tasks[0].done():
+                # The answer to our close frame is the host's to await, but not for ever.
+                await asyncio.wait(tasks[:1], timeout=self._limits.close_timeout)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            self._tell_lost()
+        for result in results:
+            if isinstance(result, Exception):
+                _LOG.debug("the host ended the connection: %r", result)
+
+    async def _read(self) -> None:
+        while (message := await self._receive())["type"] != "websocket.disconnect":
+            text = message.get("text")
+            if text is None:
+                text = message.get("bytes") or b""
+            if len(text) > self._limits.message_bytes:
+                self.close(
+                    CloseCode.MESSAGE_TOO_BIG, f"a message holds at most {self._limits.message_bytes} bytes"
+                )
+            elif self._receiver is not None:
+                self._receiver.received(text)
+            # Answers to the peer must be taken before it may say more.
+            await self._room.wait()
+
+    async def _pump(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                message = self._queue.popleft()
+                await self._send({"type": "websocket.send", "text": message.decode()})
+                self._unsent -= len(message)
+                if self._unsent <= self._limits.window:
+                    self._room.set()
+                if self._paused and self._unsent <= self._limits.high_water // 4:
+                    self._paused = False
+                    if self._receiver is not None:
+                        self._receiver.drained()
+            if self._closing is not None:
+                code, reason = self._closing
+                await self._send({"type": "websocket.close", "code": int(code), "reason": reason})
+                return
+
+    def _tell_lost(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.lost()

@@ -1,0 +1,285 @@
+"""Drives the machine of one ``penstock.v1+json`` connection."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack
+
+from flow.errors import Lagged
+from publishers.criteria.cost import Cost
+from publishers.criteria.criteria import Criteria
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap
+from publishers.fanout.state import State
+from publishers.log.feed import ChangeFeed
+from publishers.schemas.registry import SchemaVersion
+from publishers.views.view import View
+from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.codec.events import EventEncoder
+from transports.codec.messages import SubscribeWish, check_weight
+from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.codec.starts import feed_of, kept_place, reads_disk
+from transports.errors import Problem, describe
+from transports.protocol.connection import Effect
+from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
+from transports.protocol.states import EntryStage
+from transports.server.driver import Driver, DriverOptions
+from transports.server.link import SocketLink
+from transports.server.outbound import Lane
+from transports.server.subscriber import WireSubscriber
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["ChangeDriver", "ChangeSubscriber"]
+
+_WITH_CURSOR: Final = frozenset({"LAGGED", "LOG_CLOSED", "SLOW_CONSUMER", "GOING_AWAY"})
+
+
+class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
+    """The subscriber behind one subscription of the connection.
+
+    Attributes:
+        wish: What was subscribed to.
+        name: What the client knows its log by.
+        log: The log it is about.
+        encoder: Encodes the events of that log.
+    """
+
+    __slots__ = ("encoder", "log", "name", "wish")
+
+    def __init__(
+        self,
+        driver: "ChangeDriver",
+        entry: SubscriptionEntry,
+        lane: Lane,
+        wish: SubscribeWish,
+        *,
+        name: str,
+        log: "ChangeLog",
+        encoder: EventEncoder,
+    ) -> None:
+        super().__init__(driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits)
+        self.wish = wish
+        self.name = name
+        self.log = log
+        self.encoder = encoder
+
+    def cursor(self) -> str:
+        """Where the client would resume."""
+        return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
+
+    # Signals beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing where the subscription would have read on."""
+        self._driver.gap(self, gap)
+
+    def on_state(self, state: State, /) -> None:
+        """The subscription has come to read from the WAL, or does so no longer."""
+        self._driver.moved(self, resync=state is State.RESYNC)
+
+
+class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
+    """One connection of ``penstock.v1+json``, on the event loop of its link.
+
+    Args:
+        logs: The logs that may be subscribed to, by name.
+        link: The accepted WebSocket.
+        server: Name and version, told to the client.
+        policy: What clients may see; None for everything.
+        **serving: As for every driver.
+    """
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        link: SocketLink,
+        *,
+        server: str,
+        policy: Policy | None = None,
+        **serving: Unpack[DriverOptions],
+    ) -> None:
+        self._logs = logs
+        self._policy = policy
+        self._encoders: dict[ChangeLog, EventEncoder] = {}
+        session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
+        super().__init__(session, link, **serving)
+
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
+        self._perform(self._session.goaway(deadline, reason))
+        self._link.flush()
+
+    def stop(self) -> None:
+        """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
+        if not self._link.paused:
+            entries = [subscriber.entry for subscriber in self._subscribers.values()]
+            self._checkpoint([entry for entry in entries if entry.stage is EntryStage.ACTIVE])
+        self._perform(self._session.stop())
+
+    # What the machine wants done.
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Open(entry, wish):
+                self._open(entry, wish)
+            case LookUp(question, asked):
+                self._look_up(question, asked)
+            case _:
+                raise TypeError(f"{effect!r} is no effect of this protocol")
+
+    def _open(self, entry: SubscriptionEntry, wish: SubscribeWish) -> None:
+        try:
+            name, log = find_log(self._logs, wish.log, self._policy, self._token)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+        encoder = self._encoders.setdefault(log, EventEncoder(log.token))
+        lane = self._outbound.lane(wish.batch_bytes, wish.linger)
+        kept = wish if wish.wishes is None else wish.bare()
+        subscriber = self._subscribers[entry] = ChangeSubscriber(
+            self, entry, lane, kept, name=name, log=log, encoder=encoder
+        )
+        if wish.criteria is None:
+            self._jobs.send(self._pools.preparing, entry, wish.read, partial(self._admit, subscriber, wish))
+        else:
+            self._admit(subscriber, wish, wish.read)
+
+    def _admit(
+        self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], tuple[Criteria, Cost]]
+    ) -> None:
+        """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
+        try:
+            criteria, cost = result()
+            view = narrow(self._policy, Caller(subscriber.name, self._token), wish.view, criteria)
+            check_weight(cost, self._limits)
+            self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
+            make = partial(_feed, subscriber.log, wish, criteria, view)
+            self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+        self._link.flush()
+
+    # Schemas.
+
+    def _look_up(self, entry: SchemaEntry, asked: SchemaQuestion) -> None:
+        try:
+            name, log = find_log(self._logs, asked.log, self._policy, self._token)
+            check_schemas(self._policy, Caller(name, self._token))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+
+        def told(result: Callable[[], SchemaVersion | None]) -> None:
+            try:
+                answer = self._session.answered(entry, schema_json(name, result(), log.token))
+            except Exception as error:  # noqa: BLE001 - likewise
+                answer = self._session.failed(entry, describe(error))
+            self._perform(answer)
+            self._link.flush()
+
+        find = partial(log.schema, asked.entity_type, asked.version)
+        self._jobs.send(self._pools.scanning, entry, find, told)
+
+    # What subscriptions tell, on their lanes.
+
+    def opened(self, subscriber: ChangeSubscriber) -> None:
+        """Answers ``subscribed``."""
+        subscriber.lane.eager = False
+        subscription, log, cursor = subscriber.subscription, subscriber.log, subscriber.encoder.cursor
+        if subscription is None:
+            return
+        try:
+            effects = self._session.subscribed(
+                subscriber.entry,
+                resync=subscription.state is State.RESYNC,
+                now=self._loop.time(),
+                log=subscriber.name,
+                epoch=log.epoch,
+                cursor=cursor(subscription.position),
+                oldest=cursor(log.oldest),
+                head=cursor(log.head),
+            )
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer, and this is it
+            self._fail(subscriber, error)
+            return
+        self._perform(effects)
+        self._arm(subscriber.entry.due(self._limits))
+
+    def deliver(self, subscriber: ChangeSubscriber, batch: Batch) -> None:
+        """Writes a ``next``."""
+        subscriber.lane.eager = len(batch) >= subscriber.batch_events
+        try:
+            frame = self._session.next(subscriber.entry, batch, subscriber.encoder, self._loop.time())
+        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
+            self._fail(subscriber, error)
+            return
+        if frame is not None:
+            self._link.write(frame)
+            if subscriber.entry.unsettled:
+                self._arm(subscriber.entry.due(self._limits))
+
+    def moved(self, subscriber: ChangeSubscriber, *, resync: bool) -> None:
+        """Notes a change of state for the next checkpoint, or ends a subscription that must not lag."""
+        entry = subscriber.entry
+        if (
+            resync
+            and subscriber.wish.fail_on_lag
+            and not entry.resync
+            and subscriber.subscription is not None
+        ):
+            missed = subscriber.subscription.lag
+            self._fail(subscriber, Lagged(0 if missed is None else missed))
+            return
+        self._session.state(entry, resync=resync)
+        self._arm(entry.due(self._limits))
+
+    def gap(self, subscriber: ChangeSubscriber, gap: Gap) -> None:
+        """Writes a ``gap``."""
+        cursor = subscriber.encoder.cursor
+        self._perform(self._session.gap(subscriber.entry, cursor(gap.begin), cursor(gap.end)))
+
+    def ended(self, subscriber: ChangeSubscriber, error: Exception | None) -> None:
+        """Writes the terminal message."""
+        if error is None:
+            self._perform(self._session.completed(subscriber.entry, subscriber.cursor()))
+        else:
+            self._fail(subscriber, error)
+
+    def _fail(self, subscriber: ChangeSubscriber, error: Exception) -> None:
+        if subscriber.entry.stage is EntryStage.ENDED:
+            return
+        problem = describe(error, subscriber.encoder.cursor)
+        if problem.code in _WITH_CURSOR and subscriber.subscription is not None:
+            problem = Problem(*problem[:3], data={"cursor": subscriber.cursor(), **problem.data})
+        self._perform(self._session.failed(subscriber.entry, problem))
+
+    # What the time brings.
+
+    def _tick(self, now: float) -> None:
+        self._perform(self._session.tick(now))
+        # A paused link gets its checkpoints when it has drained.
+        if not self._link.paused:
+            self._checkpoint(self._session.overdue(now))
+            self._link.flush()
+            self._arm(self._session.due)
+
+    def _checkpoint(self, entries: Iterable[SubscriptionEntry]) -> None:
+        items = []
+        for entry in entries:
+            subscriber = self._subscribers[entry]
+            if subscriber.subscription is not None:
+                at = subscriber.subscription.checkpoint()
+                cursor = subscriber.encoder.cursor
+                live, resync = at.head.version - 1, at.state is State.RESYNC
+                items.append((entry, cursor(at.position), cursor(at.head), live, resync))
+        self._perform(self._session.checkpoint(items, self._loop.time()))
+
+
+def _feed(
+    log: "ChangeLog", wish: SubscribeWish, criteria: Criteria, view: View, prepared: bool
+) -> ChangeFeed:
+    """What a client subscribes to."""
+    wishes = () if wish.empty else criteria
+    since = kept_place(log, wish.start if wish.since is None else wish.since, jump=wish.jump)
+    return feed_of(log, wishes, since, wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared)

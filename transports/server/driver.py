@@ -1,0 +1,273 @@
+"""Drives the machine of one connection: binds it to subscriptions, a link and a clock, whatever its protocol."""
+
+import asyncio
+import logging
+import math
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, Final, Generic, Required, TypedDict, TypeVar, Unpack
+
+from publishers.criteria.cost import Cost
+from publishers.fanout.batch import Batch
+from publishers.log.feed import ChangeFeed
+from transports.access.tokens import Authenticator
+from transports.errors import CloseCode
+from transports.limits import Limits
+from transports.protocol.connection import (
+    Authenticate,
+    Cancel,
+    Close,
+    Demand,
+    Effect,
+    Send,
+    ServerConnection,
+    WireEntry,
+)
+from transports.protocol.states import Phase
+from transports.quotas.pool import Pools
+from transports.quotas.weight import ConnectionWeight, ServerWeight
+from transports.server.disk_jobs import DiskJobs
+from transports.server.link import SocketLink
+from transports.server.outbound import Outbound
+from transports.server.subscriber import WireSubscriber
+
+__all__ = ["Driver", "DriverOptions"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+
+_Session = TypeVar("_Session", bound=ServerConnection[Any])
+_Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any, Any])
+
+
+class DriverOptions(TypedDict, total=False):
+    """What every driver is given, whatever its protocol.
+
+    Attributes:
+        limits: Bounds of the connection.
+        loop: The event loop, whose clock is the connection's.
+        pools: Threads for what reads the disk; some of its own if left out.
+        client: Whose share of the threads it takes; None for one of its own.
+        weight: That of the whole server; None for a server of this connection alone.
+        authenticate: Judges the client's token; None lets everybody in.
+        token: The token that came with the upgrade.
+        on_lost: Called once when the connection is gone.
+    """
+
+    limits: Required[Limits]
+    loop: Required[asyncio.AbstractEventLoop]
+    pools: Pools
+    client: Hashable
+    weight: ServerWeight | None
+    authenticate: Authenticator | None
+    token: str | None
+    on_lost: Callable[[Any], None]
+
+
+class Driver(ABC, Generic[_Session, _Subscriber]):
+    """One connection, on the event loop of its link.
+
+    Args:
+        session: Its machine.
+        link: The accepted WebSocket.
+        blocked: Whether something else than the link holds deliveries back.
+        **serving: See there.
+    """
+
+    def __init__(
+        self,
+        session: _Session,
+        link: SocketLink,
+        *,
+        blocked: Callable[[], bool] | None = None,
+        **serving: Unpack[DriverOptions],
+    ) -> None:
+        limits, loop = serving["limits"], serving["loop"]
+        server = serving.get("weight") or ServerWeight(limits.criteria_weight)
+        client = serving.get("client")
+        self._session = session
+        self._link = link
+        self._limits = limits
+        self._loop = loop
+        self._authenticate = serving.get("authenticate")
+        self._token = serving.get("token")
+        self._on_lost = serving.get("on_lost")
+        self._outbound = Outbound(loop, link, limits, blocked)
+        self._weight = ConnectionWeight(limits.connection_weight, server)
+        self._pools = serving.get("pools") or Pools(limits)
+        self._client = self if client is None else client
+        self._jobs = DiskJobs(loop, self._client)
+        self._subscribers: dict[WireEntry, _Subscriber] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._arm(session.due)
+
+    # What a protocol adds.
+
+    @abstractmethod
+    def _do(self, effect: Effect) -> None:
+        """Does what only this protocol asks for."""
+
+    @abstractmethod
+    def _tick(self, now: float) -> None:
+        """Does what is due, and arms the timer again."""
+
+    @abstractmethod
+    def opened(self, subscriber: _Subscriber) -> None:
+        """A subscription is registered."""
+
+    @abstractmethod
+    def deliver(self, subscriber: _Subscriber, batch: Batch) -> None:
+        """Some events, within the demand."""
+
+    @abstractmethod
+    def ended(self, subscriber: _Subscriber, error: Exception | None) -> None:
+        """The last signal: an error, or the end."""
+
+    @abstractmethod
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Announces the end; ``stop`` will follow within ``deadline`` seconds."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """The server is stopping: closes with 1012."""
+
+    # What a server asks.
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for it and that the operating system has not taken yet."""
+        return self._link.unsent
+
+    @property
+    def weight(self) -> int:
+        """What the criteria of its subscriptions weigh now."""
+        return self._weight.weight
+
+    @property
+    def ending(self) -> str | None:
+        """Why the server has ended it; see ``SocketLink.ending``."""
+        return self._link.ending
+
+    # What the link tells.
+
+    def received(self, text: bytes | str) -> None:
+        """One message from the client."""
+        try:
+            self._perform(self._session.receive(text, self._loop.time()))
+        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
+            self._break()
+        self._link.flush()
+
+    def drained(self) -> None:
+        """The link is writable again."""
+        self._outbound.run()
+        self._arm(self._session.due)
+
+    def lost(self) -> None:
+        """The connection is gone: everything that runs on it ends here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._perform(self._session.lost())
+        self._outbound.close()
+        self._jobs.close()
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    # What the machine wants done.
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(data):
+                    self._link.write(data)
+                case Demand(entry, n):
+                    if (subscriber := self._subscribers.get(entry)) is not None:
+                        subscriber.request(n)
+                case Cancel(entry):
+                    self._cancel(entry)
+                case Authenticate(payload):
+                    self._judge(payload.get("token"))
+                case Close(code, reason):
+                    self._link.close(code, reason)
+                case _:
+                    self._do(effect)
+
+    def _cancel(self, entry: WireEntry) -> None:
+        self._jobs.forget(entry)
+        self._weight.give(entry)
+        subscriber = self._subscribers.pop(entry, None)
+        if subscriber is not None:
+            subscriber.cancel()
+
+    def _judge(self, token: object) -> None:
+        given = token if isinstance(token, str) else self._token
+        if self._authenticate is None:
+            self._token = None  # what nobody has judged tells no policy anything
+            self._perform(self._session.acknowledge())
+        elif self._authenticate(given):
+            self._token = given
+            self._perform(self._session.acknowledge())
+        else:
+            self._perform(self._session.refuse("the token is missing or wrong"))
+
+    def _break(self) -> None:
+        """Closes the connection with 4500, for the exception that is being handled."""
+        error_id = uuid.uuid4().hex[:12]
+        _LOG.exception("connection failed, id %s", error_id)
+        self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
+
+    # Subscriptions.
+
+    def _subscribe(
+        self, subscriber: _Subscriber, cost: Cost, make: Callable[[bool], ChangeFeed], *, scans: bool
+    ) -> None:
+        """Has a feed made and subscribes to it.
+
+        Args:
+            subscriber: Who gets it.
+            cost: Of its criteria.
+            make: Makes the feed; is told whether what is heavy is to be prepared.
+            scans: Whether that reads the disk. It takes place on a thread if it does, or if it takes long.
+        """
+        heavy = cost.weight > self._limits.inline_weight
+        work, found = partial(make, heavy), partial(self._found, subscriber)
+        if heavy or scans:
+            pool = self._pools.scanning if scans else self._pools.preparing
+            self._jobs.send(pool, subscriber.entry, work, found)
+        else:
+            found(work)
+
+    def _found(self, subscriber: _Subscriber, result: Callable[[], ChangeFeed]) -> None:
+        """It is known where a subscription begins, or why it cannot."""
+        try:
+            feed = result()
+            if not subscriber.entry.ended:
+                feed.subscribe(
+                    subscriber,
+                    executor=subscriber.lane,
+                    batch_events=subscriber.batch_events,
+                    batch_bytes=subscriber.lane.batch_bytes,
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+        self._link.flush()
+
+    # What the time brings.
+
+    def _arm(self, due: float) -> None:
+        """Sets the one timer, unless it goes off earlier anyhow."""
+        if due >= self._timer_at or self._session.phase is Phase.CLOSED:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = max(due, self._loop.time())
+        self._timer = self._loop.call_at(self._timer_at, self._fire)
+
+    def _fire(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        try:
+            self._tick(self._loop.time())
+        except Exception:  # noqa: BLE001 - without its timer the connection would go silent
+            self._break()

@@ -1,0 +1,297 @@
+"""Drives the machine of one ``graphql-transport-ws`` connection, and what an application has of GraphQL."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack
+
+from publishers.errors import HistoryPruned, LogDropped, PenstockError
+from publishers.fanout.batch import Batch
+from publishers.fanout.gap import Gap
+from transports.access.policy import Policy
+from transports.access.tokens import Authenticator
+from transports.codec.graphql_ws import GraphQLRequest, graphql_error
+from transports.errors import describe
+from transports.graphql.cost import is_light
+from transports.graphql.errors import RequestRefused, problem_of
+from transports.graphql.execution import Engine, GraphQLOperation
+from transports.http.graphql import HttpEndpoint
+from transports.limits import Limits
+from transports.protocol.connection import Effect, WireEntry
+from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
+from transports.protocol.states import Phase
+from transports.quotas.pool import Pools, Turn
+from transports.server.driver import Driver, DriverOptions
+from transports.server.link import SocketLink
+from transports.server.outbound import Lane
+from transports.server.subscriber import WireSubscriber
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["GraphQLDriver", "GraphQLEndpoint", "OperationSubscriber"]
+
+_BATCH_EVENTS: Final = 32
+
+
+class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
+    """The subscriber behind one subscription of a connection.
+
+    The protocol has no message for demand, so it requests everything unless the client has given credits; what holds
+    deliveries back is the lane, which runs them only while the socket and the fence let something through.
+
+    Attributes:
+        operation: What is executed for each event.
+        gap: History that is missing, until an event has told of it.
+    """
+
+    __slots__ = ("gap", "operation")
+
+    def __init__(
+        self,
+        driver: "GraphQLDriver",
+        entry: OperationEntry,
+        lane: Lane,
+        operation: GraphQLOperation,
+        *,
+        batch_events: int,
+    ) -> None:
+        super().__init__(driver, entry, lane, batch_events=batch_events, demand=entry.credits)
+        self.operation = operation
+        self.gap: Gap | None = None
+
+    def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
+        """The payloads, of which the first one tells of the gap before it."""
+        gap = self.gap
+        if gap is None or not payloads:
+            return payloads
+        self.gap = None
+        token = self.operation.source.log.token
+        told = b',"extensions":{"gap":{"begin":"%s","end":"%s"}}}'
+        first = payloads[0][:-1] + told % (str(token(gap.begin)).encode(), str(token(gap.end)).encode())
+        return [first, *payloads[1:]]
+
+    # A signal beside those of Reactive Streams, on the lane.
+
+    def on_gap(self, gap: Gap, /) -> None:
+        """History is missing; if an earlier gap was not told yet, the two are one."""
+        self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
+
+
+class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
+    """One connection of ``graphql-transport-ws``, on the event loop of its link.
+
+    Args:
+        engine: Executes the operations.
+        link: The accepted WebSocket.
+        **serving: As for every driver.
+    """
+
+    def __init__(self, engine: Engine, link: SocketLink, **serving: Unpack[DriverOptions]) -> None:
+        self._engine = engine
+        self._queries: dict[OperationEntry, GraphQLOperation] = {}
+        self._asked = False
+        self._asking: OperationEntry | None = None
+        self._turn: Turn[bytes] | None = None
+        session = GraphQLSession(serving["limits"], now=serving["loop"].time())
+        super().__init__(session, link, blocked=lambda: session.blocked, **serving)
+        self._lane = self._outbound.lane(1, 0)
+
+    # What the link tells.
+
+    def lost(self) -> None:
+        """The connection is gone: every operation ends here."""
+        self._queries.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn.release()
+        super().lost()
+
+    def drained(self) -> None:
+        """The link is writable again: the answer to a query was taken."""
+        self._give_back()
+        super().drained()
+
+    def goaway(self, deadline: float, reason: str) -> None:
+        """Nothing: the protocol has no word for it, and ``stop`` will follow."""
+
+    def stop(self) -> None:
+        """Closes with 1012, after which clients connect again."""
+        self._perform(self._session.stop())
+
+    # What the machine wants done.
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Execute(call, request):
+                self._open(call, request)
+            case Resume():
+                self._outbound.run()
+            case _:
+                raise TypeError(f"{effect!r} is no effect of this protocol")
+
+    def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
+        prepare, prepared = partial(self._prepare, request, self._token), partial(self._prepared, entry)
+        if is_light(request.query, request.variables):
+            prepared(prepare)
+        else:
+            self._jobs.send(self._pools.preparing, entry, prepare, prepared)
+
+    def _prepare(self, request: GraphQLRequest, token: str | None) -> GraphQLOperation:
+        """What is to be executed; from any thread."""
+        operation = self._engine.prepare(
+            request.query, request.operation_name, request.variables, token=token
+        )
+        if operation.kind == "subscription":
+            operation.open()
+        return operation
+
+    def _prepared(self, entry: OperationEntry, result: Callable[[], GraphQLOperation]) -> None:
+        """A request was read and checked."""
+        try:
+            operation = result()
+            if operation.kind == "subscription":
+                self._start(entry, operation)
+            else:
+                self._queries[entry] = operation
+                self._ask()
+        except RequestRefused as refused:
+            self._perform(self._session.failed(entry, refused.errors))
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+        self._link.flush()
+
+    def _cancel(self, entry: WireEntry) -> None:
+        if isinstance(entry, OperationEntry):
+            self._queries.pop(entry, None)
+            if entry is self._asking and self._turn is not None:
+                self._turn.cancel()
+        super()._cancel(entry)
+
+    # Subscriptions.
+
+    def _start(self, entry: OperationEntry, operation: GraphQLOperation) -> None:
+        source = operation.source
+        self._weight.take(entry, source.log.name, source.criteria, operation.cost)
+        lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
+        subscriber = self._subscribers[entry] = OperationSubscriber(
+            self, entry, lane, operation, batch_events=min(_BATCH_EVENTS, most)
+        )
+        self._subscribe(
+            subscriber, operation.cost, partial(source.feed, operation.view), scans=source.reads_disk
+        )
+
+    def opened(self, subscriber: OperationSubscriber) -> None:
+        """Nothing: the protocol has no word for it."""
+
+    def deliver(self, subscriber: OperationSubscriber, batch: Batch) -> None:
+        """Writes a ``next`` for each event."""
+        try:
+            payloads = subscriber.tell_gap(subscriber.operation.payloads(batch.slices))
+        except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
+            self.ended(subscriber, error)
+            return
+        for message in self._session.next(subscriber.entry, payloads, self._loop.time()):
+            self._link.write(message)
+        self._arm(self._session.due)
+
+    def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:
+        """Writes the terminal message."""
+        entry, log = subscriber.entry, subscriber.operation.source.log
+        if entry.ended:
+            return
+        if error is None and subscriber.gap is not None:
+            error = HistoryPruned(subscriber.gap.end)  # no event has followed that could have told of it
+        if error is None:
+            self._perform(self._session.completed(entry))
+            return
+        told = graphql_error(problem_of(error, log))
+        if subscriber.subscription is not None and not isinstance(error, LogDropped):
+            with contextlib.suppress(PenstockError):  # the files of one that has ended by itself may be gone
+                told["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
+        self._perform(self._session.failed(entry, [told]))
+
+    # Queries: one at a time, off the loop, and the next only when the link takes its result.
+
+    def _ask(self) -> None:
+        """Asks for a turn, unless it has been asked."""
+        if self._queries and self._asking is None and not self._asked:
+            self._asked = True
+            self._lane.submit(self._query)
+
+    def _query(self) -> None:
+        self._asked = False
+        if self._asking is not None or not self._queries or self._session.phase is Phase.CLOSED:
+            return
+        entry = next(iter(self._queries))
+        operation = self._queries.pop(entry)
+        try:
+            turn = self._pools.scanning.submit(
+                self._client, lambda turn: operation.answer(turn.check), held=True
+            )
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+            self._ask()
+            return
+        self._asking, self._turn = entry, turn
+        work = asyncio.wrap_future(turn.result, loop=self._loop)
+        work.add_done_callback(lambda done: self._queried(entry, done))
+
+    def _queried(self, entry: OperationEntry, done: "asyncio.Future[bytes]") -> None:
+        self._asking = None
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if error is None:
+            self._perform(self._session.result(entry, done.result()))
+        else:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+        self._link.flush()
+        self._give_back()
+        self._ask()
+
+    def _give_back(self) -> None:
+        """Ends the share that the last query had of the threads, once its answer was taken."""
+        if self._turn is not None and self._asking is None and not self._link.paused:
+            self._turn.release()
+            self._turn = None
+
+    # What the time brings.
+
+    def _tick(self, now: float) -> None:
+        self._perform(self._session.tick(now))
+        self._link.flush()
+        self._arm(self._session.due)
+
+
+class GraphQLEndpoint:
+    """What an application serves at ``/graphql``.
+
+    Attributes:
+        engine: Executes what comes in over sockets and over HTTP.
+        http: The ASGI callable for HTTP requests.
+
+    Args:
+        logs: The logs of the server, by name.
+        limits: Bounds of each connection.
+        authenticate: Judges the tokens of clients; None lets everybody in.
+        policy: What callers may see; None for everything.
+        pools: Threads for what reads the disk.
+    """
+
+    subprotocol: Final = "graphql-transport-ws"
+    """The token of the protocol; a client that offers none gets it."""
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        limits: Limits,
+        authenticate: Authenticator | None,
+        policy: Policy | None,
+        pools: Pools,
+    ) -> None:
+        self.engine = Engine(logs, limits, policy)
+        self.http = HttpEndpoint(self.engine, limits, authenticate, pools)
+
+    def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
+        """What drives one WebSocket, on the running event loop."""
+        return GraphQLDriver(self.engine, link, **serving)

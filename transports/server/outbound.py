@@ -1,0 +1,153 @@
+"""The one executor of a connection: deliveries happen only while its socket can take them.
+
+Every subscription of a connection delivers through a ``Lane`` of the connection's ``Outbound``. It runs on the event
+loop, gives each subscription one frame in its turn, adds at most a window of unsent bytes, and does not run at all while
+the link is paused. So nothing is polled for a slow client: its cursors stay where they are.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from typing import Final
+
+from flow.executors import loop_executor
+from transports.limits import Limits
+from transports.server.link import SocketLink
+
+__all__ = ["Lane", "Outbound"]
+
+_FRAMES: Final = 64  # after as many the loop gets its turn back
+
+Task = Callable[[], None]
+
+
+class Outbound:
+    """Runs the deliveries of one connection, in turns.
+
+    Args:
+        loop: The loop of the link.
+        link: Where the deliveries are written.
+        limits: Bounds of the connection.
+        blocked: Whether something else than the link holds deliveries back.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        link: SocketLink,
+        limits: Limits,
+        blocked: Callable[[], bool] | None = None,
+    ) -> None:
+        self._loop = loop
+        self._executor = loop_executor(loop)
+        self._link = link
+        self._blocked = blocked
+        self._window = limits.window
+        self._arrived: deque[tuple[Lane, Task]] = deque()
+        self._ready: deque[tuple[Lane, Task]] = deque()
+        self._running = False
+        self._thread = 0
+        self._again: asyncio.Handle | None = None
+        self._closed = False
+
+    def lane(self, batch_bytes: int, linger: float) -> "Lane":
+        """The executor of one subscription.
+
+        Args:
+            batch_bytes: What one of its frames may add to the unsent bytes.
+            linger: Seconds to wait for more events before a frame is made.
+        """
+        return Lane(self, batch_bytes, linger)
+
+    def put(self, lane: "Lane", task: Task) -> None:
+        """Takes a task of a lane; from any thread.
+
+        Raises:
+            RuntimeError: If the loop is closed.
+        """
+        self._arrived.append((lane, task))
+        # A task that submits another one is followed by a look at what arrived: no wake-up is needed.
+        if not self._running or get_ident() != self._thread:
+            self._executor.submit(self.run)
+
+    def close(self) -> None:
+        """The link is gone: what is waiting, and what comes later, runs without regard to it."""
+        self._closed = True
+        self.run()
+
+    def run(self) -> None:
+        """Runs tasks while the link takes what they write; on the loop."""
+        if self._running:
+            return
+        self._running = True
+        self._thread = get_ident()
+        try:
+            self._sort()
+            self._work()
+        finally:
+            self._running = False
+
+    def _sort(self) -> None:
+        while self._arrived:
+            lane, task = self._arrived.popleft()
+            if lane.linger and not lane.eager and not self._closed:
+                self._loop.call_later(lane.linger, self._enter, lane, task)
+            else:
+                self._ready.append((lane, task))
+
+    def _enter(self, lane: "Lane", task: Task) -> None:
+        self._ready.append((lane, task))
+        self.run()
+
+    def _work(self) -> None:
+        link = self._link
+        link.flush()
+        for _ in range(_FRAMES):
+            if not self._closed and (
+                not self._ready
+                or link.paused
+                or link.unsent + self._ready[0][0].batch_bytes > self._window
+                or (self._blocked is not None and self._blocked())
+            ):
+                break
+            if not self._ready:
+                return
+            self._ready.popleft()[1]()
+            # A lane that goes on comes back through put(): behind the others, so they take turns.
+            if self._arrived:
+                self._sort()
+        link.flush()
+        held = link.paused or (self._blocked is not None and self._blocked())
+        if self._ready and (self._closed or not held) and self._again is None:
+            self._again = self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._again = None
+        self.run()
+
+
+class Lane:
+    """The executor of one subscription of a connection.
+
+    Attributes:
+        batch_bytes: What one of its frames may add to the unsent bytes.
+        linger: Seconds to wait for more events before a frame is made.
+        eager: Whether the next task is to be run without lingering.
+    """
+
+    __slots__ = ("_outbound", "batch_bytes", "eager", "linger")
+
+    def __init__(self, outbound: Outbound, batch_bytes: int, linger: float) -> None:
+        self._outbound = outbound
+        self.batch_bytes = batch_bytes
+        self.linger = linger
+        self.eager = True
+
+    def submit(self, task: Task, /) -> None:
+        """Takes a task; from any thread.
+
+        Raises:
+            RuntimeError: If the loop is closed.
+        """
+        self._outbound.put(self, task)

@@ -1,0 +1,289 @@
+"""What a server tells of itself by HTTP GET: ``/health``, ``/ready``, ``/statistics`` and ``/schemas``."""
+
+import asyncio
+import math
+import re
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from publishers.errors import PenstockError
+from publishers.log.soundness import LogHealth, Soundness
+from publishers.store.log_entries import SYSTEM
+from transports.access.policy import Caller, Policy, check_schemas, find_log, welcomes
+from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.errors import GoingAway, InvalidRequest, describe
+from transports.quotas.pool import Pools
+from transports.server.logs import FollowedName, StoreLogs
+from transports.server.statistics import statistics
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["Status", "StatusAnswer"]
+
+_AGE: Final = 0.2  # seconds for which statistics are given again, however many ask
+_DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # of a path in the text of an error
+_STATUS: Final = {
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "GOING_AWAY": HTTPStatus.SERVICE_UNAVAILABLE,
+    "TOO_COSTLY": HTTPStatus.SERVICE_UNAVAILABLE,  # too many others ask
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "LOG_CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
+    "LOG_DROPPED": HTTPStatus.NOT_FOUND,
+    "LOG_GONE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "LOG_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "LOG_REPLACED": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+class StatusAnswer(NamedTuple):
+    """An answer: its status, and what is told."""
+
+    status: HTTPStatus
+    content: Any
+
+
+_T = TypeVar("_T")
+
+
+class _Recent(Generic[_T]):
+    """What was found a moment ago, found once for all who ask meanwhile.
+
+    Args:
+        find: Finds it anew.
+    """
+
+    def __init__(self, find: Callable[[], Awaitable[_T]]) -> None:
+        self._find = find
+        self._found: _T | None = None
+        self._until = -math.inf
+        self._finding = asyncio.Lock()
+
+    async def get(self) -> _T:
+        """What is there."""
+        async with self._finding:
+            loop = asyncio.get_running_loop()
+            if self._found is None or loop.time() >= self._until:
+                self._found = await self._find()
+                self._until = loop.time() + _AGE
+            return self._found
+
+
+class Status:
+    """Answers what is asked of one server; on its event loop.
+
+    Args:
+        logs: The logs of the server, by name.
+        policy: What callers may see; None for everything.
+        server: Name and version.
+        connections: Tells how many connections there are.
+        loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
+        costs: Tells what clients cost, by name.
+        pools: Threads for what reads the disk.
+        draining: Tells whether the server takes no new connections, as it is about to stop.
+    """
+
+    paths: Final = frozenset({"/health", "/ready", "/schemas", "/statistics"})
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        policy: Policy | None,
+        *,
+        server: str,
+        connections: Callable[[], int],
+        loads: Callable[[], Awaitable[Collection[tuple[int, int]]]],
+        costs: Callable[[], Mapping[str, Any]],
+        pools: Pools,
+        draining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._logs = logs
+        self._policy = policy
+        self._server = server
+        self._connections = connections
+        self._loads = loads
+        self._costs = costs
+        self._pools = pools
+        self._draining = draining
+        self._statistics = _Recent(self._gather)
+        self._healths = _Recent(self._look)
+        self._known: dict[tuple[str, str | None], bool] = {}
+        self._known_until = -math.inf
+
+    async def tell(
+        self, path: str, query: bytes, token: str | None, client: Hashable, *, judged: bool = True
+    ) -> StatusAnswer:
+        """The answer to one request for one of ``paths``.
+
+        Args:
+            path: The path.
+            query: What follows the question mark.
+            token: What the caller gave as its token.
+            client: Whose share of the threads it takes.
+            judged: Whether the caller is let in. One that is not is told by ``/health`` and ``/ready`` their status, and
+                nothing else.
+        """
+        try:
+            match path:
+                case "/health" | "/ready":
+                    return await self._sound(token, ready=path == "/ready", welcome=judged)
+                case _ if not judged:
+                    return StatusAnswer(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
+                case "/statistics":
+                    return await self._told(token)
+                case _:
+                    return await self._schemas(query, token, client)
+        except PenstockError as error:
+            problem = describe(error)
+            missing = HTTPStatus.BAD_REQUEST if path == "/schemas" else HTTPStatus.SERVICE_UNAVAILABLE
+            return StatusAnswer(_STATUS.get(problem.code, missing), _refusal(problem.payload()))
+
+    def _welcomes(self, name: str, token: str | None) -> bool:
+        """Whether a caller may know of a log; the policy is asked once in a moment, however often that caller asks."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._known_until:
+            self._known.clear()
+            self._known_until = now + _AGE
+        if (name, token) not in self._known:
+            self._known[name, token] = welcomes(self._policy, Caller(name, token))
+        return self._known[name, token]
+
+    async def _told(self, token: str | None) -> StatusAnswer:
+        """The statistics of the logs that a caller may know of."""
+        told = await self._statistics.get()
+        logs = {name: log for name, log in told["logs"].items() if self._welcomes(name, token)}
+        return StatusAnswer(HTTPStatus.OK, {**told, "logs": logs})
+
+    async def _gather(self) -> Mapping[str, Any]:
+        """The statistics of all, gathered on a thread."""
+        loads = await self._loads()
+        unsent = [waiting for waiting, _ in loads]
+        told: dict[str, Any] = {
+            "connections": len(loads),
+            "unsentBytes": sum(unsent),
+            "mostUnsentBytes": max(unsent, default=0),
+            "mostConnectionWeight": max((weight for _, weight in loads), default=0),
+        }
+        found = await self._pools.telling.run(
+            None, partial(_encoded, self._logs, discreet=self._policy is not None)
+        )
+        return told | dict(self._costs()) | {"logs": found}
+
+    async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
+        """How all logs are together, in a word, and each of them; looked at on a thread."""
+        return await self._pools.telling.run(None, partial(_healths, self._logs))
+
+    async def _sound(self, token: str | None, *, ready: bool, welcome: bool) -> StatusAnswer:
+        """``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the end.
+
+        To be healthy a server has to be ``ok``; to be ready it is enough to serve some of the logs, as a load balancer that
+        goes by that would take the others from their readers too.
+        """
+        try:
+            status, logs = ("draining", {}) if self._draining() and ready else await self._healths.get()
+        except GoingAway:
+            status, logs = "stopping", {}
+        told: dict[str, Any] = {"status": status}
+        if welcome:
+            told |= {
+                "server": self._server,
+                "connections": self._connections(),
+                "logs": {name: log for name, log in logs.items() if self._welcomes(name, token)},
+            }
+        good = status == "ok" or (ready and status == "degraded")
+        return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
+
+    async def _schemas(self, query: bytes, token: str | None, client: Hashable) -> StatusAnswer:
+        """A schema, or without ``entity_type`` which there are."""
+        asked = _asked(query)
+        name, log = find_log(self._logs, asked.get("log"), self._policy, token)
+        check_schemas(self._policy, Caller(name, token))
+        if "entity_type" not in asked:
+            return StatusAnswer(
+                HTTPStatus.OK, {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)}
+            )
+        question = SchemaQuestion.of(asked)
+        found = await self._pools.scanning.run(
+            client, partial(log.schema, question.entity_type, question.version)
+        )
+        answer = schema_json(name, found, log.token)
+        if answer is None:
+            which = "" if question.version is None else f" of version {question.version}"
+            return StatusAnswer(
+                HTTPStatus.NOT_FOUND, {"error": f"no schema{which} of {question.entity_type!r} was told"}
+            )
+        return StatusAnswer(HTTPStatus.OK, answer)
+
+
+def _healths(logs: "Mapping[str, ChangeLog]") -> tuple[str, dict[str, dict[str, Any]]]:
+    """How all logs are together, in a word, and each of them; of a store, those that could not be opened too."""
+    told: dict[str, dict[str, Any]] = {}
+    for name, log in tuple(logs.items()):  # one may be added meanwhile
+        health = log.health()
+        told[name] = _wrong(health)
+        if log.failure is None and not log.closed:
+            told[name] |= _places(log, health)
+    refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
+    told |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
+    lost = sum(one["status"] != Soundness.OK.value for one in told.values())
+    system = logs.get(SYSTEM)  # which is listed nowhere
+    lost += system is not None and system.health().soundness is not Soundness.OK
+    return "ok" if not lost else "degraded" if lost < len(told) else "failed", told
+
+
+def _wrong(health: LogHealth) -> dict[str, Any]:
+    """How a log is. What is wrong with it is told without the directories of the server."""
+    told: dict[str, Any] = {"status": health.soundness.value}
+    if health.why is not None:
+        told |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
+    return told
+
+
+def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
+    """Where an open log is, and who writes it."""
+    alive, pid = health.writer
+    return {
+        "epoch": log.epoch,
+        "oldest": str(log.token(log.oldest)),
+        "head": str(log.token(log.head)),
+        "commitAge": None if health.commit_age is None else round(health.commit_age, 3),
+        "writer": {"alive": alive, "pid": pid},
+    }
+
+
+def _encoded(logs: "Mapping[str, ChangeLog]", *, discreet: bool) -> dict[str, msgspec.Raw]:
+    """The statistics of each log as they travel."""
+    told = statistics(logs, discreet=discreet)["logs"]
+    return {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in told.items()}
+
+
+def _asked(query: bytes) -> dict[str, Any]:
+    """The parameters of a question about schemas.
+
+    Raises:
+        InvalidRequest: If there are others, or one is there twice, or is no number and should be.
+    """
+    names = ("log", "entity_type", "version")
+    found: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name not in names:
+            raise InvalidRequest("parameter", name, "one of: " + ", ".join(names))
+        if name in found:
+            raise InvalidRequest(name, value, "given once")
+        found[name] = value
+    version = found.get("version")
+    if version is not None and version.isascii() and version.isdigit() and len(version) < 20:
+        found["version"] = int(version)
+    return found
+
+
+def _refusal(problem: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "error": problem["message"],
+        **{name: told for name, told in problem.items() if name != "message"},
+    }

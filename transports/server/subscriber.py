@@ -1,0 +1,97 @@
+"""Where a log delivers for one entry of a connection."""
+
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from flow.contracts import UNBOUNDED
+from publishers.fanout.batch import Batch
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Change
+from transports.protocol.connection import WireEntry
+from transports.server.outbound import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flow.contracts import Subscription
+
+__all__ = ["WireSubscriber"]
+
+_Entry = TypeVar("_Entry", bound=WireEntry)
+
+
+class _Driver(Protocol):
+    """What takes the signals, on the event loop."""
+
+    def opened(self, subscriber: Any) -> None: ...
+    def deliver(self, subscriber: Any, batch: Batch) -> None: ...
+    def ended(self, subscriber: Any, error: Exception | None) -> None: ...
+
+
+_Driving = TypeVar("_Driving", bound=_Driver)
+
+
+class WireSubscriber(Generic[_Entry, _Driving]):
+    """The subscriber behind one entry of a connection: takes batches, and never makes objects of them.
+
+    Attributes:
+        entry: The entry of the session.
+        lane: Its executor.
+        batch_events: Most events in one batch.
+        subscription: Its subscription, once there is one.
+        credits: What the client requested before there was a subscription.
+    """
+
+    __slots__ = ("_driver", "batch_events", "credits", "entry", "lane", "subscription")
+
+    def __init__(
+        self, driver: _Driving, entry: _Entry, lane: Lane, *, batch_events: int, demand: int | None
+    ) -> None:
+        self._driver = driver
+        self.entry = entry
+        self.lane = lane
+        self.batch_events = batch_events
+        self.subscription: ChangeSubscription | None = None
+        self.credits = UNBOUNDED if demand is None else demand
+
+    def request(self, n: int) -> None:
+        """Passes the client's demand on."""
+        if self.subscription is None:
+            self.credits += n
+        else:
+            self.subscription.request(n)
+
+    def cancel(self) -> None:
+        """Ends the subscription."""
+        if self.subscription is not None:
+            self.subscription.cancel()
+
+    # Signals, on the lane.
+
+    def on_subscribe(self, subscription: "Subscription", /) -> None:
+        """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
+        if self.entry.ended:
+            subscription.cancel()
+            return
+        if isinstance(subscription, ChangeSubscription):
+            self.subscription = subscription
+            self._driver.opened(self)
+        if self.credits:
+            subscription.request(self.credits)
+
+    def on_next(self, change: Change, /) -> None:
+        """Never called: this subscriber takes batches."""
+        raise TypeError(f"a connection takes batches, not {change!r}")
+
+    def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
+        """Some events."""
+        if not isinstance(batch, Batch):
+            raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
+        self._driver.deliver(self, batch)
+
+    def on_error(self, error: Exception, /) -> None:
+        """The subscription failed."""
+        self._driver.ended(self, error)
+
+    def on_complete(self) -> None:
+        """The subscription came to its end."""
+        self._driver.ended(self, None)

@@ -1,0 +1,249 @@
+"""A server inside the program: uvicorn with our protocol class, on a thread and an event loop of its own."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Collection, Mapping
+from concurrent.futures import TimeoutError as WaitTimeoutError
+from typing import TYPE_CHECKING, Final, Self
+
+from flow import forks
+from transports.access.host_names import is_loopback
+from transports.errors import ExtraMissing, ServerFailed
+from transports.limits import Limits
+from transports.server.asgi import Application
+from transports.tcp.descriptors import bound_to, let_go
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from publishers.log.changelog import ChangeLog
+    from publishers.store.store import ChangeStore
+    from transports.access.policy import Policy
+    from transports.access.tokens import Authenticator
+    from transports.browser.pages import Page
+
+__all__ = ["Server", "serve"]
+
+_BACKLOG: Final = 2048
+_START_TIMEOUT: Final = 30.0
+_JOIN_MARGIN: Final = 5.0
+
+
+class Server:
+    """Change logs served on one port, until ``stop``; made by ``serve``.
+
+    Attributes:
+        host: The address that it listens on.
+        port: The port, also if 0 was asked for.
+        application: The ASGI application.
+    """
+
+    def __init__(self, application: Application, *, host: str, port: int, limits: Limits) -> None:
+        self.application = application
+        self.host = host
+        self._limits = limits
+        self._uvicorn = _uvicorn(application, limits)
+        self._socket = _listen(host, port)
+        self._address = self._socket.getsockname()
+        self.port: int = self._address[1]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-server-{self.port}", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"ws://{self._authority}/ws"
+
+    @property
+    def graphql_url(self) -> str:
+        """Where GraphQL is: over HTTP, and with ``ws:`` over a WebSocket."""
+        return f"http://{self._authority}/graphql"
+
+    @property
+    def health_url(self) -> str:
+        """Where the server says how it is."""
+        return f"http://{self._authority}/health"
+
+    @property
+    def home_url(self) -> str:
+        """Where a browser finds the first page."""
+        return f"http://{self._authority}/"
+
+    @property
+    def _authority(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def start(self) -> Self:
+        """Starts to listen; returns when connections are taken.
+
+        Raises:
+            ServerFailed: If the server does not come up.
+        """
+        forks.register(self)
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
+            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
+        return self
+
+    def forked(self, _pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
+        self._stopping = threading.Lock()
+        let_go(bound_to(self._socket.family, self._address))
+
+    def stop(self, deadline: float = 0.0) -> None:
+        """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and the port. Idempotent.
+
+        In a child of ``fork`` it does nothing.
+
+        Args:
+            deadline: Seconds for which running subscriptions may go on after the clients were told (``goaway``).
+        """
+        with self._stopping:
+            loop = self._loop
+            if loop is None or not self._thread.is_alive():
+                return
+            with contextlib.suppress(RuntimeError, WaitTimeoutError):
+                asyncio.run_coroutine_threadsafe(self._drain(deadline), loop).result(deadline + _JOIN_MARGIN)
+            self._uvicorn.should_exit = True
+            self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def _drain(self, deadline: float) -> None:
+        if deadline > 0:
+            self.application.goaway(deadline)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.application.idle(), deadline)
+        self.application.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
+            self._failure = error
+        finally:
+            forks.forget(self)  # the address is anybody's from now on
+            self._socket.close()
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        startup = self._uvicorn.startup
+
+        async def announce(sockets: list[socket.socket] | None = None) -> None:
+            await startup(sockets)
+            self._ready.set()
+
+        self._uvicorn.startup = announce  # type: ignore[method-assign]  # uvicorn has no hook that says it listens
+        try:
+            await self._uvicorn.serve(sockets=[self._socket])
+        finally:
+            # Who came in while the port was being closed, and is not gone yet.
+            for connection in list(self._uvicorn.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
+
+
+def serve(
+    log: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    limits: Limits | None = None,
+    origins: Collection[str] = (),
+    hosts: Collection[str] = (),
+    authenticate: "Authenticator | None" = None,
+    view: "Policy | None" = None,
+    pages: "Mapping[str, Page] | None" = None,
+) -> Server:
+    """Serves a log, several by name, or a store, from inside this program.
+
+    Args:
+        log: An open log, several by name, or a store, of which every log is opened. The server never closes them.
+        host: Address to listen on; by default this machine only.
+        port: Port to listen on; 0 takes a free one, see ``Server.port``.
+        limits: Bounds of each connection.
+        origins: Web pages that may connect, and read what is answered over HTTP, beside those served from this machine;
+            ``"*"`` for all.
+        hosts: Names by which the server may be asked, beside those of this machine; ``"*"`` for all. A server that listens
+            on this machine only answers to no others, lest a page of somebody else's read it through a browser here; any
+            other server answers to all names unless some are given.
+        authenticate: Judges the token of a client; None lets everybody in.
+        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
+            less. None lets them see everything.
+        pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
+
+    Returns:
+        The running server; stop it with ``stop``, or use it as a context manager.
+
+    Raises:
+        ExtraMissing: If uvicorn or websockets is not installed.
+        ServerFailed: If the address cannot be listened on.
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
+    """
+    limits = limits or Limits()
+    application = Application(
+        log,
+        limits=limits,
+        origins=origins,
+        hosts=hosts if hosts or is_loopback(host) else None,
+        authenticate=authenticate,
+        view=view,
+        pages=pages,
+    )
+    return Server(application, host=host, port=port, limits=limits).start()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:
+        listener.close()
+        raise ServerFailed(host, port, str(error)) from None
+    return listener
+
+
+def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
+    try:
+        import uvicorn  # noqa: PLC0415 - an optional dependency
+
+        from transports.server.timeouts import HttpProtocol  # noqa: PLC0415 - needs uvicorn, which is optional
+        from transports.server.ws_protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
+    except ImportError as error:
+        raise ExtraMissing("a server", error.name or "uvicorn", "server") from None
+
+    class Protocol(LinkProtocol):
+        """Our protocol class, with the limits of this server."""
+
+    class Http(HttpProtocol):
+        """Likewise for HTTP; the application counts what is aborted."""
+
+        def ended(self, why: str) -> None:
+            application.count_ended(why)
+
+    Protocol.limits = limits
+    Http.limits = limits
+    config = uvicorn.Config(
+        application,
+        http=Http,
+        ws=Protocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=limits.close_timeout,  # type: ignore[arg-type]  # asyncio takes parts of seconds
+    )
+    return uvicorn.Server(config)

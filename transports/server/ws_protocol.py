@@ -1,0 +1,459 @@
+"""The WebSocket protocol class for uvicorn (``ws=``): raw batched frames, pause, abort.
+
+It stands on the sans-I/O protocol of ``websockets`` and adds what that and uvicorn leave out: frames are written as they
+are, all of a turn in one write; the application sees when the socket is full and is told when it is not; and a peer that
+takes nothing is cut off with ``transport.abort()``, since ``transport.close()`` waits for a flush that never comes.
+
+The application is an ordinary ASGI application. It finds the link under ``LINK`` in the scope's extensions, and takes it
+over with ``attach`` instead of exchanging ASGI messages. One that does exchange ASGI messages, such as the WebSockets of a
+web application in which ours is mounted, is served by uvicorn's own protocol class.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, cast
+
+from websockets.exceptions import InvalidHeader
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from transports.errors import CloseCode, close_reason
+from transports.http.asgi import ASGIMessage, Scope
+from transports.limits import Limits
+from transports.server.frames import frame_head, scope_of
+from transports.server.link import LINK, Receiver
+from transports.server.passthrough import Config, Passthrough, Shared
+from transports.server.watchdog import Watchdog
+from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once
+
+__all__ = ["LinkProtocol"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_QUIET: Final = logging.getLogger("penstock.transports.websocket")
+_QUIET.setLevel(logging.WARNING)  # the sans-I/O protocol tells of every connection at INFO
+_FRAMES: Final = 64  # handled in one turn of the loop
+_PIECE: Final = (
+    512  # bytes that are parsed at a time: 85 frames at most, as one from a client has 6 bytes or more
+)
+_BURST: Final = 2  # seconds' worth of frames that may come at once
+
+
+class LinkProtocol(asyncio.Protocol):
+    """One WebSocket connection under uvicorn; a ``Link`` once the application has attached to it.
+
+    Bounds: nothing is polled for a paused connection; reading stops while answers to the peer wait beyond the window; in
+    one turn of the loop so many frames are handled, and more than so many a second close with 4490, whatever they hold;
+    a message above ``message_bytes`` closes with 1009; without a pong, or with bytes unsent and none taken, for the
+    time of the limits, the connection is aborted.
+    """
+
+    limits: ClassVar[Limits] = Limits()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: Shared,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.loop = _loop or asyncio.get_event_loop()
+        self._config = config
+        self._app_state = app_state
+        self._shared = server_state
+        self._conn = ServerProtocol(max_size=self.limits.message_bytes, logger=_QUIET)
+        self._transport: asyncio.Transport
+        self._receiver: Receiver | None = None
+        self._response: Response | None = None
+        self._head = b""
+        # A refusal with a body is offered for applications that the other protocol serves.
+        self._extensions: dict[str, Any] = {LINK: self, "websocket.http.response": {}}
+        self._task: asyncio.Task[None]
+        self._passthrough: Passthrough | None = None
+        self._gone: asyncio.Future[None] = self.loop.create_future()
+        self._unread = bytearray()
+        self._events: deque[Request | Response | Frame] = deque()
+        self._answers: deque[bytes] = deque()  # of the sans-I/O protocol to frames that are not handled yet
+        self._frame_rate = max(self.limits.frames_per_second, self.limits.messages_per_second)
+        self._tokens = float(_BURST * self._frame_rate)
+        self._refilled = self.loop.time()
+        self._behind = self._flooded = False
+        self._message = bytearray()
+        self._binary = False
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._written = 0
+        self._full = False
+        self._reading = True
+        self._pinged = False
+        self._ended = False
+        self._keepalive: asyncio.TimerHandle | None = None
+        self.ending: str | None = None
+        self._watch = Watchdog(self.loop, self.limits.stall_timeout, self._taken, self._stalled)
+        self._closer: asyncio.TimerHandle | None = None
+
+    # What asyncio and uvicorn call.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A request to upgrade has arrived on this transport."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self.limits.high_water)
+        send_at_once(transport)
+        hold_little(transport, 2 * self.limits.high_water)
+        self._shared.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        if self._response is None:
+            self._head += data
+        if not self._flooded:
+            self._unread += data
+            self._process()
+
+    def _process(self) -> None:
+        """Handles what arrived: so much in one turn, and no more than the peer takes answers to."""
+        self._refill()
+        left = _FRAMES
+        while self._reading and left:
+            if not self._events and not self._parse():
+                break
+            while self._events and self._reading and left:
+                left -= 1
+                event = self._events.popleft()
+                if isinstance(event, Request):
+                    self._upgrade(event)
+                elif isinstance(event, Frame):
+                    self._admit()
+                    self._frame(event)
+        if not self._events:
+            self._collect()
+        self.flush()
+        if (self._events or self._unread) and self._reading and not self._behind:
+            # The rest has to wait for the others on this loop.
+            self._behind = True
+            self._transport.pause_reading()
+            self.loop.call_soon(self._go_on)
+        if self._conn.parser_exc is not None and not self._events:
+            self._tell_lost()
+            self._cut_off_later()
+            # The rest of what the peer sends is read and dropped. To close with bytes unread would reset the
+            # connection, and the close frame with the reason might never be seen.
+            if not self._transport.can_write_eof():
+                self._transport.close()
+            elif not self._ended:
+                self._ended = True
+                self._transport.write_eof()
+
+    def _go_on(self) -> None:
+        self._behind = False
+        if self._reading and not self._gone.done():
+            self._process()
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self._reading and not self._behind:
+            self._transport.resume_reading()
+
+    def _parse(self) -> bool:
+        """Parses a piece of what arrived, which holds a bounded number of frames; answers whether there was one."""
+        if not self._unread:
+            return False
+        piece = bytes(self._unread[:_PIECE])
+        del self._unread[:_PIECE]
+        self._conn.receive_data(piece)
+        self._answers += self._conn.data_to_send()
+        self._events += self._conn.events_received()
+        return True
+
+    def _refill(self) -> None:
+        now = self.loop.time()
+        earned = (now - self._refilled) * self._frame_rate
+        self._tokens = min(_BURST * self._frame_rate, self._tokens + earned)
+        self._refilled = now
+
+    def _admit(self) -> None:
+        """Rates a frame: fragments and control frames cost the server as much as messages."""
+        self._tokens -= 1
+        if self._tokens < 0 and not self._flooded:
+            self._flooded = True  # what else it sends is read and dropped
+            self._unread.clear()
+            self._events.clear()
+            self.close(CloseCode.FLOOD, f"more than {self._frame_rate} frames a second; send whole messages")
+
+    def eof_received(self) -> bool:
+        """The peer sends nothing more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The unsent bytes have passed the high-water mark."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The unsent bytes have fallen below the low-water mark."""
+        self._full = False
+        if not self._reading and not self._transport.is_closing():
+            self._reading = True
+            self._process()
+            self._read_again()
+        if self._receiver is not None:
+            self._receiver.drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is closed."""
+        self._shared.connections.discard(self)
+        self._watch.stop()
+        for timer in (self._keepalive, self._closer):
+            if timer is not None:
+                timer.cancel()
+        self._tell_lost()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def shutdown(self) -> None:
+        """The server is stopping (called by uvicorn)."""
+        if self._receiver is not None:
+            self._receiver.stop()
+        elif not self._transport.is_closing():
+            self._transport.close()
+
+    # What the application calls.
+
+    def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
+        """Accepts the upgrade; from now on the receiver, if there is one, is told what arrives."""
+        if self._response is None or self._transport.is_closing():
+            if receiver is not None:
+                receiver.lost()
+            return
+        if subprotocol is not None:
+            self._response.headers["Sec-WebSocket-Protocol"] = subprotocol
+        self._conn.send_response(self._response)
+        self._receiver = receiver
+        self._head = b""
+        self._keepalive = self.loop.call_later(self.limits.keepalive, self._ping)
+        self._collect()
+        self.flush()
+
+    def refuse(self, status: HTTPStatus, why: str) -> None:
+        """Answers the upgrade with an HTTP error."""
+        if (
+            self._response is not None
+            and self._conn.state is State.CONNECTING  # and not accepted, and closed since
+            and not self._transport.is_closing()
+        ):
+            self._conn.send_response(self._conn.reject(status, why + "\n"))
+            self._collect()
+            self.flush()
+            self._end()
+
+    async def closed(self) -> None:
+        """Waits until the connection is gone."""
+        await asyncio.shield(self._gone)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """What it stands on, by the name that it has in all of uvicorn's protocols."""
+        return self._transport
+
+    @property
+    def paused(self) -> bool:
+        """Whether more than the high-water mark is unsent."""
+        return self._full
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and not yet taken by the operating system."""
+        return self._queued + self._transport.get_write_buffer_size()
+
+    def write(self, message: bytes) -> None:
+        """Queues one text message, framed and uncompressed."""
+        if self._conn.state is State.OPEN:
+            head = frame_head(len(message))
+            self._queue += (head, message)
+            self._queued += len(head) + len(message)
+
+    def flush(self) -> None:
+        """Sends what was queued in one write."""
+        if not self._queue:
+            return
+        data = b"".join(self._queue)
+        self._queue.clear()
+        self._queued = 0
+        if self._ended or self._transport.is_closing():
+            return
+        self._written += len(data)
+        self._transport.write(data)
+        left = self._transport.get_write_buffer_size()
+        if left:
+            self._watch.start()
+            if left > self.limits.window and self._reading:
+                # These are answers to the peer's own messages, or one event above the window: it must take them
+                # before it may say more.
+                self._reading = False
+                self._transport.pause_reading()
+
+    def close(self, code: CloseCode, reason: str) -> None:
+        """Sends a close frame behind what was queued; the answer is awaited for ``close_timeout``."""
+        self.ending = self.ending or code.name
+        if self._conn.state is State.OPEN:
+            self._conn.send_close(code, close_reason(reason))
+            self._collect()
+        self.flush()
+        self._tell_lost()
+        self._cut_off_later()
+
+    def abort(self) -> None:
+        """Cuts the connection off, dropping what is unsent."""
+        self._tell_lost()
+        self._transport.abort()
+
+    # Inside.
+
+    def _upgrade(self, request: Request) -> None:
+        response = self._conn.accept(request)
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            wrong = self._conn.handshake_exc
+            if isinstance(wrong, InvalidHeader) and wrong.name == "Sec-WebSocket-Version":
+                response = self._conn.reject(
+                    HTTPStatus.UPGRADE_REQUIRED, f"{wrong}; the version must be 13\n"
+                )
+                response.headers["Connection"] = "Upgrade"  # beside "close", as RFC 9110 7.8 has it
+                response.headers["Upgrade"] = "websocket"
+                response.headers["Sec-WebSocket-Version"] = "13"
+            self._conn.send_response(response)
+            self._collect()
+            self.flush()
+            self._end()
+            return
+        self._response = response
+        scope = scope_of(request, self._transport, root=self._config.root_path) | {
+            "asgi": {"version": self._config.asgi_version, "spec_version": "2.4"},
+            "state": self._app_state.copy(),
+            "extensions": self._extensions,
+        }
+        self._task = self.loop.create_task(self._run_app(scope))
+        self._shared.tasks.add(self._task)
+        self._task.add_done_callback(self._shared.tasks.discard)
+
+    async def _run_app(self, scope: Scope) -> None:
+        try:
+            await self._config.loaded_app(scope, self._receive, self._send)
+        except Exception:
+            if self._passthrough is not None:
+                raise
+            _LOG.exception("the application failed on a WebSocket")
+        if self._receiver is None and self._passthrough is None:
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the application did not take the connection")
+
+    async def _receive(self) -> ASGIMessage:
+        if (other := self._pass_on()) is not None:
+            return await other.receive()
+        await self.closed()
+        if self._head:  # the client has left before the application took it
+            self._head = b""
+            return {"type": "websocket.connect"}
+        return {"type": "websocket.disconnect", "code": int(CloseCode.ABNORMAL)}
+
+    async def _send(self, message: ASGIMessage) -> None:
+        if (other := self._pass_on()) is not None:
+            await other.send(message)
+        elif not self._gone.done():
+            raise RuntimeError(f"the application has taken scope['extensions'][{LINK!r}]; write to that")
+
+    def _pass_on(self) -> Passthrough | None:
+        """What serves a connection whose application has not attached; it cannot attach any more."""
+        if self._passthrough is None and self._conn.state is State.CONNECTING and not self._gone.done():
+            self._extensions.pop(LINK)
+            self._shared.connections.discard(self)
+            self._passthrough = Passthrough(self._config, self._shared, self._app_state, self._task)
+            self._passthrough.begin(self._transport, self._head)
+        return self._passthrough
+
+    def _frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.PING:
+            if self._answers:  # its pong, behind the replies to what came before it
+                self._put(self._answers.popleft())
+        elif frame.opcode is Opcode.PONG:
+            self._pinged = False
+        elif frame.opcode is Opcode.CLOSE:
+            self._collect()
+            self.flush()
+            self._end()
+        else:
+            if frame.opcode is not Opcode.CONT:
+                self._message.clear()
+                self._binary = frame.opcode is Opcode.BINARY
+            self._message += frame.data
+            if frame.fin:
+                self._deliver()
+
+    def _deliver(self) -> None:
+        raw = bytes(self._message)
+        self._message.clear()
+        if self._receiver is None or self._conn.state is not State.OPEN:
+            return
+        try:
+            text = raw if self._binary else raw.decode()
+        except UnicodeDecodeError as error:
+            self.close(
+                CloseCode.INVALID_DATA, f"text messages must be UTF-8: {error.reason} at byte {error.start}"
+            )
+            return
+        self._receiver.received(text)
+
+    def _collect(self) -> None:
+        """Takes what the sans-I/O protocol wants sent; its end of stream is our ``_end``."""
+        self._answers += self._conn.data_to_send()
+        while self._answers:
+            self._put(self._answers.popleft())
+
+    def _put(self, data: bytes) -> None:
+        self._queue.append(data)
+        self._queued += len(data)
+
+    def _end(self) -> None:
+        """Nothing more is to be said: close behind what is unsent, but not for ever."""
+        self._tell_lost()
+        self._transport.close()
+        self._cut_off_later()
+
+    def _cut_off_later(self) -> None:
+        if self._closer is None:
+            self._closer = self.loop.call_later(self.limits.close_timeout, self._transport.abort)
+
+    def _tell_lost(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.lost()
+
+    def _ping(self) -> None:
+        if self._conn.state is not State.OPEN:
+            return
+        if self._pinged and self._reading:
+            _LOG.info("no pong within %g s: connection aborted", self.limits.keepalive)
+            self.abort()
+            return
+        self._pinged = True
+        self._conn.send_ping(b"penstock")
+        for data in self._conn.data_to_send():  # pongs keep their place behind what is not handled yet
+            self._put(data)
+        self.flush()
+        self._keepalive = self.loop.call_later(self.limits.keepalive, self._ping)
+
+    def _taken(self) -> int | None:
+        """Bytes that the peer has taken, of all that were written; what the kernel holds for it does not count.
+
+        None if nothing waits here.
+        """
+        left = self._transport.get_write_buffer_size()
+        return self._written - left - held_by_kernel(self._transport) if left else None
+
+    def _stalled(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        self.ending = self.ending or "STALLED"
+        _LOG.info(
+            "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
+        )
+        self.abort()

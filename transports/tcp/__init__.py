@@ -1,0 +1,1 @@
+"""Sockets: what asyncio does not tell them, and what a child of ``fork`` does with them."""
