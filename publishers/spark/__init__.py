@@ -1,4 +1,4 @@
-"""Spark writes to a change log: the sink of streaming queries, and a SparkSession to run them in.
+"""Spark writes change logs and reads them: a sink of streaming queries, the format ``penstock``, and a SparkSession to run them in.
 
 Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), and no Java until a session is built.
 """
@@ -22,12 +22,14 @@ from publishers.spark.errors import (
 from publishers.spark.java import ensure_java
 from publishers.spark.session import SparkSettingWarning, spark_session
 from publishers.spark.sink import ChangeSink, SinkStatistics
+from publishers.spark.source import ChangeSource, register
 
 __all__ = [
     "DEBEZIUM",
     "BatchChanged",
     "BatchTooLarge",
     "ChangeSink",
+    "ChangeSource",
     "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
@@ -42,5 +44,6 @@ __all__ = [
     "UnorderedWarning",
     "debezium",
     "ensure_java",
+    "register",
     "spark_session",
 ]

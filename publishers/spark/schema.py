@@ -25,7 +25,9 @@ __all__ = [
     "before_column",
     "body_column",
     "column_named",
+    "is_text",
     "key_column",
+    "type_kind",
 ]
 
 JSON_OPTIONS: Final = {
@@ -102,12 +104,12 @@ class Encoding:
         for name in (*self.key, *(self.body or ()), *self.order_by, *singles):
             _type_of(schema, name)
         for name in singles:
-            if _kind(_type_of(schema, name)) not in _TEXTS:
+            if type_kind(_type_of(schema, name)) not in _TEXTS:
                 raise SchemaRefused(
                     name, f"is of type {_type_of(schema, name).simpleString()}, but must be a string"
                 )
         for name in self.order_by:
-            if _kind(_type_of(schema, name)) not in _SORTED:
+            if type_kind(_type_of(schema, name)) not in _SORTED:
                 raise SchemaRefused(name, f"is of type {_type_of(schema, name).simpleString()}, which has no order of its own; order by whole numbers, text or times")  # fmt: skip
         if self.before is not None:
             dtype = _type_of(schema, self.before)
@@ -119,7 +121,7 @@ class Encoding:
         for name in self.body_columns(schema):
             _refuse_lossy(_type_of(schema, name), name)
         for name in self.key:
-            _text(F.lit(None), _type_of(schema, name), name)
+            _check_key(_type_of(schema, name), name)
 
     def body_columns(self, schema: StructType) -> tuple[str, ...]:
         """The columns of the body, in the order of the batch's own unless they were named."""
@@ -177,17 +179,19 @@ def key_column(schema: StructType, names: Sequence[str]) -> Column:
     Where there are several, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows cannot
     meet in one key.
     """
-    texts = [_text(column_named(name), _type_of(schema, name), name) for name in names]
+    texts = [_text(column_named(name), _type_of(schema, name)) for name in names]
     if len(texts) == 1:
         return texts[0].cast("binary")
     parts: list[Column] = []
     for name, text in zip(names, texts, strict=True):
-        free = _kind(_type_of(schema, name)) not in _TEXTS | {"binary"}
-        parts.append(
-            text if free else F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("/"), F.lit("%2F"))
-        )
+        escaped = is_text(_type_of(schema, name))
+        parts.append(_escaped(text) if escaped else text)
         parts.append(F.lit(KEY_SEPARATOR))
     return F.concat(*parts[:-1]).cast("binary")
+
+
+def _escaped(text: Column) -> Column:
+    return F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("/"), F.lit("%2F"))
 
 
 def body_column(schema: StructType, names: Sequence[str]) -> Column:
@@ -209,7 +213,13 @@ def column_named(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def _kind(dtype: DataType) -> str:
+def is_text(dtype: DataType) -> bool:
+    """Whether values may hold any character, so that those of a key are escaped where there are several."""
+    return type_kind(dtype) in _TEXTS | {"binary"}
+
+
+def type_kind(dtype: DataType) -> str:
+    """The name of a type without its details: ``decimal`` for ``decimal(10,2)``."""
     return dtype.typeName().partition("(")[0]
 
 
@@ -246,23 +256,26 @@ def _refuse_lossy(dtype: DataType, path: str) -> None:
         case ArrayType():
             _refuse_lossy(dtype.elementType, path)
         case MapType():
-            if _kind(dtype.keyType) not in _CAST | _FROM_JSON | {"decimal"}:
+            if type_kind(dtype.keyType) not in _CAST | _FROM_JSON | {"decimal"}:
                 raise SchemaRefused(path, f"is a map with keys of type {dtype.keyType.simpleString()}, which JSON cannot tell apart; use map_entries() to make it an array of entries")  # fmt: skip
             _refuse_lossy(dtype.valueType, path)
         case _:
             pass
 
 
-def _text(column: Column, dtype: DataType, name: str) -> Column:
+def _check_key(dtype: DataType, name: str) -> None:
+    if type_kind(dtype) not in _CAST | _FROM_JSON | {"decimal"}:
+        raise SchemaRefused(name, f"is of type {dtype.simpleString()}, which has no single text; a key is made of text, numbers, dates and times")  # fmt: skip
+
+
+def _text(column: Column, dtype: DataType) -> Column:
     """The value as text: exactly what it is in the body, without quotes."""
-    kind = _kind(dtype)
+    kind = type_kind(dtype)
     if kind in _CAST:
         return column.cast("string")
     if kind == "decimal":
         return column.try_cast("string")
-    if kind in _FROM_JSON:
-        return F.get_json_object(F.to_json(F.struct(column.alias("v")), JSON_OPTIONS), "$.v")
-    raise SchemaRefused(name, f"is of type {dtype.simpleString()}, which has no single text; a key is made of text, numbers, dates and times")  # fmt: skip
+    return F.get_json_object(F.to_json(F.struct(column.alias("v")), JSON_OPTIONS), "$.v")
 
 
 def _altered(dtype: DataType) -> bool:
@@ -275,7 +288,7 @@ def _altered(dtype: DataType) -> bool:
         case ArrayType():
             return _altered(dtype.elementType)
         case MapType():
-            return _kind(dtype.keyType) in _FROM_JSON | {"decimal", "date"} or _altered(dtype.valueType)
+            return type_kind(dtype.keyType) in _FROM_JSON | {"decimal", "date"} or _altered(dtype.valueType)
         case _:
             return False
 
@@ -299,8 +312,8 @@ def _told(column: Column, dtype: DataType) -> Column:
             keys, values = dtype.keyType, dtype.valueType
             if _altered(values):
                 column = F.transform_values(column, lambda _, value: _told(value, values))
-            if _kind(keys) in _FROM_JSON | {"decimal", "date"}:
-                column = F.transform_keys(column, lambda key, _: _text(key, keys, "key"))
+            if type_kind(keys) in _FROM_JSON | {"decimal", "date"}:
+                column = F.transform_keys(column, lambda key, _: _text(key, keys))
             return column
         case _:
             return column

@@ -1,0 +1,221 @@
+"""Changes as Arrow record batches: of a large frame the buffers of its columns as they lie in the log, of small ones many together."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from publishers.blocks.block import Block
+from publishers.blocks.decode import KEYLESS
+from publishers.model.change import Area, Operation
+from publishers.spark.errors import SchemaRefused
+from publishers.spark.source_log import TokenPrefixes
+from publishers.views.view import Content
+from publishers.wal.format.columns import Column
+
+__all__ = ["CHANGE_SCHEMA", "RecordBatches", "chosen_schema"]
+
+_LONGS: Final = ("version", "index", "count")
+_STORED: Final = {"key": "key", "body": "body", "before": "before", "changed": "changed", "attached": "meta"}
+_ORDER: Final = (
+    *_LONGS, "timestamp", "area", "operation", "entity_type", "key", "body", "before", "changed", "attached",
+    "position",
+)  # fmt: skip
+
+
+def _type_of(name: str) -> LongType | TimestampType | StringType:
+    return LongType() if name in _LONGS else TimestampType() if name == "timestamp" else StringType()
+
+
+CHANGE_SCHEMA: Final = StructType([StructField(name, _type_of(name)) for name in _ORDER])
+"""The columns of a source."""
+
+_IMAGES: Final = ("body", "before")
+_FEW: Final = 64  # changes of a frame up to which they are taken one by one
+_ROWS: Final = 8192  # of a record batch, about
+_BYTES: Final = 4 * 1024 * 1024
+_AREAS: Final = pa.array([next((a.name for a in Area if a == kind >> 4), None) for kind in range(256)])
+_OPERATIONS: Final = pa.array([next((o.name for o in Operation if o == kind & 15), None) for kind in range(256)])  # fmt: skip
+
+
+def chosen_schema(names: Sequence[str]) -> StructType:
+    """The named columns.
+
+    Raises:
+        SchemaRefused: If there is no such column.
+    """
+    for name in names:
+        if name not in CHANGE_SCHEMA.names:
+            raise SchemaRefused(name, f"is none of {', '.join(CHANGE_SCHEMA.names)}")
+    return StructType([CHANGE_SCHEMA[name] for name in names])
+
+
+class RecordBatches:
+    """Makes the record batches of a range of the log.
+
+    Args:
+        schema: Its columns: some of `CHANGE_SCHEMA`, in any order.
+        content: Whether images are wanted; they are null if not.
+        prefixes: What tokens begin with.
+
+    Raises:
+        SchemaRefused: If a column is unknown, or of another type.
+    """
+
+    def __init__(self, schema: StructType, content: Content, prefixes: TokenPrefixes) -> None:
+        for field, own in zip(schema, chosen_schema(schema.names), strict=True):
+            if field.dataType != own.dataType:
+                raise SchemaRefused(field.name, f"is {field.dataType.simpleString()}, but must be {own.dataType.simpleString()}")  # fmt: skip
+        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._whole = content is Content.BODY
+        self._prefixes = prefixes
+        self._few: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._count = self._weight = 0
+
+    def of(self, found: Iterable[tuple[Block, Sequence[int]]]) -> Iterator[pa.RecordBatch]:
+        """The batches of some changes of some frames."""
+        ready: list[pa.RecordBatch] = []
+        for block, indices in found:
+            # The TRANSACTION event is not among the rows of a frame.
+            few = len(indices) if len(indices) <= _FEW else int(not indices[0])
+            if few:
+                self._take(block, indices[:few])
+            if few == len(indices) and self._count < _ROWS and self._weight < _BYTES:
+                continue
+            ready += self._flushed()
+            if few < len(indices):
+                ready.append(self._many(block, indices[few:]))
+            if sum(batch.nbytes for batch in ready) >= _BYTES or sum(map(len, ready)) >= _ROWS:
+                yield _joined(ready)
+                ready = []
+        ready += self._flushed()
+        if ready:
+            yield _joined(ready)
+
+    def _flushed(self) -> list[pa.RecordBatch]:
+        """What was taken one by one."""
+        if not self._count:
+            return []
+        arrays = [_array(self._few[field.name], field) for field in self.schema]
+        self._few = {name: [] for name in self._few}
+        self._count = self._weight = 0
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+
+    def _take(self, block: Block, indices: Sequence[int]) -> None:
+        for name, values in self._few.items():
+            values.extend(self._values(block, indices, name))
+        self._count += len(indices)
+        self._weight += block.weight
+
+    def _values(self, block: Block, indices: Sequence[int], name: str) -> Iterable[Any]:
+        match name:
+            case "version":
+                return [block.version] * len(indices)
+            case "index":
+                return indices
+            case "count":
+                return [block.transaction_count] * len(indices)
+            case "timestamp":
+                return [block.committed_at] * len(indices)
+            case "area":
+                return [block.area(index).name for index in indices]
+            case "operation":
+                return [block.operation(index).name for index in indices]
+            case "entity_type":
+                return [block.entity_type(index) for index in indices]
+            case "key":
+                return map(block.key, indices)
+            case "position":
+                version, of = block.version, self._prefixes.of
+                return [f"{of(version, index)}:{version}:{index}" for index in indices]
+            case _:
+                pass
+        return [self._stored(block, name, index) for index in indices]
+
+    def _stored(self, block: Block, name: str, index: int) -> bytes | None:
+        """A column as it is stored; the TRANSACTION event, which has none, is made."""
+        if name in _IMAGES and not self._whole:
+            return None
+        if not index:
+            return {"body": block.body(0), "attached": block.annotations or None}.get(name)
+        column: Column | None = getattr(block.columns, _STORED[name])
+        return None if column is None else column[index - block.first_index]
+
+    def _many(self, block: Block, indices: Sequence[int]) -> pa.RecordBatch:
+        """Stored rows of one frame."""
+        arrays = [self._column(block, field) for field in self.schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if len(indices) == block.count:
+            return batch
+        rows = pc.subtract(pa.array(indices, pa.int64()), block.first_index)
+        return batch.take(rows)
+
+    def _column(self, block: Block, field: pa.Field) -> pa.Array:
+        rows, columns = block.count, block.columns
+        match field.name:
+            case "version" | "count" | "timestamp":
+                value = {
+                    "version": block.version,
+                    "count": block.transaction_count,
+                    "timestamp": block.committed_at,
+                }
+                return pa.repeat(pa.scalar(value[field.name], field.type), rows)
+            case "index":
+                return _indices(block)
+            case "area":
+                return _AREAS.take(_kinds(block))
+            case "operation":
+                return _OPERATIONS.take(_kinds(block))
+            case "entity_type":
+                if columns.type_ids is None:
+                    return pa.repeat(columns.entity_types[0], rows)
+                ids = pa.Array.from_buffers(pa.uint16(), rows, [None, pa.py_buffer(columns.type_ids)])
+                return pa.array(columns.entity_types).take(ids)
+            case "position":
+                # A frame begins no epoch, so that its rows are all of one.
+                prefix = f"{self._prefixes.of(block.version, block.first_index)}:{block.version}:"
+                return pc.binary_join_element_wise(prefix, _indices(block).cast(pa.string()), "")
+            case _:
+                pass
+        stored: Column | None = getattr(columns, _STORED[field.name])
+        if stored is None or (field.name in _IMAGES and not self._whole):
+            return pa.nulls(rows, field.type)
+        array = _borrowed(stored, rows)
+        if field.name == "key" and KEYLESS in columns.kinds.tobytes():
+            return pc.if_else(pc.equal(_kinds(block), KEYLESS), None, array)
+        return array
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    if field.name in _STORED:  # bytes of the log, whether or not they are UTF-8
+        return pa.array(values, pa.binary()).view(pa.string())
+    return pa.array(values, field.type)
+
+
+def _borrowed(column: Column, rows: int) -> pa.Array:
+    """A column of the log as an array, whose memory it is."""
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
+
+
+def _kinds(block: Block) -> pa.Array:
+    return pa.Array.from_buffers(pa.uint8(), block.count, [None, pa.py_buffer(block.columns.kinds)])
+
+
+def _indices(block: Block) -> pa.Array:
+    counted = _counted((block.count - 1).bit_length()).slice(0, block.count)
+    return pc.add(counted, pa.scalar(block.first_index, pa.int64()))
+
+
+@lru_cache(maxsize=32)
+def _counted(bits: int) -> pa.Array:
+    return pa.array(range(1 << bits), pa.int64())

@@ -1,0 +1,226 @@
+"""A log on this machine as Spark's processes read it: its files, read-only, without a thread, a lock or a subscriber."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from uuid import UUID
+
+from pyspark.sql.datasource import InputPartition
+
+from publishers.blocks.block import Block
+from publishers.errors import HistoryPruned, InvalidOption, PositionAhead
+from publishers.log.lineage import Lineage
+from publishers.model.position import Position, PositionToken, Start
+from publishers.wal import Follower, RealFileSystem
+from publishers.wal.format.frame import LAST
+from publishers.wal.keep.hard_links import held_directory
+from publishers.wal.read.catalog import Catalog
+from publishers.wal.read.reader import Reader
+
+__all__ = ["LogRange", "SourceLog", "TokenPrefixes"]
+
+
+class TokenPrefixes(tuple[tuple[int, str], ...]):
+    """What the tokens of a range begin with: pairs of a version, and the text for what stands behind it; rising."""
+
+    __slots__ = ()
+
+    def of(self, version: int, index: int) -> str:
+        """What the token of a place begins with; it names the epoch that wrote what stands right before the place."""
+        wrote = version if index else version - 1
+        return self[max(bisect_right(self, wrote, key=lambda pair: pair[0]) - 1, 0)][1]
+
+
+@dataclass(frozen=True)
+class LogRange(InputPartition):
+    """What one task reads.
+
+    Attributes:
+        start: Token of its first place.
+        end: Token of the place behind it.
+        opening: The log, and number and random bits of its writer's epoch, for which both were found good.
+        prefixes: Of its tokens.
+    """
+
+    start: PositionToken
+    end: PositionToken
+    opening: tuple[UUID, tuple[int, int]]
+    prefixes: TokenPrefixes
+
+
+class SourceLog:
+    """The log of a source, for a planner or a task; a context manager that closes.
+
+    Args:
+        path: Its directory.
+        consumer: Read through the hard links of that name, which retention does not take.
+        planning: Whether this process is the consumer: one at a time may be.
+
+    Raises:
+        LogError: If there is no such log, or it cannot be read.
+        InvalidOption: If the owner of the log makes no links for the consumer.
+        ConsumerBusy: If another process is the consumer.
+    """
+
+    def __init__(self, path: Path, consumer: str | None = None, *, planning: bool = False) -> None:
+        self._files = Follower.open(path, consumer=consumer if planning else None)
+        directory = path if consumer is None else held_directory(path, consumer)
+        self._catalog = Catalog(RealFileSystem(), directory, self._files.log_id)
+        self._reader = Reader(self._catalog, lambda: self._files.extent[1], refresh=True)
+        self._lineage = Lineage(self._files)
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes its files."""
+        self._catalog.close()
+        self._files.close()
+
+    def refresh(self) -> None:
+        """Looks how far the log goes.
+
+        Raises:
+            LogGone, LogReplaced: If it is not there any more, or something else is.
+            WalCorrupted: If it is damaged there.
+        """
+        self._files.refresh()
+        self._catalog.newest = self._files.extent[1].segment
+        self._catalog.refresh()
+
+    def check(self) -> None:
+        """Looks whether what was read is what was opened; raises as `refresh` does."""
+        self._files.check()
+
+    def release(self, position: Position) -> None:
+        """Gives up the consumer's links of segments that end before a position."""
+        self._files.release(position.version)
+
+    @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        return Position(self._reader.oldest)
+
+    @property
+    def head(self) -> Position:
+        """The position after the newest visible version."""
+        return Position(self._files.visible + 1)
+
+    def token(self, position: Position) -> PositionToken:
+        """A position with the history that it belongs to."""
+        return self._lineage.token(position)
+
+    def judge(self, token: PositionToken) -> Position:
+        """The position of a token.
+
+        Raises:
+            PositionError: If it cannot be read from.
+        """
+        return self._lineage.judge(token, self.oldest, self.head)
+
+    def find(self, place: str) -> Position:
+        """The position of ``"earliest"``, ``"latest"``, a version or a token.
+
+        Raises:
+            PositionError: If it cannot be read from.
+        """
+        if place in (Start.EARLIEST, Start.LATEST):
+            return self.oldest if place == Start.EARLIEST else self.head
+        if not (place.isascii() and place.isdigit()):
+            return self.judge(PositionToken.parse(place))
+        position = Position(int(place))
+        if not position.version:
+            raise InvalidOption("since", place, "a version, the first of which is 1")
+        if position < self.oldest:
+            raise HistoryPruned(self.oldest)
+        if position > self.head:
+            raise PositionAhead(self.head)
+        return position
+
+    def within(self, start: Position, end: Position, most_bytes: int) -> Position:
+        """The end of the last transaction up to which there are at most so many bytes; of the first one if that has more."""
+        fit, used = start, 0
+        for position, size in self._marks(start, end):
+            if size > most_bytes:
+                break
+            if not position.index:
+                fit, used = position, size
+        location = self._reader.locate(*fit)
+        while fit < end and (frame := self._reader.read(location)) is not None:
+            used += frame.header.extent
+            if used > most_bytes and fit > start:
+                break
+            if frame.header.flags & LAST:
+                fit = Position(frame.header.version + 1)
+            location = frame.next
+        return fit
+
+    def ranges(self, start: Position, end: Position, nbytes: int) -> list[LogRange]:
+        """Cuts what lies between two positions into ranges of about so many bytes, each of whole frames.
+
+        Raises:
+            HistoryPruned: If something of it is no longer kept.
+            WalCorrupted: If a frame on the way is damaged.
+        """
+        cuts: list[tuple[Position, Position]] = []
+        begin, begun = start, 0
+        for position, size in self._marks(start, end) if start < end else ():
+            if size - begun >= nbytes or position == end:
+                cuts.append((begin, position))
+                begin, begun = position, size
+        opening, prefixes = (self._files.log_id, self._files.opening), self._prefixes(start, end)
+        return [LogRange(self.token(low), self.token(high), opening, prefixes) for low, high in cuts]
+
+    def blocks(self, found: LogRange) -> Iterator[Block]:
+        """The frames of a range.
+
+        Raises:
+            PositionError: If the log is not what it was when the range was planned, or the range is no longer kept.
+            LogGone, LogReplaced: If it ceased to be that meanwhile.
+            WalCorrupted: If a frame is damaged.
+        """
+        start, end = found.start.position, found.end.position
+        if (self._files.log_id, self._files.opening) != found.opening:
+            self.judge(found.start)
+            self.judge(found.end)
+        if end > self.head:
+            raise PositionAhead(self.head)
+        location = self._reader.locate(*start)
+        while (frame := self._reader.read(location)) is not None:
+            block = Block.of(frame.header, frame.columns, frame.annotations)
+            if (block.version, block.indices.start) >= end:
+                break
+            yield block
+            location = frame.next
+        self.check()
+
+    def _prefixes(self, start: Position, end: Position) -> TokenPrefixes:
+        later = [Position(epoch.first_version, 1) for epoch in self._files.epochs]
+        places = [start, *(place for place in later if start < place < end)]
+        tokens = [(place.version if place.index else 0, str(self.token(place))) for place in places]
+        return TokenPrefixes((version, text.rsplit(":", 2)[0]) for version, text in tokens)
+
+    def _marks(self, start: Position, end: Position) -> Iterator[tuple[Position, int]]:
+        """The begins of frames between two positions, about every 64 KiB, and ``end``; each with the bytes from ``start``."""
+        # To look for the end fills the index of the last segment, which is in no file yet.
+        first, last = self._reader.locate(*start), self._reader.locate(*end)
+        base, expected = -first.offset, first.segment
+        for entry in self._catalog.entries:
+            if not first.segment <= entry.number <= last.segment:
+                continue
+            if entry.number != expected:
+                raise HistoryPruned(Position(entry.first_version))
+            for offset, (version, index, _) in self._catalog.index(entry.number).entries().items():
+                position = Position(version, index if index > 1 else 0)
+                if start < position < end:
+                    yield position, base + offset
+            if entry.number < last.segment:
+                base += self._catalog.size(entry.number)
+            expected += 1
+        yield end, base + last.offset

@@ -1,0 +1,137 @@
+"""The options of a source, which are all texts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption
+from publishers.spark.source_arrow import CHANGE_SCHEMA
+from publishers.views.view import Content
+
+__all__ = ["SourceOptions", "check_known", "listed", "path_of"]
+
+_PARTITION_BYTES: Final = 32 * 1024 * 1024
+_WISHES: Final = {"entity_type": "entity_types", "operation": "operations", "key": "keys", "area": "areas"}
+_KNOWN: Final = (
+    "path", "since", "until", *_WISHES, "criteria", "content", "columns", "consumer", "maxBytesPerBatch",
+    "maxVersionsPerBatch", "partitionBytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a source was asked for.
+
+    Attributes:
+        path: The directory of the log.
+        since: Where to begin: a word, a version or a token; None for what a batch or a stream does by itself.
+        until: The last version, or None.
+        criteria: Which changes.
+        content: Whether images are wanted.
+        columns: Which columns.
+        consumer: The name of the hard links to read through, or None.
+        max_bytes: Most bytes of a micro-batch, or None.
+        max_versions: Most versions of a micro-batch, or None.
+        partition_bytes: About the bytes of a task.
+    """
+
+    path: Path
+    since: str | None
+    until: int | None
+    criteria: Criteria
+    content: Content
+    columns: tuple[str, ...]
+    consumer: str | None
+    max_bytes: int | None
+    max_versions: int | None
+    partition_bytes: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Reads options.
+
+        Raises:
+            InvalidOption: If one is unknown, or has a value that it does not take.
+            InvalidCriteria: If what is wished for is none.
+        """
+        check_known(given, _KNOWN)
+        content = given.get("content", "BODY")
+        if content not in Content.__members__:
+            raise InvalidOption("content", content, "BODY or HEADER")
+        columns = given.get("columns")
+        return cls(
+            path=path_of(given),
+            since=given.get("since"),
+            until=_whole(given, "until", 0),
+            criteria=_criteria(given),
+            content=Content[content],
+            columns=tuple(CHANGE_SCHEMA.names) if columns is None else listed(columns),
+            consumer=given.get("consumer"),
+            max_bytes=_whole(given, "maxBytesPerBatch", 1),
+            max_versions=_whole(given, "maxVersionsPerBatch", 1),
+            partition_bytes=_whole(given, "partitionBytes", 1) or _PARTITION_BYTES,
+        )
+
+
+def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Checks that nothing was misspelt; letters may be of any case.
+
+    Raises:
+        InvalidOption: If an option is none of those that are known.
+    """
+    names = {name.lower() for name in known}
+    for name, value in given.items():
+        if name.lower() not in names:
+            raise InvalidOption(name, value, f"left out: the options are {', '.join(known)}")
+
+
+def path_of(given: Mapping[str, str]) -> Path:
+    """The directory of a log.
+
+    Raises:
+        InvalidOption: If there is none, or it is an address.
+    """
+    path = given.get("path")
+    if not path:
+        raise InvalidOption(
+            "path", path, "the directory of a log: load('/path/to/log'), save('/path/to/log')"
+        )
+    path = path.removeprefix("file://")
+    if "://" in path:
+        raise InvalidOption(
+            "path", path, "the directory of a log on this machine; logs of a server are not read here yet"
+        )
+    return Path(path)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a text that commas separate."""
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _whole(given: Mapping[str, str], name: str, least: int) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise InvalidOption(name, text, f"a whole number from {least}")
+    return int(text)
+
+
+def _criteria(given: Mapping[str, str]) -> Criteria:
+    wish = {field: listed(given[name]) for name, field in _WISHES.items() if name in given}
+    text = given.get("criteria")
+    if text is None:
+        return Criteria.of(Criterion(**wish))
+    if wish:
+        raise InvalidOption(
+            "criteria", text, f"left out where there is {', '.join(n for n in _WISHES if n in given)}"
+        )
+    try:
+        return Criteria.from_json(msgspec.json.decode(text))
+    except msgspec.DecodeError as error:
+        raise InvalidOption("criteria", text, f"JSON, a list of wishes ({error})") from None

@@ -1,0 +1,179 @@
+"""F152: logs as Spark reads and writes them, through its own processes."""
+
+import json
+import zlib
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import StructType
+
+from publishers import Area, ChangeLog, Content, Criterion, Position, remove, upsert
+from publishers.spark import ChangeSink, register
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def load(reader, path, **options):
+    return reader.format("penstock").options(**options).load(str(path))
+
+
+def fill(log, versions=6):
+    for version in range(versions):
+        rows = 1 if version % 2 else 400
+        orders = (upsert("order", f"{version}/{n}", {"n": n, "ñ": "é" * (n % 9)}) for n in range(rows))
+        log.commit([*orders, remove("flight", f"f{version}")], meta={"version": version})
+
+
+def told(log):
+    return [
+        (change.version, change.index, change.key, change.body_bytes and change.body_bytes.decode())
+        for change in log.history(limit=100_000, content=Content.BODY).changes
+    ]
+
+
+def rows_of(frame):
+    return [(row["version"], row["index"], row["key"], row["body"]) for row in frame.collect()]
+
+
+def digest(rows):
+    return len(rows), zlib.crc32(repr(rows).encode())
+
+
+def test_a_batch_query_reads_the_history_and_filters_are_handed_down(spark, log):
+    """F152: the digest of the log's own history, found without a word to the session, and then by one."""
+    fill(log)
+    frame = load(spark.read, log.path, partitionBytes="20000")
+    assert digest(sorted(rows_of(frame))) == digest(told(log))
+    register(spark)
+    wanted = "version >= 3 and version < 6 and entity_type = 'order' and key like '4/1%'"
+    want = [row for row in told(log) if 3 <= row[0] < 6 and row[2] is not None and row[2].startswith("4/1")]
+    assert len(want) == 111
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark.read, log.path).where(wanted)
+        assert sorted(rows_of(frame)) == want
+        assert " Filter (" not in frame._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_stream_goes_on_where_it_was_after_failures_and_stops(spark, log, tmp_path):
+    """F152: each version once in the batches that Spark kept, whenever the query ended, and whoever wrote meanwhile."""
+    fill(log)
+    batches = {}
+    frame = load(spark.readStream, log.path, since="earliest", maxVersionsPerBatch="2", area="DATA")
+
+    def keep(batch, number):
+        batches[number] = rows_of(batch)
+        if number == 1 and len(batches) == 2 and not again:
+            again.append(number)
+            raise RuntimeError("between the job and Spark's commit")
+
+    def run():
+        writer = frame.writeStream.foreachBatch(keep).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        return writer.trigger(availableNow=True).start()
+
+    again = []
+    with pytest.raises(StreamingQueryException, match="between the job"):
+        run().awaitTermination(300)
+    fill(log, versions=3)
+    query = run()
+    assert query.awaitTermination(300)
+    end = json.loads(query.lastProgress.json)["sources"][0]["endOffset"]
+    assert end == {"position": str(log.token(log.head))}
+    assert sorted(batches) == [0, 1, 2, 3, 4]
+    assert [{row[0] for row in batches[number]} for number in sorted(batches)] == [
+        {1, 2},
+        {3, 4},
+        {5, 6},
+        {7, 8},
+        {9},
+    ]
+    found = [row for number in sorted(batches) for row in sorted(batches[number])]
+    assert digest(found) == digest([row for row in told(log) if row[1]])
+
+
+def test_a_stream_that_was_down_too_long_says_that_history_is_pruned(spark, tmp_path):
+    """F152."""
+    with ChangeLog.open(tmp_path / "log", segment_bytes=64 * 1024, retain_bytes=1, retain_age=None) as log:
+        log.commit([upsert("order", "1", {})])
+        frame = load(spark.readStream, log.path, since=str(log.token(Position(1))))
+        while log.oldest == Position(1):
+            log.commit(upsert("order", f"{n}", {"text": "x" * 1000}) for n in range(50))
+            log._keep_house()
+        query = (
+            frame.writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        with pytest.raises(StreamingQueryException, match="HistoryPruned"):
+            query.awaitTermination(300)
+
+
+def test_what_cannot_be_loaded_is_refused_at_once(spark):
+    """F152."""
+    with pytest.raises(PySparkException, match="must be the directory of a log on this machine"):
+        load(spark.read, "wss://host/log")
+
+
+def test_a_batch_job_writes_what_a_sink_would_write(spark, tmp_path):
+    """F152: the same keys, operations and values, in one version; bodies are read back by the schema that was told."""
+    frame = spark.createDataFrame(
+        [
+            (
+                "a/b",
+                1,
+                Decimal("1.10"),
+                datetime(2024, 2, 29, 1, 2, 3, 4, UTC),
+                date(2024, 1, 2),
+                {"k": 1},
+                [1.5],
+                "UPDATE",
+                (1,),
+            ),
+            ("c%", 2, Decimal("0.00"), datetime(2024, 1, 1, tzinfo=UTC), None, None, [], "insert", None),
+            ("d", 2**53 + 1, None, None, None, {}, None, "Delete", (2,)),
+        ],
+        "name string, n long, price decimal(10,2), at timestamp, day date, parts map<string,int>, list array<double>, "
+        "op string, old struct<n: long>",
+    )
+    options = {"entity_type": "order", "operation_column": "op", "before": "old"}
+    (
+        frame.write.format("penstock")
+        .mode("append")
+        .options(**options, key="name, n", tell_schema="true")
+        .save(str(tmp_path / "job"))
+    )
+    with ChangeLog.open(tmp_path / "sink") as log:
+        ChangeSink(log, key=["name", "n"], producer="p", tell_schema=True, **options)(frame, 0)
+    found = []
+    for name in ("job", "sink"):
+        with ChangeLog.open(tmp_path / name) as log:
+            assert log.head == Position(2)
+            read = log.schema("order").reader()
+            changes = log.history(Criterion(areas={Area.DATA}), content=Content.BODY).changes
+            found.append(
+                {c.key: (c.operation, None if c.body is None else read(c.body), c.before) for c in changes}
+            )
+            told = StructType.fromJson(log.schema("order").body)
+    assert found[0] == found[1]
+    assert set(found[0]) == {"a%2Fb/1", "c%25/2", f"d/{2**53 + 1}"}
+    assert [path.name for path in tmp_path.iterdir() if "staged" in path.name] == []
+    typed = (
+        load(spark.read, tmp_path / "job", operation="UPSERT", area="DATA")
+        .select(F.from_json("body", told).alias("of"))
+        .select("of.*")
+    )
+    assert sorted(typed.collect()) == sorted(frame.where("op <> 'Delete'").drop("op", "old").collect())
+
+
+def test_a_log_that_is_open_is_not_written_by_a_batch_job(spark, log):
+    """F152: in one line, before anything is computed."""
+    frame = spark.range(3).select(F.raise_error(F.lit("a job ran")).cast("string").alias("id"))
+    with pytest.raises(PySparkException, match=r"LogBusy.*is being written by"):
+        frame.write.format("penstock").mode("append").options(entity_type="n", key="id").save(str(log.path))
