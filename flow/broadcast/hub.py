@@ -32,9 +32,6 @@ T = TypeVar("T")
 _ROUND: Final = 256  # elements taken ahead of their delivery, at most; as in a drain
 
 
-def _nothing() -> None: ...
-
-
 class Hub(Generic[T]):
     """One ring, its lock, and two sets of subscriptions.
 
@@ -66,7 +63,7 @@ class Hub(Generic[T]):
         clock: Clock,
         *,
         make_room: Callable[[], None],
-        left: Callable[[], object] = _nothing,
+        left: Callable[[], object] = lambda: None,
     ) -> None:
         self.lock = threading.Lock()
         self.clock = clock
@@ -190,9 +187,7 @@ class Hub(Generic[T]):
                 return
             self.outcome = outcome
             subscriptions = tuple(self.subscriptions)
-            leaving: Sequence[BroadcastSubscription[T]] = ()
-            if not self.busy:
-                leaving = self._dismiss(self.group.members)
+            leaving = () if self.busy else self._dismiss(self.group.members)
             self.group.disturbed = self.busy
         self.make_room()
         try:

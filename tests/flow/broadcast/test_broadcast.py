@@ -178,6 +178,7 @@ def test_drop_latest_lets_the_incoming_go_and_keeps_what_waits():
     broadcast = Broadcast(3)
     listener, other = listen(broadcast, lag=Lag.DROP_LATEST), listen(broadcast, ALL)
     offer(broadcast, range(6))
+    assert broadcast.statistics().buffered == 3
     listener.request(2)
     assert listener.story == ["-3", 0, 1]
     offer(broadcast, range(6, 10))

@@ -403,11 +403,14 @@ def test_what_is_submitted_together_arrives_together():
 
 
 def test_more_than_the_ring_holds_is_submitted_by_parts():
-    broadcast = Broadcast(3)
-    listeners = together(broadcast, 2)
+    broadcast, probe = Broadcast(3), Batched(ALL)
+    broadcast.subscribe(probe)
+    listeners = [listen(broadcast, ALL) for _ in range(2)]
+    broadcast.submit(0)
     assert broadcast.submit_many(range(1, 11)) == 0
     assert broadcast.submit_many([]) == 0
-    assert all(listener.items == list(range(11)) for listener in listeners)
+    assert all(listener.items == list(range(11)) for listener in (*listeners, probe))
+    assert [len(batch) for batch in probe.batches] == [1, 3, 3, 3, 1]
 
 
 def test_submitting_many_gives_up_in_time():
