@@ -208,10 +208,8 @@ class _Copying:
         end = 0
         with contextlib.closing(self._filesystem.open(fresh, "create")) as copy:
             for at, data in read_blocks(file, 0, size):
-                if at != end:
-                    break
                 write_all(copy, data, at)
-                end = at + len(data)
+                end += len(data)
                 self.bytes += len(data)
                 self._tell(end, size)
             if end != size:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, WalCorrupted
-from publishers.wal.backups.source import Overtaken, Shown
+from publishers.wal.backups.source import Overtaken, Shown, overtaking
 from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
 from publishers.wal.files.directory import LOCK_NAME
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
@@ -194,10 +194,9 @@ class Comparison:
         """Whether the segment before one is whole in the target, and the one that it continues."""
         goes_on = self._source if number >= self._shown.first else self._target
         try:
-            following = read_header(self._filesystem, goes_on, number)
+            with overtaking(number):
+                following = read_header(self._filesystem, goes_on, number)
             left = inspect_segment(self._filesystem, self._target, number - 1)
-        except FileNotFoundError:
-            raise Overtaken(number) from None
         except WalCorrupted:
             return False
         return left.trailer.fits(left.size, following)
@@ -214,10 +213,8 @@ class Comparison:
                 return same and ours.size() == size
 
     def _open_source(self, number: int) -> contextlib.closing[File]:
-        try:
+        with overtaking(number):
             return contextlib.closing(self._filesystem.open(self._source / segment_name(number), "read"))
-        except FileNotFoundError:
-            raise Overtaken(number) from None
 
     def _open_target(self, number: int) -> contextlib.closing[File]:
         return contextlib.closing(self._filesystem.open(self._target / segment_name(number), "read"))
