@@ -45,10 +45,9 @@ class Shield:
             self._depth += 1
             return
         handler = getsignal(SIGINT)
-        if (
-            handler is not self._note
-        ):  # else the handler of another signal raised where the old one was to be put back
-            # What cannot be called ends the process, ignores the signal, or belongs to a library in C.
+        # The note is there still if the handler of another signal has raised where the old one was to be put back. What
+        # cannot be called ends the process, ignores the signal, or belongs to a library in C.
+        if handler is not self._note:
             self._handler = handler if callable(handler) else None
         if self._handler is not None:
             self._noted, self._began = 0, monotonic()
@@ -85,7 +84,7 @@ class Shield:
             handler(SIGINT, frame)
 
     def _forked(self) -> None:
-        """Begins anew in a child, whose main thread is the one that forked, perhaps while the old one was in a section."""
+        """Begins anew in a child, whose main thread is the one that forked, while the parent's may have been in a section."""
         self._main = threading.get_ident()
         handler, self._handler, self._depth = self._handler, None, 0
         if handler is not None:

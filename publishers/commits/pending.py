@@ -92,7 +92,7 @@ class Pending:
         self._asleep.acquire()
 
     def wait(self) -> None:
-        """Sleeps until somebody rouses it, if nobody did since the last time."""
+        """Sleeps until it is roused, if it was not since the last time."""
         self._asleep.acquire()
 
     def rouse(self) -> None:

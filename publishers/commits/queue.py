@@ -1,7 +1,7 @@
 """The queue of a log: who waits for a turn to be written, and who leads.
 
-Whoever enters while nobody leads leads; a leader takes all that wait, and passes leadership on to the first of those who
-came meanwhile. Whoever finds no room waits outside, and enters again when there is some.
+A commit that enters while none leads leads; a leader takes all that wait, and passes leadership on to the first of those that
+came meanwhile. A commit that finds no room waits outside, and enters again when there is some.
 """
 
 import threading
@@ -15,7 +15,7 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """Those who wait. Thread-safe.
+    """The commits that wait. Thread-safe.
 
     Args:
         options: Bounds of groups and of the queue.
@@ -23,11 +23,11 @@ class Queue:
 
     Attributes:
         lock: Held for every change of what follows.
-        leader: Who leads: one who waited, or the transaction of one who met no other; None if nobody does.
+        leader: What leads: a commit of the queue, or the transaction of one that met no other; None if there is none.
         deferring: Whether withheld versions concern the next group, or whoever is in the queue wants to be withheld.
         failed: Why nobody is let in any more; None while all is well.
         closed: Whether nobody is let in because the log is closed.
-        outside: Those for whom there is no room yet.
+        outside: Commits for which there is no room yet.
     """
 
     def __init__(self, options: LogOptions, *, deferring: bool) -> None:
@@ -50,9 +50,9 @@ class Queue:
         return self._bytes
 
     def enter(self, pending: Pending) -> None:
-        """Lets somebody in if there is room; else he is roused when he should try again.
+        """Lets a commit in if there is room; else it is roused when it should try again.
 
-        Who brings neither a transaction nor a task is let in always.
+        One with neither a transaction nor a task is let in always.
 
         Raises:
             LogClosed: If the log was closed, meanwhile perhaps.
@@ -106,7 +106,7 @@ class Queue:
             self.deferring = withheld or any(member.hidden for member in self._waiting)
 
     def leave(self, pending: Pending) -> None:
-        """Takes out somebody who does not want to wait any longer, unless a leader has taken him."""
+        """Takes out a commit whose thread waits no longer, unless a leader has taken it."""
         with self.lock:
             if pending in self.outside:
                 self.outside.remove(pending)
