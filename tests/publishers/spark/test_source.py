@@ -150,7 +150,7 @@ def test_a_batch_job_writes_what_a_sink_would_write(spark, tmp_path):
         .save(str(tmp_path / "job"))
     )
     with ChangeLog.open(tmp_path / "sink") as log:
-        ChangeSink(log, key=["name", "n"], producer="p", tell_schema=True, **options)(frame, 0)
+        ChangeSink(log, key=["name", "n"], producer="p", tell_schema=True, order_by=(), **options)(frame, 0)
     found = []
     for name in ("job", "sink"):
         with ChangeLog.open(tmp_path / name) as log:
