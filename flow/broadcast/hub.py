@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from flow.broadcast.group import SyncedGroup
-from flow.broadcast.policy import Lag, Start
+from flow.broadcast.policy import BroadcastStart, Lag
 from flow.broadcast.ring import Positions, RingBuffer
 from flow.broadcast.subscription import BroadcastSubscription
 from flow.clock import Clock
@@ -88,7 +88,7 @@ class Hub(Generic[T]):
         self,
         subscriber: Subscriber[T],
         lag: Lag | None,
-        start: Start,
+        start: BroadcastStart,
         executor: Executor | asyncio.AbstractEventLoop | None,
     ) -> None:
         """Begin a subscription; without a ``lag`` of its own it has the hub's.
@@ -100,7 +100,9 @@ class Hub(Generic[T]):
         subscription = BroadcastSubscription(self, subscriber, lag, executor)
         ring = self.ring
         with self.lock:
-            subscription.enter(max(ring.start, ring.end - self.replay) if start is Start.REPLAY else ring.end)
+            subscription.enter(
+                max(ring.start, ring.end - self.replay) if start is BroadcastStart.REPLAY else ring.end
+            )
             self.subscriptions[subscription] = None
             self.unsynced += (subscription,)
             if lag is Lag.DROP_LATEST:

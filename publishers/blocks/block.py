@@ -22,7 +22,7 @@ from publishers.blocks.memo import Shelf, Shelves
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
-from publishers.views.images import Name, Shown, show, show_field, show_key, show_meta
+from publishers.views.images import Name, ShownImages, show, show_field, show_key, show_meta
 from publishers.views.paths import Fields, fields_of
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
@@ -269,14 +269,14 @@ class Block:
             found.append(change)
         return found
 
-    def shown(self, index: int, view: View) -> Shown:
+    def shown(self, index: int, view: View) -> ShownImages:
         """The images and the names of changed fields as a view shows them."""
         whole = view.content is Content.BODY
         if view.plain:
             images = (self.body(index), self.before(index)) if whole else (None, None)
-            return Shown(*images, self.changed(index))
+            return ShownImages(*images, self.changed(index))
         if not index:
-            return Shown(self.body(0) if whole else None)
+            return ShownImages(self.body(0) if whole else None)
         return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:

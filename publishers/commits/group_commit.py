@@ -14,7 +14,7 @@ from typing import Final
 
 from flow.interrupts import SHIELD
 from publishers.commits.pending import Commit, Pending, sift, to_publish
-from publishers.commits.queue import Queue
+from publishers.commits.queue import CommitQueue
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
 from publishers.fanout.ports import Wakeable
@@ -46,7 +46,7 @@ class Committer:
         self._wal = wal
         self._publication = publication
         self._options = options
-        self._queue = Queue(options, deferring=wal.withholding)
+        self._queue = CommitQueue(options, deferring=wal.withholding)
         self._unsynced: list[Published] = []
         self._unsynced_bytes = 0
         self._most_unsynced = {"always": -1, "interval": options.queue_bytes, "os": 2**63}[options.sync]

@@ -11,10 +11,10 @@ from publishers.commits.pending import Pending
 from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
 
-__all__ = ["Queue"]
+__all__ = ["CommitQueue"]
 
 
-class Queue:
+class CommitQueue:
     """The commits that wait. Thread-safe.
 
     Args:

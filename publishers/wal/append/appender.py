@@ -11,7 +11,7 @@ from publishers.wal.append.active_segment import ActiveSegment
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.format.columns import PADDING
-from publishers.wal.format.control import ProducerState, Tables
+from publishers.wal.format.control import ControlTables, ProducerState
 from publishers.wal.format.frame import FIRST, LAST, NO_PRODUCER, Chain, FrameHeader, seal
 from publishers.wal.read.catalog import Location
 
@@ -38,7 +38,7 @@ class Appender:
         clock: Clock,
         active: ActiveSegment,
         chain: Chain,
-        tables: Tables,
+        tables: ControlTables,
         producers: int,
     ) -> None:
         self.active = active

@@ -37,7 +37,7 @@ from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.head import Head
 from publishers.wal.files.segment import FORMAT, SegmentHeader, Trailer
-from publishers.wal.format.control import Tables, encode_epoch
+from publishers.wal.format.control import ControlTables, encode_epoch
 from publishers.wal.format.frame import Chain
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, Limit, SegmentEntry
@@ -73,7 +73,7 @@ class Writer(Appender):
         epoch: int,
         active: ActiveSegment,
         chain: Chain,
-        tables: Tables,
+        tables: ControlTables,
         reserve: Reserve,
     ) -> None:
         super().__init__(filesystem, directory, clock, active, chain, tables, options.producers)
@@ -260,7 +260,7 @@ class Writer(Appender):
             if not means_full(error):
                 raise
 
-    def restart(self, epoch: int, active: ActiveSegment, chain: Chain, tables: Tables) -> None:
+    def restart(self, epoch: int, active: ActiveSegment, chain: Chain, tables: ControlTables) -> None:
         """Goes on behind a cut, in a new epoch; `open_epoch` is to follow.
 
         Args:

@@ -12,7 +12,7 @@ from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.follower import Follower
 from publishers.wal.recover.inspector import header_at
 
-__all__ = ["Overtaken", "Shown", "look", "open_ahead", "overtaking"]
+__all__ = ["Overtaken", "ShownVersion", "look", "open_ahead", "overtaking"]
 
 _OPEN: Final = 64
 """Most files that are open ahead: what is open stays readable when retention deletes it."""
@@ -39,7 +39,7 @@ def overtaking(number: int) -> Iterator[None]:
         raise Overtaken(number) from None
 
 
-class Shown(NamedTuple):
+class ShownVersion(NamedTuple):
     """What a log shows.
 
     Attributes:
@@ -57,7 +57,7 @@ class Shown(NamedTuple):
     end: int
 
 
-def look(filesystem: FileSystem, directory: Path) -> Shown:
+def look(filesystem: FileSystem, directory: Path) -> ShownVersion:
     """Looks how far a log is shown, as any reader does; nothing is written.
 
     Raises:
@@ -73,7 +73,7 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
     if end <= DATA_START:
         with contextlib.closing(filesystem.open(directory / segment_name(limit.segment), "read")) as file:
             end = DATA_START + header_at(file, DATA_START).extent
-    return Shown(follower.log_id, first, limit.version, limit.segment, end)
+    return ShownVersion(follower.log_id, first, limit.version, limit.segment, end)
 
 
 def open_ahead(
