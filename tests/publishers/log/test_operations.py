@@ -58,7 +58,14 @@ class HeldWorld(World):
         draw = self.chance.random()
         if watcher is None or watcher.subscription.ended or draw > 0.3:
             super().request()
-        elif watcher in self.given:
+        else:
+            # Nothing comes in between, else another request for this one would find it noted and not done yet.
+            before, self.closed_to_others = self.closed_to_others, True
+            self.hold(watcher)
+            self.closed_to_others = before
+
+    def hold(self, watcher):
+        if watcher in self.given:
             del self.given[watcher]
             assert self.log.resume(watcher.subscription.id)
         else:
