@@ -23,9 +23,8 @@ class SystemClock:
 
     __slots__ = ()
 
-    def monotonic(self) -> float:
-        """Seconds of ``CLOCK_MONOTONIC``."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Seconds of ``CLOCK_MONOTONIC``."""
 
     def now_us(self) -> int:
         """Microseconds of the wall clock."""

@@ -173,6 +173,17 @@ def test_no_modules_import_each_other_in_a_circle():
     graphlib.TopologicalSorter(graph).prepare()
 
 
+def test_no_class_has_the_name_of_another_one():
+    places = {}
+    for package in (*TOP, "examples/flights/penstock_flights"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 500
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
 # The journeys, held against a run.
 
 

@@ -3,19 +3,19 @@
 from flow.broadcast.broadcast import Broadcast, BroadcastClosed
 from flow.broadcast.connectable import Connectable, publish, replay, share
 from flow.broadcast.connection import Disconnected
-from flow.broadcast.policy import Lag, OfferResult, Start
+from flow.broadcast.policy import BroadcastStart, Lag, OfferResult
 from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
 
 __all__ = [
     "Broadcast",
     "BroadcastClosed",
+    "BroadcastStart",
     "BroadcastStatistics",
     "Connectable",
     "CursorStatistics",
     "Disconnected",
     "Lag",
     "OfferResult",
-    "Start",
     "publish",
     "replay",
     "share",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from flow.broadcast.hub import Hub
-from flow.broadcast.policy import Lag, OfferResult, Start
+from flow.broadcast.policy import BroadcastStart, Lag, OfferResult
 from flow.broadcast.statistics import BroadcastStatistics
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
@@ -44,7 +44,7 @@ class Broadcast(Generic[T]):
 
     Args:
         capacity: Most elements in the ring, and the most that wait for one subscriber; at least 1.
-        replay: How many of the newest are kept for subscribers that begin with `Start.REPLAY`; at most the capacity.
+        replay: How many of the newest are kept for subscribers that begin with `BroadcastStart.REPLAY`; at most the capacity.
         lag: The policy of subscribers that name none.
         executor: Where signals run for subscribers that name none.
         auto_cancel: Whether to end when the last subscriber leaves (rule 3.14).
@@ -93,7 +93,7 @@ class Broadcast(Generic[T]):
         /,
         *,
         lag: Lag | None = None,
-        from_: Start = Start.LATEST,
+        from_: BroadcastStart = BroadcastStart.LATEST,
         executor: Executor | asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Begin a subscription; to a broadcast that has ended, it is ``on_subscribe`` and the end.
@@ -107,7 +107,9 @@ class Broadcast(Generic[T]):
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
-        self._hub.subscribe(subscriber, lag, Start(from_), self._executor if executor is None else executor)
+        self._hub.subscribe(
+            subscriber, lag, BroadcastStart(from_), self._executor if executor is None else executor
+        )
 
     def submit(self, item: T, timeout: float | None = None) -> int:
         """Give an element to all subscribers; wait while a BLOCK subscriber is a whole ring behind.
@@ -289,6 +291,8 @@ class Broadcast(Generic[T]):
 
     def _greatest_lag(self) -> int:
         hub = self._hub
+        if hub.place == hub.ring.end and not hub.unsynced:
+            return 0
         with hub.lock:
             return max((each.waiting for each in (*hub.unsynced, *hub.group.members[:1])), default=0)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from flow.broadcast.hub import Hub
-from flow.broadcast.policy import Lag, Start
+from flow.broadcast.policy import BroadcastStart, Lag
 from flow.clock import SYSTEM_CLOCK
 from flow.contracts import UNBOUNDED, Publisher, Subscriber, Subscription
 from flow.demand import Tide
@@ -97,7 +97,7 @@ class Connection(Generic[T]):
         Raises:
             TypeError: If the subscriber is ``None``, or the executor is none.
         """
-        self._hub.subscribe(subscriber, lag, Start.REPLAY, executor)
+        self._hub.subscribe(subscriber, lag, BroadcastStart.REPLAY, executor)
 
     # What the source calls.
 

@@ -7,7 +7,7 @@ is entered into its own.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Sequence, ValuesView
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import length_hint
 from typing import Any, Final, Generic, TypeVar
@@ -42,24 +42,26 @@ class SyncedGroup(Generic[T]):
         self.conflates = False
         self.disturbed = False
         self.passing: BaseException | None = None
-        # Neither changes its length while a round iterates over it.
-        self._singles: dict[BroadcastSubscription[T], Call] = {}
-        self._batched: dict[BroadcastSubscription[T], Call] = {}
-        self._calls, self._batch_calls = self._singles.values(), self._batched.values()
+        self._singles: list[BroadcastSubscription[T]] = []
+        self._batched: list[BroadcastSubscription[T]] = []
+        # What to call for each of these; neither changes its length while a round iterates over it.
+        self._calls: list[Call] = []
+        self._batch_calls: list[Call] = []
         self._separate = False
         self._common = contextvars.Context()  # as the members brought it
         self._context = contextvars.Context()
 
     def arrange(self, members: Sequence[BroadcastSubscription[T]]) -> None:
         """Replace the members."""
-        if self._separate:
-            self._context = contextvars.Context()
-        elif members and not self.members:
+        if members and not self.members:
             self._common, self._context = members[0].context.copy(), members[0].context.copy()
         self.members = tuple(members)
-        self._singles = {each: self._route(each) for each in members if not each.batches}
-        self._batched = {each: self._route(each) for each in members if each.batches}
-        self._calls, self._batch_calls = self._singles.values(), self._batched.values()
+        self._singles = [each for each in members if not each.batches]
+        self._batched = [each for each in members if each.batches]
+        self._calls = [self._route(each) for each in self._singles]
+        self._batch_calls = [self._route(each) for each in self._batched]
+        for rank, each in (*enumerate(self._singles), *enumerate(self._batched)):
+            each.rank = rank
         self.look_at_policies()
         self.disturbed = False
 
@@ -72,7 +74,7 @@ class SyncedGroup(Generic[T]):
     def silence(self, member: BroadcastSubscription[T]) -> None:
         """Give nothing more to a member, which leaves after the round."""
         self.disturbed = True
-        (self._batched if member.batches else self._singles)[member] = _nothing
+        (self._batch_calls if member.batches else self._calls)[member.rank] = _nothing
 
     def give(self, items: tuple[T, ...]) -> None:
         """Deliver to all members; what one raises ends its subscription only (rule 2.13)."""
@@ -90,8 +92,9 @@ class SyncedGroup(Generic[T]):
         except Exception:  # noqa: BLE001, S110 - some value cannot be compared: so it is another one
             pass
         self._separate = self.disturbed = True
+        self._context = contextvars.Context()  # what was changed is not kept
 
-    def _give_one(self, calls: ValuesView[Call], item: T | tuple[T, ...]) -> None:
+    def _give_one(self, calls: list[Call], item: T | tuple[T, ...]) -> None:
         left = iter(calls)
         while True:
             try:
@@ -100,14 +103,14 @@ class SyncedGroup(Generic[T]):
                 break
             except BaseException as error:  # noqa: BLE001 - harms its subscriber only; the hub raises interrupts
                 members = self._singles if calls is self._calls else self._batched
-                self._fault(error, list(members)[-1 - length_hint(left)])
+                self._fault(error, members[-1 - length_hint(left)])
         # A traceback that is kept must not keep subscribers through this frame (rule 3.13).
         del left, item, calls
         call = members = None  # type: ignore[assignment]  # forgotten
 
     def _give_many(self, items: tuple[T, ...]) -> None:
         item = None
-        for member, call in self._singles.items():
+        for member, call in zip(self._singles, self._calls, strict=True):
             try:
                 for item in items:
                     if self.disturbed and member.halted:

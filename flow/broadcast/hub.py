@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from flow.broadcast.group import SyncedGroup
-from flow.broadcast.policy import Lag, Start
+from flow.broadcast.policy import BroadcastStart, Lag
 from flow.broadcast.ring import Positions, RingBuffer
 from flow.broadcast.subscription import BroadcastSubscription
 from flow.clock import Clock
@@ -30,9 +30,6 @@ __all__ = ["Hub"]
 T = TypeVar("T")
 
 _ROUND: Final = 256  # elements taken ahead of their delivery, at most; as in a drain
-
-
-def _nothing() -> None: ...
 
 
 class Hub(Generic[T]):
@@ -66,7 +63,7 @@ class Hub(Generic[T]):
         clock: Clock,
         *,
         make_room: Callable[[], None],
-        left: Callable[[], object] = _nothing,
+        left: Callable[[], object] = lambda: None,
     ) -> None:
         self.lock = threading.Lock()
         self.clock = clock
@@ -91,7 +88,7 @@ class Hub(Generic[T]):
         self,
         subscriber: Subscriber[T],
         lag: Lag | None,
-        start: Start,
+        start: BroadcastStart,
         executor: Executor | asyncio.AbstractEventLoop | None,
     ) -> None:
         """Begin a subscription; without a ``lag`` of its own it has the hub's.
@@ -103,7 +100,9 @@ class Hub(Generic[T]):
         subscription = BroadcastSubscription(self, subscriber, lag, executor)
         ring = self.ring
         with self.lock:
-            subscription.enter(max(ring.start, ring.end - self.replay) if start is Start.REPLAY else ring.end)
+            subscription.enter(
+                max(ring.start, ring.end - self.replay) if start is BroadcastStart.REPLAY else ring.end
+            )
             self.subscriptions[subscription] = None
             self.unsynced += (subscription,)
             if lag is Lag.DROP_LATEST:
@@ -146,7 +145,7 @@ class Hub(Generic[T]):
             What the group has to be given past the ring; nothing, if it is to read the ring; ``None`` if the caller does not
             own the group.
         """
-        if self.pass_on(len(items)):
+        if not self.unsynced and self.pass_on(len(items)):
             return items
         for item in items:
             for each in self._queued:
@@ -190,9 +189,7 @@ class Hub(Generic[T]):
                 return
             self.outcome = outcome
             subscriptions = tuple(self.subscriptions)
-            leaving: Sequence[BroadcastSubscription[T]] = ()
-            if not self.busy:
-                leaving = self._dismiss(self.group.members)
+            leaving = () if self.busy else self._dismiss(self.group.members)
             self.group.disturbed = self.busy
         self.make_room()
         try:

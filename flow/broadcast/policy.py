@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Any
 
-__all__ = ["Lag", "OfferResult", "Start"]
+__all__ = ["BroadcastStart", "Lag", "OfferResult"]
 
 
 class Lag(Enum):
@@ -29,7 +29,7 @@ class Lag(Enum):
         raise ValueError(f"lag: {value!r}; a member of flow.Lag is expected: {', '.join(cls.__members__)}")
 
 
-class Start(Enum):
+class BroadcastStart(Enum):
     """Where in the ring a new subscriber begins."""
 
     LATEST = "LATEST"
@@ -41,7 +41,7 @@ class Start(Enum):
     @classmethod
     def _missing_(cls, value: object) -> Any:
         raise ValueError(
-            f"from_: {value!r}; a member of flow.Start is expected: {', '.join(cls.__members__)}"
+            f"from_: {value!r}; a member of flow.BroadcastStart is expected: {', '.join(cls.__members__)}"
         )
 
 

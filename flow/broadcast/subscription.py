@@ -72,6 +72,7 @@ class BroadcastSubscription(Drain[T]):
         gating_since: When it was first in the way of a writer, and has not gone forward since.
         blocked: Seconds for which it was in the way before.
         synced: Whether it has lent its flag to the group.
+        rank: Its number among the members of the group that take elements, or batches, as it does.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class BroadcastSubscription(Drain[T]):
         "lag",
         "next",
         "queue",
+        "rank",
         "synced",
     )
 
@@ -107,6 +109,7 @@ class BroadcastSubscription(Drain[T]):
         self.gating_since: float | None = None
         self.blocked = 0.0
         self.synced = False
+        self.rank = 0
 
     # The hub's side: the caller holds its lock.
 

@@ -217,16 +217,17 @@ class Drain(Strand, Generic[T]):
     # From here on the caller holds the flag.
     def _turn(self, context: contextvars.Context) -> bool:
         left = self._turn_items
-        while left >= 0:
+        while left != _OVER:
             left = context.run(self._step, left)
             # The context is left before the flag is: the next holder may be another thread, and enters it too.
             with self._lock:
-                if left == _USED_UP:
+                if left == _USED_UP and not self._halted:
                     self._state = SCHEDULED
-                elif self._state == RUNNING:
+                    return True
+                if self._state == RUNNING:
                     self._state = IDLE
                     return False
-        return left == _USED_UP
+        return False
 
     def _step(self, left: int) -> int:
         """Deliver until nothing is left to do; how much is left of the turn, or `_USED_UP`, or `_OVER`."""

@@ -28,7 +28,7 @@ from flow.operators.on_backpressure_latest import on_backpressure_latest
 from flow.operators.on_error_resume import on_error_resume
 from flow.operators.pipe import pipe
 from flow.operators.publish_on import publish_on
-from flow.operators.retry import AT_ONCE, USUAL, Backoff, retry
+from flow.operators.retry import AT_ONCE, USUAL, RetryDelay, retry
 from flow.operators.scan import scan
 from flow.operators.skip import skip
 from flow.operators.take import take
@@ -43,9 +43,9 @@ __all__ = [
     "TIMERS",
     "USUAL",
     "Alarm",
-    "Backoff",
     "Flow",
     "Operator",
+    "RetryDelay",
     "ThreadTimers",
     "Timers",
     "buffer",

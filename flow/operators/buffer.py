@@ -9,7 +9,7 @@ from flow.contracts import UNBOUNDED, Publisher, Subscriber
 from flow.demand import Tide, refusal
 from flow.drain.feed import GONE
 from flow.operators.link import Link, at_least, lift, present
-from flow.operators.stage import Queue, staged
+from flow.operators.stage import StageQueue, staged
 from flow.operators.timers import TIMERS, Alarm, Timers, positive_seconds
 
 __all__ = ["buffer"]
@@ -73,7 +73,7 @@ class _Counted(Link[T, list[T]]):
         self._upstream.request(min(UNBOUNDED, n * self._count) if refusal(n) is None else n)
 
 
-class _Timed(Queue[T, list[T]]):
+class _Timed(StageQueue[T, list[T]]):
     """One list at a time; its alarm is set when its first element comes."""
 
     __slots__ = ("_alarm", "_count", "_due", "_lists", "_lock", "_seconds", "_timers")

@@ -10,7 +10,7 @@ from flow.drain import COMPLETED, Failed, Outcome
 from flow.misuse import require_functions, require_publisher
 from flow.operators.inlet import Inlet
 from flow.operators.link import Fitting, In, Out, at_least
-from flow.operators.stage import Stage, staged
+from flow.operators.stage import QueueStage, staged
 
 __all__ = ["flat_map"]
 
@@ -39,7 +39,7 @@ def flat_map(
     return staged(lambda source: _FlatMap(source, f, concurrency, prefetch, delay_error=delay_error))
 
 
-class _FlatMap(Stage[B]):
+class _FlatMap(QueueStage[B]):
     """Subscribes to what ``f`` makes of each element of the source, and takes from all of them in turn.
 
     Everything but the signals of the publishers happens in the drain's turns: also the subscribing, and the requests

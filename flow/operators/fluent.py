@@ -22,7 +22,7 @@ from flow.operators.on_backpressure_error import on_backpressure_error
 from flow.operators.on_backpressure_latest import on_backpressure_latest
 from flow.operators.on_error_resume import on_error_resume
 from flow.operators.publish_on import publish_on
-from flow.operators.retry import USUAL, Backoff, retry
+from flow.operators.retry import USUAL, RetryDelay, retry
 from flow.operators.scan import scan
 from flow.operators.skip import skip
 from flow.operators.take import take
@@ -150,7 +150,7 @@ class Flow(Generic[T]):
     def retry(
         self,
         attempts: int = 3,
-        backoff: Backoff = USUAL,
+        backoff: RetryDelay = USUAL,
         *,
         when: Callable[[Exception], object] | None = None,
         timers: Timers | None = None,

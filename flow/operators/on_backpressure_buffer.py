@@ -11,7 +11,7 @@ from flow.errors import Overflowed
 from flow.misuse import require_functions
 from flow.operators.inlet import Inlet
 from flow.operators.link import Fitting, In, present
-from flow.operators.stage import Stage, staged
+from flow.operators.stage import QueueStage, staged
 from flow.overflow import KEPT, Backlog, Meter, Overflow
 
 __all__ = ["on_backpressure_buffer"]
@@ -45,7 +45,7 @@ def on_backpressure_buffer(
     return staged(lambda source: _Bounded(source, backlog(), on_drop))
 
 
-class _Bounded(Stage[T]):
+class _Bounded(QueueStage[T]):
     """A queue that requests everything, so nothing is to be settled."""
 
     __slots__ = ("_inlet",)

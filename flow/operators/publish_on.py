@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from flow.contracts import Publisher
 from flow.demand import Tide
 from flow.executors import Executor, executor_of
-from flow.operators.stage import Queue, staged
+from flow.operators.stage import StageQueue, staged
 
 __all__ = ["publish_on"]
 
@@ -36,6 +36,6 @@ def publish_on(
     """
     Tide(prefetch, low_tide)  # refused now, and not at the first subscriber
     return staged(
-        lambda source: Queue[Any, Any](source, Tide(prefetch, low_tide), delay_error=delay_error),
+        lambda source: StageQueue[Any, Any](source, Tide(prefetch, low_tide), delay_error=delay_error),
         executor_of(executor),
     )

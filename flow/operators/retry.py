@@ -12,13 +12,13 @@ from flow.operators.link import at_least
 from flow.operators.switch import Switch, switched
 from flow.operators.timers import TIMERS, Alarm, Timers
 
-__all__ = ["AT_ONCE", "USUAL", "Backoff", "retry"]
+__all__ = ["AT_ONCE", "USUAL", "RetryDelay", "retry"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RetryDelay:
     """How long to wait before each attempt: longer every time, and not everybody at the same moment.
 
     Attributes:
@@ -60,16 +60,16 @@ class Backoff:
         return whole * (1 - self.jitter * chance)
 
 
-USUAL: Final = Backoff()
+USUAL: Final = RetryDelay()
 """A tenth of a second, then twice as long each time, up to half a minute."""
 
-AT_ONCE: Final = Backoff(first=0.0)
+AT_ONCE: Final = RetryDelay(first=0.0)
 """No wait at all."""
 
 
 def retry(
     attempts: int = 3,
-    backoff: Backoff = USUAL,
+    backoff: RetryDelay = USUAL,
     *,
     when: Callable[[Exception], object] | None = None,
     timers: Timers | None = None,
@@ -93,8 +93,8 @@ def retry(
         ValueError: If ``attempts`` is not an integer, or negative.
     """
     at_least("attempts", attempts, 0)
-    if not isinstance(backoff, Backoff):
-        raise TypeError(f"backoff: {backoff!r}; a flow.operators.Backoff is expected")
+    if not isinstance(backoff, RetryDelay):
+        raise TypeError(f"backoff: {backoff!r}; a flow.operators.RetryDelay is expected")
     require_functions(when=when, optional=True)
     waiting = TIMERS if timers is None else timers
     return switched(lambda source, below: _Retry(below, source, attempts, backoff, when, waiting, chance))
@@ -108,7 +108,7 @@ class _Retry(Switch[T]):
         below: Subscriber[T],
         source: Publisher[T],
         attempts: int,
-        backoff: Backoff,
+        backoff: RetryDelay,
         when: Callable[[Exception], object] | None,
         timers: Timers,
         chance: Callable[[], float],

@@ -11,13 +11,13 @@ from flow.executors import Executor
 from flow.operators.inlet import Inlet
 from flow.operators.link import Lifted, Operator
 
-__all__ = ["Queue", "Stage", "staged"]
+__all__ = ["QueueStage", "StageQueue", "staged"]
 
 B = TypeVar("B")
 T = TypeVar("T")
 
 
-class Stage(Generic[B]):
+class QueueStage(Generic[B]):
     """A feed with inlets of its own; a subclass says which, and what there is to pull.
 
     Args:
@@ -70,13 +70,14 @@ class Stage(Generic[B]):
 
 
 def staged(
-    make: Callable[[Publisher[Any]], Stage[B]], executor: Executor | asyncio.AbstractEventLoop | None = None
+    make: Callable[[Publisher[Any]], QueueStage[B]],
+    executor: Executor | asyncio.AbstractEventLoop | None = None,
 ) -> Operator[Any, B]:
     """Make an operator of what makes a stage for each subscriber."""
     return lambda source: Lifted(lambda subscriber: make(source).serve(subscriber, executor))
 
 
-class Queue(Stage[B], Generic[T, B]):
+class StageQueue(QueueStage[B], Generic[T, B]):
     """A stage with one inlet. By itself it gives what came in; a subclass may make something else of it.
 
     Args:

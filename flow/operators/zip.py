@@ -9,7 +9,7 @@ from flow.demand import Tide
 from flow.drain import Outcome
 from flow.operators.inlet import Inlet
 from flow.operators.link import Operator, at_least, require_publishers
-from flow.operators.stage import Stage, staged
+from flow.operators.stage import QueueStage, staged
 
 __all__ = ["zip"]
 
@@ -58,7 +58,7 @@ def zip(*others: Publisher[Any], prefetch: int = 32) -> Operator[Any, Any]:  # n
     return staged(lambda source: _Zip((source, *others), prefetch))
 
 
-class _Zip(Stage[tuple[Any, ...]]):
+class _Zip(QueueStage[tuple[Any, ...]]):
     __slots__ = ()
 
     def __init__(self, publishers: Sequence[Publisher[Any]], prefetch: int) -> None:

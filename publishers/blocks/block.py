@@ -9,12 +9,20 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from publishers.blocks.decode import KEYLESS, Attached, attached_of, decode_one, decode_run, names_of
+from publishers.blocks.decode import (
+    KEYLESS,
+    Attached,
+    attached_of,
+    decode_one,
+    decode_rows,
+    decode_run,
+    names_of,
+)
 from publishers.blocks.memo import Shelf, Shelves
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
-from publishers.views.images import Name, Shown, show, show_field, show_key, show_meta
+from publishers.views.images import Name, ShownImages, show, show_field, show_key, show_meta
 from publishers.views.paths import Fields, fields_of
 from publishers.views.view import Content, View
 from publishers.wal import Column, Columns, FrameHeader
@@ -242,10 +250,11 @@ class Block:
 
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
         """The changes at some indices, each made at most once per view while it is kept."""
-        first = self.indices.start
+        first = 0 if self.leads else self.first_index
         shelf = self.shelf(view, lambda: _Changes(self.first_index + self.count - first))
         made = shelf.made
-        if isinstance(indices, range) and len(indices) >= _RUN and indices.step == 1:
+        long = len(indices) >= _RUN or self.columns.values is not None
+        if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
             if None in made[low:high]:
                 made[low:high] = self._make_run(indices.start, indices.stop, view)
@@ -260,14 +269,14 @@ class Block:
             found.append(change)
         return found
 
-    def shown(self, index: int, view: View) -> Shown:
+    def shown(self, index: int, view: View) -> ShownImages:
         """The images and the names of changed fields as a view shows them."""
         whole = view.content is Content.BODY
         if view.plain:
             images = (self.body(index), self.before(index)) if whole else (None, None)
-            return Shown(*images, self.changed(index))
+            return ShownImages(*images, self.changed(index))
         if not index:
-            return Shown(self.body(0) if whole else None)
+            return ShownImages(self.body(0) if whole else None)
         return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
@@ -346,8 +355,11 @@ class Block:
         return change if view.plain else _seen(self, change, view)
 
     def _span(self, indices: range) -> int:
+        columns = self.columns
+        if columns.values is not None:
+            return columns.nbytes * len(indices) // self.count
         low = max(indices.start, self.first_index) - self.first_index
-        return self.columns.span(low, indices.stop - self.first_index)
+        return columns.span(low, indices.stop - self.first_index)
 
     def _make_run(self, start: int, stop: int, view: View) -> list[Change]:
         if not view.plain:
@@ -356,10 +368,11 @@ class Block:
         start = max(start, self.first_index)
         low, high = start - self.first_index, stop - self.first_index
         at = (self.version, start, self.transaction_count)
-        time = time_of(self.committed_at)
-        return head + decode_run(
-            self.columns, low, high, at=at, time=time, bodies=view.content is Content.BODY
-        )
+        time, bodies = time_of(self.committed_at), view.content is Content.BODY
+        values = self.columns.values
+        if values is not None:
+            return head + decode_rows(values, low, high, at=at, time=time, bodies=bodies)
+        return head + decode_run(self.columns, low, high, at=at, time=time, bodies=bodies)
 
 
 class _Row:

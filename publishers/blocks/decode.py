@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import pairwise, repeat
+from itertools import islice, pairwise, repeat
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,16 @@ import msgspec
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.wal import Column, Columns
 
-__all__ = ["KEYLESS", "Attached", "attached_of", "decode_one", "decode_run", "names_of", "spliced"]
+__all__ = [
+    "KEYLESS",
+    "Attached",
+    "attached_of",
+    "decode_one",
+    "decode_rows",
+    "decode_run",
+    "names_of",
+    "spliced",
+]
 
 KEYLESS: Final = Area.DATA * 16 + Operation.TRUNCATE
 """The kind of changes that have no key."""
@@ -78,6 +87,30 @@ def names_of(stored: bytes | None) -> tuple[tuple[str, ...] | None, str | None]:
         return _names.decode(stored), None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return None, f"changed: {error}"
+
+
+def decode_rows(
+    values: Sequence[Sequence[Any]],
+    start: int,
+    stop: int,
+    *,
+    at: tuple[int, int, int],
+    time: datetime,
+    bodies: bool,
+) -> list[Change]:
+    """The changes of some rows, all of the area DATA, that were encoded from ``values``; ``at`` is that of the first."""
+    version, index, count = at
+    made = []
+    for kind, name, key, body, before, changed, meta in islice(zip(*values, strict=True), start, stop):
+        text = key.decode("utf-8", "surrogateescape")
+        fields = (version, index, count, time, Area.DATA, _OPERATIONS[kind & 15], name, text)
+        after, was = (body, before) if bodies else (None, None)
+        if changed is None and meta is None:
+            made.append(Change(*fields, after, was, None, None, version))
+        else:
+            made.append(Change(*fields, after, was, **_rare(changed, meta, version)))
+        index += 1
+    return made
 
 
 def decode_one(

@@ -82,7 +82,12 @@ def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
     if not indices:
         return found
     columns, first = block.columns, block.first_index
-    ids = columns.type_ids
+    ids, values = columns.type_ids, columns.values
+    if values is not None and isinstance(indices, range):
+        if ids is None:
+            return found | {(int(Area.DATA), columns.entity_types[0]): len(indices)}
+        counted = Counter(values[1][indices.start - first : indices.stop - first])
+        return found | {(int(Area.DATA), name): n for name, n in counted.items()}
     if isinstance(indices, range):
         rows = slice(indices.start - first, indices.stop - first)
         kinds = bytes(columns.kinds[rows])

@@ -14,7 +14,7 @@ from flow.contracts import Subscriber
 from flow.executors import INLINE, Executor, running_loop
 from flow.overflow import Backlog, Overflow
 from publishers.channels.errors import ChannelsClosed
-from publishers.channels.listener import Listener
+from publishers.channels.listener import MessageListener
 from publishers.channels.lookup import Lookup
 from publishers.channels.message import Message
 from publishers.channels.statistics import ChannelStatistics
@@ -169,7 +169,7 @@ class Channels:
         backlog = partial(Backlog[Message], feed.overflow, feed.capacity)
         where = running_loop() if executor is None else executor
         with self._lock:
-            listener = Listener(
+            listener = MessageListener(
                 next(self._ids),
                 subscriber,
                 feed.criteria,
@@ -191,7 +191,7 @@ class Channels:
             self._pool = ThreadPoolExecutor(self._threads, "penstock-channels")
         return self._pool
 
-    def _leave(self, listener: Listener) -> None:
+    def _leave(self, listener: MessageListener) -> None:
         with self._lock:
             self._lookup.remove(listener)
             self._lost += listener.dropped
@@ -245,7 +245,7 @@ class ChannelFeed(IterablePublisher[Message]):
         self._channels.admit(subscriber, self, executor, name or type(subscriber).__name__)
 
 
-def _wake(listeners: deque[Listener]) -> None:
+def _wake(listeners: deque[MessageListener]) -> None:
     try:
         while listeners:
             listeners[0].wake()

@@ -15,10 +15,10 @@ from publishers.channels.message import Message
 from publishers.channels.statistics import ListenerStatistics
 from publishers.criteria.criteria import Criteria
 
-__all__ = ["Listener"]
+__all__ = ["MessageListener"]
 
 
-class Listener:
+class MessageListener:
     """The feed of one subscriber's drain: the messages that concern it and were not delivered yet.
 
     A loss is told twice: by ``Message.missed`` of the next message behind it, and by the subscriber's optional
@@ -39,7 +39,7 @@ class Listener:
         *,
         executor: Executor | asyncio.AbstractEventLoop,
         name: str,
-        leave: "Callable[[Listener], None]",
+        leave: "Callable[[MessageListener], None]",
     ) -> None:
         self.id = number
         self.name = name

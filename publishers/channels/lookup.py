@@ -3,7 +3,7 @@
 from typing import Final
 
 from publishers.blocks.block import Block
-from publishers.channels.listener import Listener
+from publishers.channels.listener import MessageListener
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import MatchingIndex
 from publishers.criteria.predicate import Predicate
@@ -22,9 +22,9 @@ class Lookup:
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[Criteria, dict[Listener, None]] = {}
-        self._index: MatchingIndex[dict[Listener, None]] = MatchingIndex()
-        self._known: dict[str, tuple[Listener, ...]] = {}
+        self._listeners: dict[Criteria, dict[MessageListener, None]] = {}
+        self._index: MatchingIndex[dict[MessageListener, None]] = MatchingIndex()
+        self._known: dict[str, tuple[MessageListener, ...]] = {}
         self._weight = 0  # of what is remembered
 
     @property
@@ -32,7 +32,7 @@ class Lookup:
         """How often a wish matched a name, or was asked and did not."""
         return self._index.evaluations
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: MessageListener) -> None:
         """Somebody comes."""
         alike = self._listeners.get(listener.criteria)
         if alike is None:
@@ -41,7 +41,7 @@ class Lookup:
         alike[listener] = None
         self._forget()
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: MessageListener) -> None:
         """Somebody goes; again is harmless."""
         alike = self._listeners.get(listener.criteria, {})
         if alike.pop(listener, self) is self:
@@ -51,7 +51,7 @@ class Lookup:
             self._index.remove(listener.criteria)
         self._forget()
 
-    def find(self, name: str) -> tuple[Listener, ...]:
+    def find(self, name: str) -> tuple[MessageListener, ...]:
         """Those who listen to a name, each once, in the order in which they came."""
         known = self._known.get(name)
         if known is None:
@@ -62,12 +62,12 @@ class Lookup:
             self._weight += len(known) + 1
         return known
 
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> list[MessageListener]:
         """All of them, in the order in which they came."""
         found = [listener for alike in self._listeners.values() for listener in alike]
         return sorted(found, key=lambda listener: listener.id)
 
-    def _match(self, name: str) -> tuple[Listener, ...]:
+    def _match(self, name: str) -> tuple[MessageListener, ...]:
         block = Block(
             columns_of([remove("channel", name)]),
             version=0,

@@ -10,17 +10,23 @@ The publish gate is taken before leadership is passed on, which keeps publicatio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
+from flow.interrupts import SHIELD
 from publishers.commits.pending import Commit, Pending, sift, to_publish
-from publishers.commits.queue import Queue
+from publishers.commits.queue import CommitQueue
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import Published, PublishGate, wake
 from publishers.options import LogOptions, check_switches
 from publishers.wal import Appended, Transaction, Wal
+from publishers.wal.format.frame import NO_PRODUCER
 
 __all__ = ["Commit", "Committer"]
+
+
+_SWITCHES: Final = {bool}
 
 
 class Committer:
@@ -40,9 +46,10 @@ class Committer:
         self._wal = wal
         self._publication = publication
         self._options = options
-        self._queue = Queue(options, deferring=wal.withholding)
+        self._queue = CommitQueue(options, deferring=wal.withholding)
         self._unsynced: list[Published] = []
         self._unsynced_bytes = 0
+        self._most_unsynced = {"always": -1, "interval": options.queue_bytes, "os": 2**63}[options.sync]
         self._owing = False  # something that is withheld was not synced
         self._withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
 
@@ -71,13 +78,29 @@ class Committer:
             LogFailed: If the disk failed.
             LogForked: In a child of ``fork``; nothing was written.
         """
+        found: deque[Wakeable] = deque() if woken is None else woken
         try:
-            check_switches(durable=durable, visible=visible)
-            pending = Pending(transaction, durable=durable, hidden=not visible)
-            pending.outdated = outdated
-            self._run(pending, woken)
+            try:
+                if {type(durable), type(visible)} != _SWITCHES:
+                    check_switches(durable=durable, visible=visible)
+                if self._wal.inherited is not None:
+                    raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
+                ordinary = visible and outdated is None and transaction.spool is None
+                if ordinary and transaction.producer == NO_PRODUCER:
+                    with SHIELD:
+                        commit = self._lead_alone(transaction, found, durable=durable)
+                    if commit is not None:
+                        return commit
+                pending = Pending(transaction, durable=durable, hidden=not visible, outdated=outdated)
+                self._take_part(pending, found)
+            finally:
+                if transaction.spool is not None:
+                    transaction.discard()
+                if found and woken is None:
+                    wake(found)
         finally:
-            transaction.discard()
+            if found and woken is None:
+                wake(found)  # an interrupt may have come where the first one begins
         assert pending.commit is not None
         return pending.commit
 
@@ -150,50 +173,107 @@ class Committer:
         self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1), woken)
 
     def _run(self, pending: Pending, woken: deque[Wakeable] | None = None) -> None:
-        if woken is not None:
-            pending.woken = woken
-            self._take_part(pending)
-            return
+        found: deque[Wakeable] = deque() if woken is None else woken
         try:
-            self._take_part(pending)
-            wake(pending.woken)
+            try:
+                if self._wal.inherited is not None:
+                    raise self._wal.inherited
+                self._take_part(pending, found)
+            finally:
+                if found and woken is None:
+                    wake(found)
         finally:
-            wake(pending.woken)  # whatever was raised, and wherever an interrupt came
+            if found and woken is None:
+                wake(found)
 
-    def _take_part(self, pending: Pending) -> None:
-        """Everything but to wake subscribers."""
-        if self._wal.inherited is not None:
-            raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
+    def _take_part(self, pending: Pending, woken: deque[Wakeable]) -> None:
+        """Waits for a turn, and leads if it has to; everything but to wake subscribers."""
         try:
-            self._queue.enter(pending)
-            pending.wait()
-            if pending.leads:
-                self._lead(pending)
-                self._wal.notify()  # before anything that subscribers run on this thread
-        except BaseException as error:
-            self._give_up(pending, error)
+            while not pending.done:
+                with SHIELD:
+                    if not pending.inside:
+                        self._queue.enter(pending)
+                    if pending.leads:
+                        self._lead(pending, woken)
+                if not pending.done:
+                    pending.wait()
+        except BaseException:
+            with SHIELD:
+                self._queue.leave(pending)
+            while pending.taken and not pending.done:
+                pending.wait()  # another thread writes it at this moment, perhaps from its spool
             raise
         if pending.error is not None:
             raise pending.error
 
-    def _lead(self, pending: Pending) -> None:
-        group = self._queue.gather(pending)
+    def _lead_alone(
+        self, transaction: Transaction, woken: deque[Wakeable], *, durable: bool
+    ) -> Commit | None:
+        """Commits what meets no other, and does nothing if it does: what `_lead` does, without a queue."""
+        queue, wal = self._queue, self._wal
+        with queue.lock:
+            if queue.leader is not None or queue.deferring or queue.failed is not None or queue.closed:
+                return None
+            queue.leader = transaction
+        written = False
         try:
+            (done,) = wal.append((transaction,))
+            self.groups += 1
+            self._unsynced.append(to_publish(transaction, done))
+            self._unsynced_bytes += transaction.size
+            published = self._synced(durable=durable)
+            written = True
+            self._publish(transaction, published, woken)
+        except BaseException as error:
+            self._judge(error, woken, written=written)
+            queue.pass_on(transaction)
+            raise
+        wal.notify()
+        return tuple.__new__(Commit, (done.version, False, transaction.count + 1, done.committed_at))
+
+    def _lead(self, pending: Pending, woken: deque[Wakeable]) -> None:
+        group: list[Pending] = []
+        verdict: LogError | None = LogFailed("unknown", "a commit was not finished")
+        written = False
+        try:
+            self._queue.gather(group)
             published = self._write(group)
-        except LogError as error:
+            written = True
+            self._publish(pending, published, woken)
+            verdict = None
+        except BaseException as error:
+            if group:
+                verdict = self._judge(error, woken, written=written)
+            if verdict is not error:
+                raise
+        finally:
+            self._queue.pass_on(pending)
+            for member in group:
+                member.finish(verdict)
+        self._wal.notify()  # before anything that subscribers run on this thread
+
+    def _publish(self, leader: object, published: list[Published], woken: deque[Wakeable]) -> None:
+        """Lets the next group be written, and publishes this one meanwhile."""
+        with self._publication.gate:
+            self._queue.pass_on(leader)
+            if published:
+                self._wal.publish_tail(published[-1].version)
+                woken.extend(self._publication.publish(published))
+
+    def _judge(self, error: BaseException, woken: deque[Wakeable], *, written: bool) -> LogError:
+        """What a group is told that has met an error, which may be a KeyboardInterrupt or anything else.
+
+        If it was being written or published, and the error is not what says how far that went, nobody knows: the log fails
+        with an unknown outcome.
+        """
+        if isinstance(error, LogError) and not written:
             if isinstance(error, LogFailed):
                 self._fail(self._wal.failed or str(error))
-            self._queue.pass_on(pending)
-            pending.verdict = error
-        else:
-            with self._publication.gate:
-                self._queue.pass_on(pending)
-                if published:
-                    self._wal.publish_tail(published[-1].version)
-                    pending.woken.extend(self._publication.publish(published))
-        pending.decided = True
-        for member in group:
-            member.finish(pending.verdict)
+            return error
+        why = f"{type(error).__name__} while a commit was being written or published"
+        woken.extend(self._publication.everybody())
+        self._fail(why)
+        return LogFailed("unknown", why)
 
     def _write(self, group: list[Pending]) -> list[Published]:
         """Writes and syncs a group as the policy wants; answers what may be published now."""
@@ -223,13 +303,15 @@ class Committer:
                 continue
             original = ahead.commit.version if ahead and ahead.commit and version is None else version
             member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
-        if self._syncs(group):
+        return self._synced(durable=any(member.durable for member in group))
+
+    def _synced(self, *, durable: bool) -> list[Published]:
+        """Syncs what was written, if the policy or somebody wants that; answers what may be published now."""
+        if durable or self._unsynced_bytes > self._most_unsynced:
             self._wal.sync()
         elif self._options.sync == "interval":
             return []
-        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
-        self._owing = False
-        return published
+        return self._release()
 
     def _release(self) -> list[Published]:
         """Gives away what was not synced, and is now."""
@@ -267,6 +349,8 @@ class Committer:
             if withheld.first is None:
                 shown += 1
             else:
+                if member.transaction is not None:
+                    member.transaction.rows = None  # it may wait for long, and once is enough
                 withheld.keep(transaction, member.size)
                 self._owing = True
         del self._unsynced[first + shown :]
@@ -309,12 +393,6 @@ class Committer:
 
     # Groups.
 
-    def _syncs(self, group: list[Pending]) -> bool:
-        """Whether a group is synced before its members return."""
-        if self._options.sync == "always" or any(member.durable for member in group):
-            return True
-        return self._options.sync == "interval" and self._unsynced_bytes > self._options.queue_bytes
-
     def _append(self, fresh: list[Pending]) -> list[Appended]:
         """Writes what is new; those for which the disk has no room are told, and leave ``fresh``."""
         appended: list[Appended] = []
@@ -333,29 +411,3 @@ class Committer:
     def _fail(self, why: str) -> None:
         if self._queue.failed is None:
             self._queue.failed = why
-
-    def _give_up(self, pending: Pending, error: BaseException) -> None:
-        """Something interrupted the caller, KeyboardInterrupt perhaps, at any place.
-
-        If its group was being written or published, nobody knows how far that went, so the log fails with an unknown
-        outcome; in any case followers and gates are released, and subscribers are woken after it.
-        """
-        try:
-            self._abandon(pending, error)
-        except BaseException:
-            self._abandon(pending, error)  # interrupted once more; each of its steps may be repeated
-            raise
-        if pending.taken and not pending.leads:
-            # Another thread writes it at this moment, perhaps from its spool, which has to stay until then.
-            pending.wait()
-
-    def _abandon(self, pending: Pending, error: BaseException) -> None:
-        group = pending.group
-        if group and not pending.decided:
-            why = f"{type(error).__name__} while a commit was being written or published"
-            self._fail(why)
-            pending.verdict = LogFailed("unknown", why)
-            pending.woken.extend(self._publication.everybody())
-        for member in group:
-            member.finish(pending.verdict)
-        self._queue.leave(pending, group)

@@ -50,13 +50,6 @@ def check_producer(producer: Producer) -> None:
         raise InvalidChange("producer sequence", sequence, "a whole number from 0 to 2**63 - 1")
 
 
-def _transaction_id() -> str:
-    """A UUID of version 4 (RFC 9562 5.4), as text; it has to be unique, not secret, so no system call is made for it."""
-    bits = _chance.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | (4 << 76 | 0x2 << 62)
-    digits = f"{bits:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
 def check_mutations(mutations: Iterable[Mutation]) -> Sequence[Mutation]:
     """What is to be committed, as something that can be gone through more than once.
 
@@ -64,10 +57,10 @@ def check_mutations(mutations: Iterable[Mutation]) -> Sequence[Mutation]:
         InvalidChange: If it is not several mutations.
     """
     right = "a list of them: log.commit([upsert(...)])"
-    if isinstance(mutations, (Mutation, Mapping, Columns)):
-        raise InvalidChange("mutations", mutations, right)
     if isinstance(mutations, (list, tuple)):
         return mutations
+    if isinstance(mutations, (Mutation, Mapping, Columns)):
+        raise InvalidChange("mutations", mutations, right)
     return listed("mutations", mutations, right)
 
 
@@ -91,10 +84,13 @@ class Label(NamedTuple):
         Raises:
             InvalidChange: If ``meta`` is not JSON, or the producer is none.
         """
-        name = _transaction_id()
+        # A UUID of version 4 (RFC 9562 5.4); it has to be unique, not secret, so no system call is made for it.
+        bits = _chance.getrandbits(128)
+        d = b"%032x" % bits
+        name = b"%b-%b-4%b-%c%b-%b" % (d[:8], d[8:12], d[13:16], b"89ab"[bits >> 60 & 3], d[17:20], d[20:])
         if meta is None and producer is None:
-            return tuple.__new__(cls, (b'{"id":"%s"}' % name.encode(), None, 0))
-        stored: dict[str, Any] = {"id": name}
+            return tuple.__new__(cls, (b'{"id":"%b"}' % name, None, 0))
+        stored: dict[str, Any] = {"id": name.decode()}
         if producer is not None:
             check_producer(producer)
             if isinstance(producer[0], str):

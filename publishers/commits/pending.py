@@ -1,7 +1,6 @@
 """Commits on their way: what waits in the queue of a log, and what became of it."""
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -9,7 +8,6 @@ from uuid import UUID
 
 from publishers.blocks.block import Block
 from publishers.errors import InvalidChange, LogError, PenstockError
-from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import Published
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
@@ -48,32 +46,26 @@ class Pending:
         commit: What became of it.
         error: Or why nothing did.
         outdated: Tells why it may not be written any more, if anything can be in the way; see ``Committer.commit``.
+        inside: Whether it was let into the queue.
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
         done: Whether its thread may return.
-        group: As a leader: whom it has taken.
-        decided: As a leader: whether the fate of its group is known.
-        verdict: As a leader: what its group failed with.
-        woken: As a leader: whom its publishing concerns and who was not woken yet.
     """
 
     __slots__ = (
         "_asleep",
         "commit",
-        "decided",
         "done",
         "durable",
         "error",
-        "group",
         "hidden",
+        "inside",
         "leads",
         "outdated",
         "size",
         "taken",
         "task",
         "transaction",
-        "verdict",
-        "woken",
     )
 
     def __init__(
@@ -84,6 +76,7 @@ class Pending:
         hidden: bool = False,
         task: Callable[[], list[Published]] | None = None,
         size: int = 0,
+        outdated: Callable[[], InvalidChange | None] | None = None,
     ) -> None:
         self.transaction = transaction
         self.durable = durable
@@ -92,47 +85,35 @@ class Pending:
         self.size = size if transaction is None or transaction.spooled else transaction.size
         self.commit: Commit | None = None
         self.error: PenstockError | None = None
-        self.outdated: Callable[[], InvalidChange | None] | None = None
-        self.leads = False
-        self.taken = False
-        self.done = False
+        self.outdated = outdated
+        self.inside = self.leads = self.taken = self.done = False
         # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
         self._asleep = threading.Lock()
         self._asleep.acquire()
-        self.group: list[Pending] = []
-        self.decided = False
-        self.verdict: LogError | None = None
-        self.woken: deque[Wakeable] = deque()
 
     def wait(self) -> None:
-        """Sleeps until its thread is to lead or may return. If that is interrupted, it can be done again."""
-        while not (self.leads or self.done):
-            self._asleep.acquire()
+        """Sleeps until it is roused, if it was not since the last time."""
+        self._asleep.acquire()
 
-    def lead(self) -> None:
-        """Lets its thread lead; may be done twice."""
-        self.leads = True
-        self._rouse()
+    def rouse(self) -> None:
+        """Lets its thread look what it may do now; may be done twice."""
+        try:
+            self._asleep.release()
+        except RuntimeError:  # it was roused before
+            return
 
     def finish(self, error: LogError | None) -> None:
-        """Lets its thread return; may be done twice, and what was said first counts."""
-        if not self.done:
-            if error is not None:
-                self.commit, self.error = None, error
-            self.done = True
-        self._rouse()
+        """Lets its thread return."""
+        if error is not None:
+            self.commit, self.error = None, error
+        self.done = True
+        self.rouse()
 
     def is_outdated(self) -> bool:
         """Whether it may not be written any more, if there is somebody to ask; it is told so then."""
         if self.outdated is not None:
             self.error = self.outdated()
         return self.error is not None
-
-    def _rouse(self) -> None:
-        try:
-            self._asleep.release()
-        except RuntimeError:  # it was roused before
-            return
 
 
 class Repeated(NamedTuple):
@@ -184,13 +165,14 @@ def sift(
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:
     """What a written transaction is to the publish gate: too large for memory, or made into blocks if anybody wants it."""
-    blocks = None if transaction.spooled else partial(_blocks, transaction, appended)
-    return Published(
-        appended.version, transaction.count + 1, blocks, transaction.bytes, appended.committed_at
-    )
+    blocks = None if transaction.spool is not None else partial(_blocks, transaction, appended)
+    fields = (appended.version, transaction.count + 1, blocks, transaction.bytes, appended.committed_at)
+    return tuple.__new__(Published, fields)
 
 
 def _blocks(transaction: Transaction, appended: Appended) -> list[Block]:
+    if transaction.rows is not None:
+        return [Block.of(appended.frames[0], transaction.rows, transaction.rows.annotations)]
     blocks = []
     for sealed, header in zip(transaction.payloads, appended.frames, strict=True):
         payload = inflate(sealed.data, sealed.raw) if header.flags & COMPRESSED else sealed.data

@@ -7,7 +7,7 @@ from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
-from publishers.fanout.state import Event, Row
+from publishers.fanout.state import Occurrence, StateRow
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
 
@@ -62,7 +62,7 @@ class Cursor(RingCursor):
         """Whether something is visible that it has not read."""
         return self.next.version <= self.upto
 
-    def move(self, event: Event, at: Position | None = None) -> Row | None:
+    def move(self, event: Occurrence, at: Position | None = None) -> StateRow | None:
         """Changes its state as the table says; None if the event means nothing now."""
         return self._ring.move(self, event, at)
 

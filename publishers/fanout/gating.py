@@ -13,7 +13,7 @@ from typing import Final
 from flow.clock import Clock
 from publishers.errors import AdmissionStopped, InvalidOption, LogClosed, SubscriberStalled
 from publishers.fanout.ports import Subscribed
-from publishers.fanout.state import Lag
+from publishers.fanout.state import SubscriptionLag
 from publishers.model.position import Position
 
 __all__ = ["Gating"]
@@ -71,7 +71,7 @@ class Gating:
         """Changes from a position to the watermark; None if they were not counted, or are not remembered."""
         return self.counted(position)[0]
 
-    def behind(self, position: Position, visible: int, read_at: int) -> Lag:
+    def behind(self, position: Position, visible: int, read_at: int) -> SubscriptionLag:
         """How far a position is behind the watermark in every measure; costs the same however far that is.
 
         Args:
@@ -83,7 +83,7 @@ class Gating:
         changes, nbytes, committed_at = self.counted(position)
         began = committed_at or read_at
         known = max(0.0, (self._clock.now_us() - began) / 1e6) if began else None
-        return Lag(versions, changes, nbytes, known if versions else 0.0)
+        return SubscriptionLag(versions, changes, nbytes, known if versions else 0.0)
 
     def counted(self, position: Position) -> tuple[int | None, int | None, int | None]:
         """What lies between a position and the watermark; None is told of what is not known or no longer remembered.

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from publishers.fanout.ring import RingCursor
-from publishers.fanout.state import Checkpoint, Lag
+from publishers.fanout.state import Checkpoint, SubscriptionLag
 from publishers.model.position import Position
 
 __all__ = ["Subscribed", "Wakeable"]
@@ -60,7 +60,7 @@ class Subscribed(Protocol):
         ...
 
     @property
-    def behind(self) -> Lag:
+    def behind(self) -> SubscriptionLag:
         """How far it is behind the watermark in every measure."""
         ...
 

@@ -8,11 +8,11 @@ from publishers.fanout.cursor import Cursor
 from publishers.fanout.replayer import FrameCache
 from publishers.model.position import Position
 
-__all__ = ["Bounds", "read_kept", "read_slice"]
+__all__ = ["SliceBounds", "read_kept", "read_slice"]
 
 
 @dataclass(slots=True)
-class Bounds:
+class SliceBounds:
     """How much to take.
 
     Attributes:
@@ -30,7 +30,7 @@ class Bounds:
     whole: bool
 
 
-def read_slice(cursor: Cursor, frames: FrameCache, bounds: Bounds, taken: list[Slice]) -> None:
+def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: list[Slice]) -> None:
     """Reads on from where the cursor is; what matches is added to ``taken``, also if something is raised.
 
     Raises:

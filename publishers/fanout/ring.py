@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
-from publishers.fanout.state import Action, Event, Guard, Phase, Row, step
+from publishers.fanout.state import Deed, Guard, Occurrence, Phase, StateRow, step
 from publishers.model.position import Position
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Ring:
             self._trim()
         return overtaken
 
-    def move(self, cursor: RingCursor, event: Event, at: Position | None = None) -> Row | None:
+    def move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
         """Changes the state of a cursor as the table says; None if the event means nothing now.
 
         Args:
@@ -176,22 +176,22 @@ class Ring:
             return cursor.place is not None or self.start <= at
         return cursor.more if guard is Guard.MORE else cursor.held is (guard is Guard.HELD)
 
-    def _move(self, cursor: RingCursor, event: Event, at: Position | None = None) -> Row | None:
+    def _move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
         at = cursor.next if at is None else at
         row = step(cursor.phase, event, lambda guard: self._holds(guard, cursor, at))
         if row is None:
             return None
         served = cursor.live
         for action in row.then:
-            if action is Action.LIFT:
+            if action is Deed.LIFT:
                 self._lift(cursor)
-            elif action is Action.GO:
+            elif action is Deed.GO:
                 cursor.next, cursor.location = at, None
-            elif action is Action.STAND and cursor.place is None:
+            elif action is Deed.STAND and cursor.place is None:
                 chunk = bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
                 self._stand(cursor, self._base + chunk)
-            elif action in (Action.HOLD, Action.RELEASE):
-                cursor.held = action is Action.HOLD
+            elif action in (Deed.HOLD, Deed.RELEASE):
+                cursor.held = action is Deed.HOLD
         cursor.phase = row.to
         self.served += cursor.live - served
         if cursor.live:
@@ -339,7 +339,7 @@ class Ring:
             there[group] = there[group] | moved if group in there else moved
         except BaseException:
             for cursor in cursors:
-                self._move(cursor, Event.EVICT, ahead.next if cursor.taken is ahead else None)
+                self._move(cursor, Occurrence.EVICT, ahead.next if cursor.taken is ahead else None)
             for groups in self._standing.values():
                 groups.get(group, set()).difference_update(cursors)
             raise
@@ -390,7 +390,7 @@ class Ring:
         for cursor in chain.from_iterable(standing.values()):
             if cursor.live:  # a cursor that only joins knows its own place better
                 overtaken.append(cursor)
-            self._move(cursor, Event.EVICT, max(cursor.next, resume))
+            self._move(cursor, Occurrence.EVICT, max(cursor.next, resume))
         return overtaken
 
     @property

@@ -12,14 +12,14 @@ from publishers.model.position import Position
 
 __all__ = [
     "TABLE",
-    "Action",
     "Checkpoint",
-    "Event",
+    "Deed",
     "Guard",
-    "Lag",
+    "Occurrence",
     "Phase",
-    "Row",
     "State",
+    "StateRow",
+    "SubscriptionLag",
     "indexed",
     "step",
 ]
@@ -52,7 +52,7 @@ class Phase(Enum):
     ENDED = "it has left ring, registry and lists; no state follows"
 
 
-class Event(Enum):
+class Occurrence(Enum):
     """What may change the state."""
 
     ENTER = "it wants to be served by the ring"
@@ -78,7 +78,7 @@ class Guard(Enum):
     MORE = "something is visible that it has not read"
 
 
-class Action(Enum):
+class Deed(Enum):
     """What is done; the first five under the ring's lock with the change of the state, the others after it."""
 
     LIFT = "leave the ring"
@@ -91,7 +91,7 @@ class Action(Enum):
     SIGNAL = "signal the drain"
 
 
-class Row(NamedTuple):
+class StateRow(NamedTuple):
     """One row of the table.
 
     Attributes:
@@ -103,61 +103,61 @@ class Row(NamedTuple):
     """
 
     phase: Phase
-    event: Event
+    event: Occurrence
     when: tuple[Guard, ...]
     to: Phase
-    then: tuple[Action, ...]
+    then: tuple[Deed, ...]
 
 
 _LIVE, _RESYNC, _JOINING, _WAITING, _PAUSED, _ENDED = Phase
 _COVERED, _HELD, _FREE, _MORE = ((guard,) for guard in Guard)
-_LIFT, _GO, _STAND, _HOLD, _RELEASE, _ENLIST, _LIST, _SIGNAL = Action
+_LIFT, _GO, _STAND, _HOLD, _RELEASE, _ENLIST, _LIST, _SIGNAL = Deed
 
 TABLE: Final = (
-    Row(_LIVE, Event.EVICT, (), _RESYNC, (_LIFT, _GO)),
-    Row(_LIVE, Event.PAUSE, (), _PAUSED, (_HOLD,)),
-    Row(_LIVE, Event.SEEK, (), _RESYNC, (_LIFT, _GO)),
-    Row(_RESYNC, Event.ENTER, _COVERED, _LIVE, (_STAND,)),
-    Row(_RESYNC, Event.READ, (), _JOINING, (_ENLIST,)),
-    Row(_RESYNC, Event.PAUSE, (), _PAUSED, (_HOLD,)),
-    Row(_RESYNC, Event.SEEK, (), _RESYNC, (_GO,)),
-    Row(_JOINING, Event.ENTER, _HELD + _COVERED, _PAUSED, (_STAND, _SIGNAL)),
-    Row(_JOINING, Event.ENTER, _COVERED, _LIVE, (_STAND, _SIGNAL)),
-    Row(_JOINING, Event.JOIN, _COVERED, _JOINING, (_STAND,)),
-    Row(_JOINING, Event.YIELD, (), _JOINING, (_LIFT,)),
-    Row(_JOINING, Event.EVICT, (), _JOINING, (_LIFT,)),
-    Row(_JOINING, Event.SEEK, (), _JOINING, (_LIFT, _GO)),
-    Row(_JOINING, Event.PAUSE, _FREE, _JOINING, (_HOLD,)),
-    Row(_JOINING, Event.RESUME, _HELD, _JOINING, (_RELEASE,)),
-    Row(_JOINING, Event.REST, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
-    Row(_JOINING, Event.REST, (), _RESYNC, (_LIFT, _SIGNAL)),
-    Row(_JOINING, Event.PARK, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
-    Row(_JOINING, Event.PARK, (), _WAITING, (_LIFT, _LIST, _SIGNAL)),
-    Row(_WAITING, Event.ADVANCE, _MORE, _RESYNC, ()),
-    Row(_WAITING, Event.PAUSE, (), _PAUSED, (_HOLD,)),
-    Row(_WAITING, Event.SEEK, (), _RESYNC, (_GO,)),
-    Row(_PAUSED, Event.ENTER, _COVERED, _PAUSED, (_STAND,)),
-    Row(_PAUSED, Event.EVICT, (), _PAUSED, (_LIFT, _GO)),
-    Row(_PAUSED, Event.SEEK, (), _PAUSED, (_LIFT, _GO)),
-    Row(_PAUSED, Event.RESUME, _COVERED, _LIVE, (_RELEASE, _STAND, _SIGNAL)),
-    Row(_PAUSED, Event.RESUME, (), _RESYNC, (_RELEASE, _SIGNAL)),
-    *(Row(phase, Event.END, (), _ENDED, (_LIFT,)) for phase in Phase if phase is not _ENDED),
+    StateRow(_LIVE, Occurrence.EVICT, (), _RESYNC, (_LIFT, _GO)),
+    StateRow(_LIVE, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+    StateRow(_LIVE, Occurrence.SEEK, (), _RESYNC, (_LIFT, _GO)),
+    StateRow(_RESYNC, Occurrence.ENTER, _COVERED, _LIVE, (_STAND,)),
+    StateRow(_RESYNC, Occurrence.READ, (), _JOINING, (_ENLIST,)),
+    StateRow(_RESYNC, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+    StateRow(_RESYNC, Occurrence.SEEK, (), _RESYNC, (_GO,)),
+    StateRow(_JOINING, Occurrence.ENTER, _HELD + _COVERED, _PAUSED, (_STAND, _SIGNAL)),
+    StateRow(_JOINING, Occurrence.ENTER, _COVERED, _LIVE, (_STAND, _SIGNAL)),
+    StateRow(_JOINING, Occurrence.JOIN, _COVERED, _JOINING, (_STAND,)),
+    StateRow(_JOINING, Occurrence.YIELD, (), _JOINING, (_LIFT,)),
+    StateRow(_JOINING, Occurrence.EVICT, (), _JOINING, (_LIFT,)),
+    StateRow(_JOINING, Occurrence.SEEK, (), _JOINING, (_LIFT, _GO)),
+    StateRow(_JOINING, Occurrence.PAUSE, _FREE, _JOINING, (_HOLD,)),
+    StateRow(_JOINING, Occurrence.RESUME, _HELD, _JOINING, (_RELEASE,)),
+    StateRow(_JOINING, Occurrence.REST, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
+    StateRow(_JOINING, Occurrence.REST, (), _RESYNC, (_LIFT, _SIGNAL)),
+    StateRow(_JOINING, Occurrence.PARK, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
+    StateRow(_JOINING, Occurrence.PARK, (), _WAITING, (_LIFT, _LIST, _SIGNAL)),
+    StateRow(_WAITING, Occurrence.ADVANCE, _MORE, _RESYNC, ()),
+    StateRow(_WAITING, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+    StateRow(_WAITING, Occurrence.SEEK, (), _RESYNC, (_GO,)),
+    StateRow(_PAUSED, Occurrence.ENTER, _COVERED, _PAUSED, (_STAND,)),
+    StateRow(_PAUSED, Occurrence.EVICT, (), _PAUSED, (_LIFT, _GO)),
+    StateRow(_PAUSED, Occurrence.SEEK, (), _PAUSED, (_LIFT, _GO)),
+    StateRow(_PAUSED, Occurrence.RESUME, _COVERED, _LIVE, (_RELEASE, _STAND, _SIGNAL)),
+    StateRow(_PAUSED, Occurrence.RESUME, (), _RESYNC, (_RELEASE, _SIGNAL)),
+    *(StateRow(phase, Occurrence.END, (), _ENDED, (_LIFT,)) for phase in Phase if phase is not _ENDED),
 )
 """What is not in it means nothing: the state stays, and nothing is done."""
 
 
-def indexed(rows: Iterable[Row]) -> dict[tuple[Phase, Event], list[Row]]:
+def indexed(rows: Iterable[StateRow]) -> dict[tuple[Phase, Occurrence], list[StateRow]]:
     """The rows by state and event."""
-    found: dict[tuple[Phase, Event], list[Row]] = {}
+    found: dict[tuple[Phase, Occurrence], list[StateRow]] = {}
     for row in rows:
         found.setdefault((row.phase, row.event), []).append(row)
     return found
 
 
-_rows: Mapping[tuple[Phase, Event], list[Row]] = indexed(TABLE)
+_rows: Mapping[tuple[Phase, Occurrence], list[StateRow]] = indexed(TABLE)
 
 
-def step(phase: Phase, event: Event, holds: Callable[[Guard], bool]) -> Row | None:
+def step(phase: Phase, event: Occurrence, holds: Callable[[Guard], bool]) -> StateRow | None:
     """The row that counts when an event comes, or None if it means nothing now."""
     for row in _rows.get((phase, event), ()):
         if all(map(holds, row.when)):
@@ -181,7 +181,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class SubscriptionLag:
     """How far a subscription is behind the watermark. What is not known, or no longer remembered, is None.
 
     Attributes:

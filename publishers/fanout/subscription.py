@@ -21,10 +21,10 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import GapNotice, OnGap
-from publishers.fanout.resync_slice import Bounds, read_kept, read_slice
+from publishers.fanout.resync_slice import SliceBounds, read_kept, read_slice
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import Action, Checkpoint, Event, Lag, Phase, State
+from publishers.fanout.state import Checkpoint, Deed, Occurrence, Phase, State, SubscriptionLag
 from publishers.model.change import Change
 from publishers.model.position import Position, check_position
 from publishers.views.view import View
@@ -98,7 +98,7 @@ class ChangeSubscription:
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._inline = self._executor is INLINE
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
-        self.cursor.move(Event.ENTER)
+        self.cursor.move(Occurrence.ENTER)
         self._told = self.state
         if until is not None:
             service.waiting.bound(self)
@@ -167,7 +167,7 @@ class ChangeSubscription:
         return self._service.admission.lag(self.position)
 
     @property
-    def behind(self) -> Lag:
+    def behind(self) -> SubscriptionLag:
         """How far it is behind the watermark in every measure; reads no disk."""
         service = self._service
         return service.admission.behind(self.position, service.watermark.visible, self.cursor.read_at)
@@ -224,13 +224,13 @@ class ChangeSubscription:
         Returns:
             Whether it was not paused before.
         """
-        changed = self._move(Event.PAUSE)
+        changed = self._move(Occurrence.PAUSE)
         self._service.admission.nudge()
         return changed
 
     def resume(self) -> bool:
         """Goes on where it was paused; answers whether it was."""
-        return self._move(Event.RESUME)
+        return self._move(Occurrence.RESUME)
 
     # What the log does with it.
 
@@ -365,13 +365,13 @@ class ChangeSubscription:
         if service.closed or self._closed:
             return ()
         if cursor.phase is Phase.WAITING:
-            self._move(Event.ADVANCE)
+            self._move(Occurrence.ADVANCE)
         # What is expensive to match runs on no executor of a subscriber, which may be everybody's event loop.
         if not (self._whole or self.detached) and (
             pieces := read_kept(cursor, service.frames, cursor.upto, limit, self._batch_bytes)
         ):
             return Batch(tuple(pieces), cursor.next, self.view)
-        self._move(Event.READ)
+        self._move(Occurrence.READ)
         return ()
 
     def outcome(self) -> Outcome | None:
@@ -405,7 +405,7 @@ class ChangeSubscription:
 
     def release(self) -> None:
         """Leaves ring, registry and every list."""
-        self._move(Event.END)
+        self._move(Occurrence.END)
         self.cursor.taken = None
         self._service.registry.remove(self.shared, self)
         self._service.forget(self)
@@ -420,32 +420,34 @@ class ChangeSubscription:
         cursor = self.cursor
         room = min(self._drain.demand, self._batch_events)
         if room == 0 or self._sought is not None or cursor.held or self._ending or cursor.finished:
-            return self._hand_back(Event.REST)
-        if self._move(Event.ENTER):
+            return self._hand_back(Occurrence.REST)
+        if self._move(Occurrence.ENTER):
             return False
         upto = cursor.upto
         if cursor.next.version > upto:
-            return self._hand_back(Event.PARK)
-        self._move(Event.JOIN, Position(upto + 1, 0))
+            return self._hand_back(Occurrence.PARK)
+        self._move(Occurrence.JOIN, Position(upto + 1, 0))
         try:
             batch = self._read(
-                Bounds(upto, room, self._batch_bytes, self._service.options.replay_slice_bytes, self._whole)
+                SliceBounds(
+                    upto, room, self._batch_bytes, self._service.options.replay_slice_bytes, self._whole
+                )
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
             if isinstance(error, OSError):
                 error = LogError(f"the log could not be read: {error}")
             self.fail(self._service.explain(error))
-            return self._hand_back(Event.REST)
+            return self._hand_back(Occurrence.REST)
         # The queue first: from the next event on the cursor is the drain's.
         self._filled = batch
-        if cursor.next.version > upto and not cursor.finished and self._move(Event.ENTER):
+        if cursor.next.version > upto and not cursor.finished and self._move(Occurrence.ENTER):
             return False
         if batch is not None:
-            return self._hand_back(Event.REST)
-        self._move(Event.YIELD)
+            return self._hand_back(Occurrence.REST)
+        self._move(Occurrence.YIELD)
         return True
 
-    def _read(self, bounds: Bounds) -> Batch | None:
+    def _read(self, bounds: SliceBounds) -> Batch | None:
         """One slice of what matches; None if that is nothing, maybe because history is missing."""
         cursor = self.cursor
         taken: list[Slice] = []
@@ -462,9 +464,9 @@ class ChangeSubscription:
 
     def replay_stopped(self) -> None:
         """The log was closed while it waited for its turn."""
-        self._hand_back(Event.REST)
+        self._hand_back(Occurrence.REST)
 
-    def _hand_back(self, event: Event) -> bool:
+    def _hand_back(self, event: Occurrence) -> bool:
         """The cursor is the drain's again; answers that the replayer is done with it."""
         self._move(event)
         if self.cursor.phase is Phase.ENDED:  # it ended during the slice, and nothing may stay behind
@@ -478,17 +480,17 @@ class ChangeSubscription:
 
     # How it changes its state and its place.
 
-    def _move(self, event: Event, at: Position | None = None) -> bool:
+    def _move(self, event: Occurrence, at: Position | None = None) -> bool:
         """Does what the table of states says of an event; answers whether that means something now."""
         row = self.cursor.move(event, at)
         if row is None:
             return False
         for action in row.then:
-            if action is Action.ENLIST:
+            if action is Deed.ENLIST:
                 self._service.replayer.enlist(self)
-            elif action is Action.LIST:
+            elif action is Deed.LIST:
                 self._service.waiting.add(self, self.cursor.next.version - 1)
-            elif action is Action.SIGNAL:
+            elif action is Deed.SIGNAL:
                 # Last, because the drain reads the watermark again: an advance before the listing is not missed.
                 self._tell_change()
                 self._run(self._drain.signal)
@@ -497,7 +499,7 @@ class ChangeSubscription:
     def _go(self, position: Position) -> None:
         """Goes elsewhere; by the holder of the cursor."""
         self.cursor.taken = None
-        self._move(Event.SEEK, position)
+        self._move(Occurrence.SEEK, position)
 
     def _arrive(self) -> None:
         """Follows a seek; by the drain's holder."""
@@ -508,7 +510,7 @@ class ChangeSubscription:
         self._filled = None
         self._go(position)
         self._settle(position)
-        self._move(Event.ENTER)
+        self._move(Occurrence.ENTER)
         self._tell_change()
         self._drain.tell("seek", partial(_deliver_seek, position))
 
@@ -518,7 +520,7 @@ class ChangeSubscription:
         if filled is not None:
             first = filled.slices[0]
             self._go(Position(first.block.version, first.indices[0]))
-            self._move(Event.ENTER)
+            self._move(Occurrence.ENTER)
             self._tell_change()
         self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
 

@@ -13,7 +13,9 @@ from uuid import UUID
 
 from flow import forks, hooks
 from flow.clock import SYSTEM_CLOCK, Clock
+from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
+from publishers.commits.encoder import RowEncoder
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
 from publishers.errors import (
     InvalidChange,
@@ -39,7 +41,7 @@ from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.model.position import Position, check_position
-from publishers.mutations.mutation import DATA, Mutation, columns_of, payload_of
+from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import check_columns
 from publishers.options import LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
@@ -52,7 +54,6 @@ from publishers.wal import (
     RealFileSystem,
     Transaction,
     Wal,
-    seal_change,
     seal_transaction,
 )
 from publishers.wal.disk.filesystem import means_full
@@ -97,6 +98,8 @@ class ChangeLog(ReadableLog):
         self._publication = PublishGate(service)
         self._committer: Committer | None = None
         self._following: Following | None = None
+        stamp = None if self._origin is None else self._origin.row
+        self._encoder = RowEncoder(options, self._schemas.versions, stamp)
         self._oldest = service.oldest
         self._closing = threading.Lock()
         forks.register(self)
@@ -157,13 +160,15 @@ class ChangeLog(ReadableLog):
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
-        log = cls(directory, files, storage, chosen, clock)
+        log = None
         try:
+            with SHIELD:  # from its first thread on, it is in the hands of somebody who closes it
+                log = cls(directory, files, storage, chosen, clock)
             if not read_only:
                 log._schemas.load()
                 log._schemas.settle()
         except BaseException:
-            log.close()
+            (log or files).close()
             raise
         return log
 
@@ -209,22 +214,15 @@ class ChangeLog(ReadableLog):
             TransactionTooLarge: If the transaction is above a bound.
             LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
         """
-        rows = check_mutations(mutations)
-        committer = self._writer()[0] if len(rows) == 1 else None
-        if committer is None or not self._is_plain(rows[0]):
+        rows = mutations if type(mutations) is list else check_mutations(mutations)
+        committer = self._committer
+        if committer is None or self._service.closed:
+            committer, _ = self._writer()  # which says why not
+        sealed = self._encoder.seal(rows, meta, producer)
+        if sealed is None:
             return self.commit_columns(
                 [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
             )
-        label = Label.of(meta, producer)
-        row = rows[0] if self._origin is None else self._origin.row(rows[0])
-        payload = payload_of(row, label.annotations)
-        sealed = seal_change(
-            payload,
-            key_bytes=len(row.key),
-            producer=label.producer,
-            sequence=label.sequence,
-            options=self.options,
-        )
         return committer.commit(sealed, durable=durable, visible=visible)
 
     async def commit_async(
@@ -302,15 +300,6 @@ class ChangeLog(ReadableLog):
         """
         self.check_here()
         self._service.admission.wait(stopped, stall_timeout)
-
-    def _is_plain(self, row: Mutation) -> bool:
-        """Whether a single change may take the short way: nothing follows it, and no schema concerns it."""
-        return isinstance(row, Mutation) and not (
-            row.follows
-            or type(row.entity_type) is not str
-            or row.area != DATA
-            or self._schemas.versions(row.entity_type)
-        )
 
     def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
         if self._origin is not None:

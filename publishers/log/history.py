@@ -16,7 +16,7 @@ from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import View
 
-__all__ = ["Bounds", "History", "read_back", "read_history"]
+__all__ = ["History", "PageBounds", "read_back", "read_history"]
 
 _LAST: Final = 2**32
 _CHANGE: Final = 1024  # bytes of a change beside its key and images, as an object and in an answer
@@ -47,7 +47,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PageBounds:
     """What a page may hold, and who may end its reading.
 
     Attributes:
@@ -62,7 +62,7 @@ class Bounds:
 
 
 def read_history(
-    service: Service, predicate: Predicate, since: Position, bounds: Bounds, view: View
+    service: Service, predicate: Predicate, since: Position, bounds: PageBounds, view: View
 ) -> History:
     """Reads a page of matching changes from ``since`` up to the watermark; blocks on the disk.
 
@@ -82,7 +82,9 @@ def read_history(
     return History(tuple(changes), since, coming or head, more=coming is not None, nbytes=nbytes)
 
 
-def read_back(service: Service, predicate: Predicate, since: Position, bounds: Bounds, view: View) -> History:
+def read_back(
+    service: Service, predicate: Predicate, since: Position, bounds: PageBounds, view: View
+) -> History:
     """Reads a page of matching changes from ``since`` back to the oldest; blocks on the disk.
 
     Args:
@@ -110,7 +112,7 @@ def read_back(service: Service, predicate: Predicate, since: Position, bounds: B
 
 
 def _page(
-    found: _Found, bounds: Bounds, view: View, *, reverse: bool
+    found: _Found, bounds: PageBounds, view: View, *, reverse: bool
 ) -> tuple[list[Change], int, Position | None]:
     """The changes of a page, their bytes, and the change with which the next page begins."""
     changes: list[Change] = []

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from publishers.background import BackgroundThread
 
-__all__ = ["Alarm", "Housekeeping", "Timer"]
+__all__ = ["HouseTimer", "Housekeeping", "IntervalTimer"]
 
 _log = logging.getLogger("penstock.housekeeping")
 
 
-class Alarm(Protocol):
+class HouseTimer(Protocol):
     """What the thread waits at between two steps."""
 
     def wait(self) -> object:
@@ -25,7 +25,7 @@ class Alarm(Protocol):
         ...
 
 
-class Timer:
+class IntervalTimer:
     """Waits for an interval.
 
     It sleeps at a bare lock: an interrupt inside the methods of an ``Event`` may leave that locked for ever.
@@ -39,11 +39,11 @@ class Timer:
         self._asleep.acquire()
 
     def wait(self) -> None:
-        """See `Alarm.wait`."""
+        """See `HouseTimer.wait`."""
         self._asleep.acquire(timeout=self._interval)
 
     def wake(self) -> None:
-        """See `Alarm.wake`."""
+        """See `HouseTimer.wake`."""
         with contextlib.suppress(RuntimeError):  # it was woken before
             self._asleep.release()
 
@@ -57,9 +57,9 @@ class Housekeeping:
         name: Name of the thread.
     """
 
-    def __init__(self, step: Callable[[], None], interval: float | Alarm, name: str) -> None:
+    def __init__(self, step: Callable[[], None], interval: float | HouseTimer, name: str) -> None:
         self._step = step
-        self._alarm: Alarm = Timer(interval) if isinstance(interval, int | float) else interval
+        self._alarm: HouseTimer = IntervalTimer(interval) if isinstance(interval, int | float) else interval
         self._ended = False
         self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -15,7 +15,7 @@ from publishers.errors import (
 )
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
-from publishers.log.history import Bounds, History, read_back, read_history
+from publishers.log.history import History, PageBounds, read_back, read_history
 from publishers.log.operations import OperatedLog, Tell
 from publishers.log.start import Since
 from publishers.model.change import Change
@@ -201,7 +201,7 @@ class ReadableLog(OperatedLog):
             check_whole("max_bytes", max_bytes, "a number of bytes, from 1, or None", 1)
         if check is not None and not callable(check):
             raise InvalidOption("check", check, "a callable without arguments, or None")
-        bounds = Bounds(limit, max_bytes, check or (lambda: None))
+        bounds = PageBounds(limit, max_bytes, check or (lambda: None))
         check_switches(reverse=reverse)
         self._check_open()
         view = _view(view, content, images, fields, mask, integers)

@@ -10,7 +10,7 @@ from publishers.fanout.publish_gate import PublishGate
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import Lag, State
+from publishers.fanout.state import State, SubscriptionLag
 from publishers.model.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
 
@@ -42,7 +42,7 @@ class SubscriptionStatistics:
     demand: int
     max_lag: int | None
     id: int = 0
-    behind: Lag = Lag(0, 0, 0, 0.0)  # noqa: RUF009 - frozen
+    behind: SubscriptionLag = SubscriptionLag(0, 0, 0, 0.0)  # noqa: RUF009 - frozen
     reads: int = 0
     delivered: int = 0
     queued: int = 0

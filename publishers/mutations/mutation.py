@@ -16,7 +16,7 @@ from publishers.mutations.arguments import (
     whole,
 )
 from publishers.mutations.fields import FieldChange, changed_fields, check_follows, field_changes
-from publishers.mutations.rows import DATA, Mutation, columns_of, flattened, payload_of
+from publishers.mutations.rows import DATA, Mutation, columns_of, flattened
 from publishers.views.entities import Model
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "encode_json",
     "expire",
     "flattened",
-    "payload_of",
     "rekey",
     "remove",
     "schema",

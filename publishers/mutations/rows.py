@@ -1,8 +1,10 @@
 """Changes on their way into a frame: one before it has a position, and many as columns."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from operator import eq
+from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
 from typing import Final
 
 import msgspec
@@ -11,9 +13,10 @@ from publishers.blocks.decode import KEYLESS, spliced
 from publishers.errors import InvalidChange
 from publishers.model.change import Area, Operation
 from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
-from publishers.wal.format.columns import Column, Columns, encode_one
+from publishers.wal.format.columns import Column, Columns
+from publishers.wal.format.rows import ROWS_MAX, Rows
 
-__all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "payload_of"]
+__all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "rows_of"]
 
 DATA: Final = 1
 """The number of ``Area.DATA``, which is fixed on disk."""
@@ -21,7 +24,13 @@ DATA: Final = 1
 _TYPES_MAX: Final = 65536
 _KINDS: Final = bytes(area * 16 + operation for area in Area for operation in Operation)
 _BYTES: Final = frozenset({bytes})
+_TEXT: Final = frozenset({str})
 _KNOWN: Final = frozenset(_KINDS)
+_KEYED: Final = frozenset(Operation) - {Operation.TRUNCATE}
+_KINDS_OF_DATA: Final = bytes(DATA * 16 + number if number in _KEYED else 0 for number in range(256))
+"""By the number of an operation; 0 for one of changes without a key, and for what is none."""
+_ORDINARY: Final = tuple(((DATA,) * count, (None,) * count, ((),) * count) for count in range(ROWS_MAX + 1))
+"""Areas, entry versions and what follows, by the number of changes, where the changes are ordinary."""
 _RIGHT: Final = "what upsert() or remove() returned"
 _NONSENSE: Final = (TypeError, AttributeError, LookupError, UnicodeError, OverflowError)
 """What fields of the wrong type lead to, in a mutation that was made without ``upsert`` and the like."""
@@ -50,6 +59,9 @@ class Mutation(msgspec.Struct, frozen=True):
     area: int = DATA
     entry_version: int | None = None
     follows: tuple["Mutation", ...] = ()
+
+
+_MUTATIONS: Final = frozenset({Mutation})
 
 
 def flattened(mutations: Iterable[Mutation]) -> list[Mutation]:
@@ -153,30 +165,41 @@ def _columns(rows: Sequence[Mutation]) -> Columns:
         ) from None
 
 
-def payload_of(row: Mutation, annotations: bytes) -> bytes:
-    """The payload of a frame of one change, without columns in between.
+def rows_of(
+    mutations: Sequence[Mutation],
+    annotations: bytes,
+    stamp: Callable[[Mutation], Mutation] | None = None,
+    most_key: int = 2**31,
+) -> Rows | None:
+    """A few changes, encoded; None if anything is out of the ordinary, which the way over columns does or refuses.
 
-    Raises:
-        InvalidChange: If it is not a mutation.
+    Args:
+        mutations: At least one, and at most ``ROWS_MAX``.
+        annotations: JSON of the transaction.
+        stamp: Makes of each change what is stored in its place.
+        most_key: Most bytes of an ordinary key.
     """
-    if not isinstance(row, Mutation):
-        raise InvalidChange("mutations", row, _RIGHT)
+    if not _MUTATIONS.issuperset(map(type, mutations)):
+        return None
+    if stamp is not None:
+        mutations = list(map(stamp, mutations))
+    fields = zip(*map(msgspec.structs.astuple, mutations), strict=True)
+    operations, types, keys, body, before, changed, meta, areas, versions, follows = fields
+    if (areas, versions, follows) != _ORDINARY[len(mutations)]:
+        return None
     try:
-        _check_kind(row)
-        if not row.key and row.area * 16 + row.operation != KEYLESS:
-            raise InvalidChange("key", row.key, KEY_RIGHT)
-        return encode_one(
-            row.area * 16 + row.operation,
-            row.entity_type.encode(),
-            row.key,
-            row.body,
-            row.before,
-            row.changed,
-            row.meta,
-            annotations,
-        )
-    except _NONSENSE as error:
-        raise InvalidChange("mutations", f"something in which {error}", _RIGHT) from error
+        for name in {*types}:
+            _known_type(name)
+        kinds = bytes(operations).translate(_KINDS_OF_DATA)
+        if 0 in kinds or b"" in keys or not (_TEXT.issuperset(map(type, types))):
+            return None
+        rows = Rows(kinds, types, keys, body, before, changed, meta, annotations=annotations)
+    except (*_NONSENSE, ValueError, StructError):
+        return None
+    return rows if rows.nbytes <= most_key or max(map(len, keys)) <= most_key else None
+
+
+_known_type = lru_cache(1024)(check_entity_type)
 
 
 def check_columns(columns: object) -> Columns:

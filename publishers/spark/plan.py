@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from publishers.spark.schema import Encoding
 
-__all__ = ["Plan", "arrow_schema", "free_name", "plan_of"]
+__all__ = ["BatchPlan", "arrow_schema", "free_name", "plan_of"]
 
 _PLANS: Final = 64
 _IN_PARTITION: Final = (
@@ -25,7 +25,7 @@ _IN_PARTITION: Final = (
 )  # the bits of a monotonically increasing id that count the rows of a partition
 
 
-class Plan:
+class BatchPlan:
     """How rows of one schema are encoded, as far as they are the first ones of their partition."""
 
     def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
@@ -65,11 +65,11 @@ def _wide(frame: DataFrame) -> bool:
 
 
 @lru_cache(maxsize=_PLANS)
-def _made(encoding: Encoding, schema: StructType, gateway: JavaGateway) -> Plan:
-    return Plan(encoding, schema, gateway)
+def _made(encoding: Encoding, schema: StructType, gateway: JavaGateway) -> BatchPlan:
+    return BatchPlan(encoding, schema, gateway)
 
 
-def plan_of(encoding: Encoding, frame: DataFrame) -> Plan:
+def plan_of(encoding: Encoding, frame: DataFrame) -> BatchPlan:
     """The plan for rows like those of a frame, made if it is not one of the last ones.
 
     Raises:

@@ -21,7 +21,7 @@ __all__ = [
     "SYSTEM",
     "LogEntries",
     "LogEntry",
-    "Step",
+    "LogStep",
     "check_name",
     "created",
     "dropped",
@@ -125,7 +125,7 @@ def _engine(row: Mutation) -> Mutation:
     return replace(row, area=int(Area.ENGINE))
 
 
-class Step(NamedTuple):
+class LogStep(NamedTuple):
     """What one change of the system log did: a log before it, and after it."""
 
     before: LogEntry | None
@@ -139,7 +139,7 @@ class LogEntries(Mapping[str, LogEntry]):
         self._entries: dict[str, LogEntry] = {}
         self._plain: dict[str, str] = {}
 
-    def apply(self, change: Change) -> Step | None:
+    def apply(self, change: Change) -> LogStep | None:
         """Takes one change of the system log.
 
         Raises:
@@ -160,7 +160,7 @@ class LogEntries(Mapping[str, LogEntry]):
         if after is not None:
             self._entries[after.name] = after
             self._plain[after.name.casefold()] = after.name
-        return Step(before, after)
+        return LogStep(before, after)
 
     def find(self, name: object) -> LogEntry:
         """The log of a name.

@@ -29,7 +29,7 @@ from publishers.model.position import Position
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions
 from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory, kind_of
-from publishers.store.log_entries import LogEntries, LogEntry, Step
+from publishers.store.log_entries import LogEntries, LogEntry, LogStep
 from publishers.store.system import SystemLog
 from publishers.views.view import Content
 from publishers.wal import FileSystem
@@ -77,7 +77,7 @@ class OpenLogs:
         self._filesystem = filesystem
         self._clock = clock
         self._told: Position | None = None
-        self._steps: deque[Step] = deque()  # told, and not carried out yet
+        self._steps: deque[LogStep] = deque()  # told, and not carried out yet
         self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
         forks.register(self)
 

@@ -15,7 +15,7 @@ from publishers.views.paths import Fields, Path, exact_value, parse_path, write
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, Lens, View
 
-__all__ = ["Name", "Shown", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
+__all__ = ["Name", "ShownImages", "Stored", "show", "show_field", "show_key", "show_meta", "unreadable"]
 
 Name = Literal["body", "before"]
 
@@ -66,7 +66,7 @@ class Stored(Protocol):
         ...
 
 
-class Shown(NamedTuple):
+class ShownImages(NamedTuple):
     """A change as a view shows it; the meanings are those of ``Change``."""
 
     body: bytes | None = None
@@ -74,7 +74,7 @@ class Shown(NamedTuple):
     changed: bytes | None = None
     lacking: tuple[str, ...] = ()
 
-    def told(self, view: View) -> "Shown":
+    def told(self, view: View) -> "ShownImages":
         """The same with the whole numbers of images as the view wants them."""
         if view.integers is Integers.NUMBER:
             return self
@@ -82,14 +82,14 @@ class Shown(NamedTuple):
         return self._replace(body=body, before=before)
 
 
-def show(stored: Stored, view: View) -> Shown:
+def show(stored: Stored, view: View) -> ShownImages:
     """What a view shows of a change that is no TRANSACTION event."""
     if view.images is Images.KEYS_ONLY:
-        return Shown()
+        return ShownImages()
     if view.lenses and not stored.entity:
         view = View(view.content, view.images)
     if view.content is Content.HEADER or view.images is Images.NOTHING:
-        return Shown(changed=_visible(stored.changed, view.lenses))
+        return ShownImages(changed=_visible(stored.changed, view.lenses))
     mode = view.images
     if mode in _DIFFERENCES:
         if stored.partial:
@@ -106,7 +106,9 @@ def show(stored: Stored, view: View) -> Shown:
         else:
             if images[name] is None and _expected(stored, name, mode):
                 lacking.append(name)
-    return Shown(images["body"], images["before"], _visible(stored.changed, view.lenses), tuple(lacking))
+    return ShownImages(
+        images["body"], images["before"], _visible(stored.changed, view.lenses), tuple(lacking)
+    )
 
 
 def show_key(key: str, view: View) -> str | None:
@@ -176,19 +178,19 @@ def _through(stored: Stored, name: Name, lenses: Sequence[Lens]) -> bytes | None
     return text
 
 
-def _difference(stored: Stored, view: View) -> Shown:
+def _difference(stored: Stored, view: View) -> ShownImages:
     """What changed between the images, or, without a before image, what the writer says has changed."""
     old = view.images is Images.CHANGED_WITH_OLD
     lenses = view.lenses
     names = _visible(stored.changed, lenses)
     if stored.image("body") is None:
-        return Shown(changed=names, lacking=("body",))
+        return ShownImages(changed=names, lacking=("body",))
     try:
         after = stored.parsed("body")
         if after is None:  # a value without fields
             return _whole(stored, names, lenses, old=old)
     except unreadable:
-        return Shown(changed=names, lacking=("body",))
+        return ShownImages(changed=names, lacking=("body",))
     image = stored.image("before")
     created = image is not None and image.strip() == _NULL
     try:
@@ -202,19 +204,19 @@ def _difference(stored: Stored, view: View) -> Shown:
     lacking = ("before",) if old else ()
     listed = stored.changed
     if listed is None:
-        return Shown(lacking=("before", "changed"))
+        return ShownImages(lacking=("before", "changed"))
     try:
-        return Shown(write(_masked(_picked(after, listed), lenses)), None, names, lacking)
+        return ShownImages(write(_masked(_picked(after, listed), lenses)), None, names, lacking)
     except unreadable:
-        return Shown(changed=names, lacking=("body",))
+        return ShownImages(changed=names, lacking=("body",))
 
 
-def _whole(stored: Stored, names: bytes | None, lenses: Sequence[Lens], *, old: bool) -> Shown:
+def _whole(stored: Stored, names: bytes | None, lenses: Sequence[Lens], *, old: bool) -> ShownImages:
     body, before = _through(stored, "body", lenses), _through(stored, "before", lenses) if old else None
-    return Shown(body, before, names, ("before",) if old and before is None else ())
+    return ShownImages(body, before, names, ("before",) if old and before is None else ())
 
 
-def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: bool) -> Shown:
+def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: bool) -> ShownImages:
     """The fields of which the visible part differs."""
     candidates = [name for name, text in after.items() if bytes(text) != bytes(before.get(name, b""))]
     candidates += [name for name in before if name not in after]
@@ -228,7 +230,7 @@ def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: boo
     ]
     body, image = _masked(_only(new, differ), lenses), _masked(_only(was, differ), lenses)
     changed = [name for name in differ if name in body or name in image]
-    return Shown(write(body), write(image) if old else None, _encoder.encode(changed))
+    return ShownImages(write(body), write(image) if old else None, _encoder.encode(changed))
 
 
 def _only(fields: Fields, names: Sequence[str]) -> Fields:

@@ -3,7 +3,7 @@
 Promise: what `Wal.sync` returned for is there after any crash; what is there is an unbroken run of whole transactions;
 damage to acknowledged data is reported, never cut, skipped or delivered.
 
-**Use.** `seal_transaction` (or, for one change, `encode_one` and `seal_change`) makes a `Transaction` outside every
+**Use.** `seal_transaction` (or, for a few changes, `Rows` and `seal_rows`) makes a `Transaction` outside every
 lock. The one `Wal` of a directory gives it a version and writes it (`Wal.append`), and makes it durable (`Wal.sync`).
 Its `Reader` reads what is durable; a `Follower` reads what the owner has published, from any process, without a lock
 and without a write. `Wal.maintain` is called by a thread of its own and keeps the slow work off the commit path.
@@ -51,14 +51,15 @@ frame that was written when later versions than those found were durable, or a H
 is, means damage, and the log is not opened; anything else was never acknowledged, and is cut off.
 """
 
-from publishers.wal.append.sealed import Appended, Transaction, seal_change, seal_transaction
+from publishers.wal.append.sealed import Appended, Transaction, seal_rows, seal_transaction
 from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.disk.notify import Listener
 from publishers.wal.files.directory import LogWriter, writer_of
 from publishers.wal.follower import Follower
-from publishers.wal.format.columns import Column, Columns, decode_payload, encode_one, encode_payload
+from publishers.wal.format.columns import Column, Columns, decode_payload, encode_payload
 from publishers.wal.format.control import Epoch, ProducerState
 from publishers.wal.format.frame import FrameHeader
+from publishers.wal.format.rows import Rows
 from publishers.wal.keep.holds import Hold, HoldState, HoldStatistics
 from publishers.wal.keep.retention import Retention
 from publishers.wal.read.catalog import Location
@@ -86,12 +87,12 @@ __all__ = [
     "Reader",
     "RealFileSystem",
     "Retention",
+    "Rows",
     "Transaction",
     "Wal",
     "decode_payload",
-    "encode_one",
     "encode_payload",
-    "seal_change",
+    "seal_rows",
     "seal_transaction",
     "writer_of",
 ]

@@ -13,7 +13,7 @@ from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START
 from publishers.wal.files.tail_page import Tail, TailState
-from publishers.wal.format.control import Epoch, Tables, decode_control
+from publishers.wal.format.control import ControlTables, Epoch, decode_control
 from publishers.wal.format.frame import CONTROL, HEADER_BYTES, FrameHeader
 from publishers.wal.keep.hard_links import HeldReader, HeldSegments
 from publishers.wal.read.catalog import Catalog, Limit
@@ -404,7 +404,7 @@ class Follower:
                 catalog.close()
 
     def _read_epochs(self, catalog: Catalog, limit: Limit) -> tuple[Epoch, ...]:
-        tables = Tables()
+        tables = ControlTables()
         offset = base = DATA_START
         block = b""
         end = max(limit.offset, DATA_START + 1)  # the checkpoint withholds nothing

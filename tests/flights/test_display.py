@@ -4,10 +4,10 @@ import pytest
 from rich.console import Console
 
 from penstock_flights.display import LineDisplay, LiveDisplay, megabytes
-from penstock_flights.progress import Progress, Row
+from penstock_flights.progress import DemoProgress, ProgressRow
 from publishers.spark import SinkStatistics
 
-PROGRESS = Progress(
+PROGRESS = DemoProgress(
     events=1_000_898,
     committed=500_000,
     rate=31_234.5,
@@ -25,9 +25,9 @@ PROGRESS = Progress(
     reached="2013-07-01T12:34:00.000000Z",
     doing="Spark streams",
     rows=(
-        Row("in-process gate", "every flight", 499_000, 31_000.0, 499_000, 1_000, 8_192, "LIVE", 0),
-        Row("WebSocket", "*/JFK", 166_000, 10_000.0, 500_000, 0, 4_096, "LIVE", 0),
-        Row("slow WebSocket", "every flight", 12_000, 900.0, 12_000, 488_000, 800, "RESYNC", 2),
+        ProgressRow("in-process gate", "every flight", 499_000, 31_000.0, 499_000, 1_000, 8_192, "LIVE", 0),
+        ProgressRow("WebSocket", "*/JFK", 166_000, 10_000.0, 500_000, 0, 4_096, "LIVE", 0),
+        ProgressRow("slow WebSocket", "every flight", 12_000, 900.0, 12_000, 488_000, 800, "RESYNC", 2),
     ),
 )
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_flights.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, Plan
+from penstock_flights.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, DemoPlan
 from publishers.options import LogOptions
 
 EVENTS = st.integers(1, 2_000_000)
 
 
 def plan(events):
-    return Plan(events, Path("var"))
+    return DemoPlan(events, Path("var"))
 
 
 @given(EVENTS)

@@ -1,8 +1,8 @@
-from penstock_flights.progress import Meter
+from penstock_flights.progress import RateMeter
 
 
 def test_a_rate_is_taken_over_the_last_three_seconds():
-    meter = Meter()
+    meter = RateMeter()
     assert meter.read(0.0, 0) == 0.0
     assert meter.read(1.0, 100) == 100.0
     for second in range(2, 10):
@@ -11,7 +11,7 @@ def test_a_rate_is_taken_over_the_last_three_seconds():
 
 
 def test_a_rate_fades_when_nothing_comes():
-    meter = Meter()
+    meter = RateMeter()
     meter.read(0.0, 0)
     meter.read(1.0, 900)
     assert meter.read(3.0, 900) == 300.0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.files import replace_json
-from penstock_flights.reception import Place, Reception
+from penstock_flights.reception import Reception, ReceptionPlace
 from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
 
@@ -75,7 +75,7 @@ def test_a_kill_anywhere_and_a_resume_at_the_saved_cursor_end_in_the_same_digest
         if alive and at >= total:
             break
     reception.save()
-    stored = Place.load(path)
+    stored = ReceptionPlace.load(path)
     assert stored.digest == digest_of(range(total))
     assert stored.misplaced == 0
 
@@ -106,9 +106,9 @@ def test_a_place_is_saved_at_most_twice_a_second(tmp_path):
     assert not path.exists()
     clock.now += 0.5
     reception.take([change(1)], cursor(2))
-    assert Place.load(path).count == 2
+    assert ReceptionPlace.load(path).count == 2
     reception.take([change(2)], cursor(3))
-    assert Place.load(path).count == 2
+    assert ReceptionPlace.load(path).count == 2
 
 
 def test_a_cursor_moves_on_without_changes(tmp_path):
@@ -116,7 +116,7 @@ def test_a_cursor_moves_on_without_changes(tmp_path):
     reception = Reception(tmp_path / "place.json", clock=clock)
     clock.now += 1
     reception.reach(cursor(9))
-    stored = Place.load(tmp_path / "place.json")
+    stored = ReceptionPlace.load(tmp_path / "place.json")
     assert (stored.cursor, stored.count, stored.last) == (cursor(9), 0, Position(0, 0))
 
 
@@ -158,14 +158,21 @@ def test_seconds_run_from_the_first_change_and_go_on_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize(
     "stored",
-    [None, 5, {}, {"count": 1}, Place().to_json() | {"last": "1:2"}, Place().to_json() | {"more": 1}],
+    [
+        None,
+        5,
+        {},
+        {"count": 1},
+        ReceptionPlace().to_json() | {"last": "1:2"},
+        ReceptionPlace().to_json() | {"more": 1},
+    ],
 )
 def test_what_is_no_place_is_the_beginning(tmp_path, stored):
     replace_json(tmp_path / "place.json", stored)
-    assert Place.load(tmp_path / "place.json") == Place()
+    assert ReceptionPlace.load(tmp_path / "place.json") == ReceptionPlace()
 
 
 def test_a_place_is_stored_without_loss(tmp_path):
-    place = Place("log:1:5:3", Position(5, 2), 7, 2**70, 2**65, 1, 2, 1, 3.5)
+    place = ReceptionPlace("log:1:5:3", Position(5, 2), 7, 2**70, 2**65, 1, 2, 1, 3.5)
     replace_json(tmp_path / "place.json", place.to_json())
-    assert Place.load(tmp_path / "place.json") == place
+    assert ReceptionPlace.load(tmp_path / "place.json") == place

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.plan import SUBSCRIBERS
-from penstock_flights.reception import Place
+from penstock_flights.reception import ReceptionPlace
 from penstock_flights.report import print_findings, print_hints, print_totals
 from penstock_flights.verdict import judge
 
@@ -18,10 +18,10 @@ def console():
 
 
 def findings(**other):
-    place = Place(
+    place = ReceptionPlace(
         "c", count=EXPECTED.count, ordered=EXPECTED.ordered, content=5, resyncs=1, returns=1, seconds=123.4
     )
-    wrong = Place(**{name: getattr(place, name) for name in place.__dataclass_fields__} | other)
+    wrong = ReceptionPlace(**{name: getattr(place, name) for name in place.__dataclass_fields__} | other)
     names = [one.name for one in SUBSCRIBERS]
     places = dict.fromkeys(names, place) | {names[1]: wrong}
     return judge(SUBSCRIBERS, places, dict.fromkeys(names, EXPECTED), overtakes=True)

@@ -5,7 +5,7 @@ import pytest
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.plan import IN_PROCESS
-from penstock_flights.reception import Place, Reception
+from penstock_flights.reception import Reception, ReceptionPlace
 from penstock_flights.resident import Resident
 from publishers.errors import SubscriberStalled
 from publishers.log.changelog import ChangeLog
@@ -62,7 +62,7 @@ def test_it_goes_on_where_its_place_was_saved(tmp_path, path):
             wait(lambda: resident.reception.place.count == first + 40 or resident.error)  # noqa: B023 - used at once
             resident.stop()
             resident.reception.save()
-    stored = Place.load(path)
+    stored = ReceptionPlace.load(path)
     assert stored.digest == digest_of(0, 80)
     assert stored.misplaced == 0
 

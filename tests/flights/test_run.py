@@ -6,14 +6,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from penstock_flights import run as module
-from penstock_flights.plan import SUBSCRIBERS, Plan
-from penstock_flights.progress import Progress, Row
+from penstock_flights.plan import SUBSCRIBERS, DemoPlan
+from penstock_flights.progress import DemoProgress, ProgressRow
 from penstock_flights.run import DemoFailed, Run
 from publishers.spark import SinkStatistics
 
 MOST = module._STALLED
-ROWS = tuple(Row(one.title, one.wants, 0, 0.0, 0, 0, 0, "LIVE", 0) for one in SUBSCRIBERS)
-PROGRESS = Progress(100, 0, 0.0, 0, 12, 0, SinkStatistics(), None, "Spark starts", ROWS)
+ROWS = tuple(ProgressRow(one.title, one.wants, 0, 0.0, 0, 0, 0, "LIVE", 0) for one in SUBSCRIBERS)
+PROGRESS = DemoProgress(100, 0, 0.0, 0, 12, 0, SinkStatistics(), None, "Spark starts", ROWS)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def step(tmp_path, clock, monkeypatch):
     pipeline = SimpleNamespace(error=None, version=None, expected={}, streamed=SimpleNamespace(is_set=bool))
     front = SimpleNamespace(said=[])
     front.say = front.said.append
-    run = Run(Plan(100, tmp_path), tmp_path, pipeline, SimpleNamespace(show=lambda _: None), front)
+    run = Run(DemoPlan(100, tmp_path), tmp_path, pipeline, SimpleNamespace(show=lambda _: None), front)
     run._resident = SimpleNamespace(error=None)
 
     def step(seconds, progress, version="4.x"):

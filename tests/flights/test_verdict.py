@@ -4,15 +4,15 @@ import pytest
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.plan import SLOW, SUBSCRIBERS, WEBSOCKET
-from penstock_flights.reception import Place
-from penstock_flights.verdict import Finding, judge
+from penstock_flights.reception import ReceptionPlace
+from penstock_flights.verdict import VerdictLine, judge
 
 EXPECTED = StreamDigest(10, 1000, 2000)
-RIGHT = Place(cursor="c", count=10, ordered=1000, content=2000, resyncs=1, returns=1)
+RIGHT = ReceptionPlace(cursor="c", count=10, ordered=1000, content=2000, resyncs=1, returns=1)
 
 
 def found(**other):
-    return Finding(WEBSOCKET, replace(RIGHT, **other), EXPECTED)
+    return VerdictLine(WEBSOCKET, replace(RIGHT, **other), EXPECTED)
 
 
 def test_what_spark_computes_is_right():
@@ -44,8 +44,8 @@ def test_whatever_differs_is_told_with_both_values(other, ordered, once, said):
 @pytest.mark.parametrize(("resyncs", "returns"), [(0, 0), (1, 0)])
 def test_the_slow_one_must_have_been_overtaken_and_come_back(resyncs, returns):
     place = replace(RIGHT, resyncs=resyncs, returns=returns)
-    assert not Finding(SLOW, place, EXPECTED, must_lag=True).holds
-    assert Finding(SLOW, place, EXPECTED).holds
+    assert not VerdictLine(SLOW, place, EXPECTED, must_lag=True).holds
+    assert VerdictLine(SLOW, place, EXPECTED).holds
 
 
 @pytest.mark.parametrize("overtakes", [True, False])

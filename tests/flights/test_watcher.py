@@ -4,7 +4,7 @@ import json
 import pytest
 
 from penstock_flights.plan import SLOW, WEBSOCKET
-from penstock_flights.reception import Place, Reception
+from penstock_flights.reception import Reception, ReceptionPlace
 from penstock_flights.watcher import Watcher, main
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
@@ -89,7 +89,7 @@ async def test_a_report_is_a_line_that_reads_as_a_place(log, server, path):
     assert told.pop("finished") is True
     assert told.pop("demand") > 0
     told.pop("state")
-    assert Place.from_json(told) == watcher.reception.place
+    assert ReceptionPlace.from_json(told) == watcher.reception.place
     assert log.position_of(told["cursor"]) == log.head
 
 

@@ -119,7 +119,7 @@ RAISED = {
     "Broadcast(0)": (lambda: flow.Broadcast(0), ValueError, f"capacity: 0; {INTEGER}"),
     "replay > capacity": (lambda: flow.Broadcast(4, replay=5), ValueError, "0 to the capacity (4)"),
     "lag='x'": (lambda: flow.Broadcast(4, lag="x"), ValueError, "lag: 'x'; a member of flow.Lag"),
-    "from_='x'": (lambda: flow.Broadcast().subscribe(Probe(), from_="x"), ValueError, "flow.Start"),
+    "from_='x'": (lambda: flow.Broadcast().subscribe(Probe(), from_="x"), ValueError, "flow.BroadcastStart"),
     "submit(None)": (lambda: flow.Broadcast().submit(None), TypeError, "rule 2.13", "leave it out"),
     "offer(None)": (lambda: flow.Broadcast().offer(None), TypeError, "rule 2.13", "leave it out"),
     "submit after close": (lambda: closed_broadcast().submit(1), flow.BroadcastClosed, "offer() answers"),

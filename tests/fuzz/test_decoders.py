@@ -17,7 +17,7 @@ from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer, segment_name
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.format.columns import decode_payload, encode_payload
-from publishers.wal.format.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
+from publishers.wal.format.control import ControlTables, Epoch, ProducerState, decode_control, encode_epoch
 from publishers.wal.format.frame import Chain, FrameHeader, Scan
 from tests.harness.scale import SCALE
 from tests.publishers.support import opened, order
@@ -62,7 +62,7 @@ def columns() -> bytes:
 
 
 def control() -> bytes:
-    tables = Tables()
+    tables = ControlTables()
     tables.committed(bytes(range(16)), ProducerState(3, 4, 5))
     tables.opened(1, 1)
     tables.opened(2, 5, 7)
@@ -165,7 +165,7 @@ CONTROL_ERRORS = (ValueError, FormatTooNew)
 
 
 def decoded(data: bytes) -> None:
-    decode_control(data, Tables())
+    decode_control(data, ControlTables())
 
 
 DECODERS = {

@@ -61,5 +61,5 @@ def test_what_is_silent_without_debug_mode_is_an_error_in_the_suites_of_coroutin
         check=False,
     )
     wrong = sorted(re.findall(r"^(?:FAILED|ERROR) \S+?(test_\w+\.py::\w+)", done.stdout, re.MULTILINE))
-    expected = ["test_server.py::test_foreign_thread", "test_server.py::test_nobody_takes_the_result"]
+    expected = ["test_uvicorn.py::test_foreign_thread", "test_uvicorn.py::test_nobody_takes_the_result"]
     assert wrong == expected, done.stdout

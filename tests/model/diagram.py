@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from publishers.fanout.state import TABLE, Event, Phase
+from publishers.fanout.state import TABLE, Occurrence, Phase
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
 _BETWEEN: Final = re.compile(r"(?<=<!-- from the table of states -->\n).*(?=<!-- to here -->)", re.DOTALL)
@@ -14,7 +14,7 @@ _BETWEEN: Final = re.compile(r"(?<=<!-- from the table of states -->\n).*(?=<!--
 def drawn() -> str:
     """The diagram, what the states and events are, and the rows."""
     return "\n".join(
-        (*_diagram(), "", *_names("state", Phase), "", *_names("event", Event), "", *_rows(), "")
+        (*_diagram(), "", *_names("state", Phase), "", *_names("event", Occurrence), "", *_rows(), "")
     )
 
 
@@ -29,7 +29,7 @@ def _diagram() -> Iterator[str]:
     yield from ("    ENDED --> [*]", "```")
 
 
-def _names(what: str, names: type[Phase] | type[Event]) -> Iterator[str]:
+def _names(what: str, names: type[Phase] | type[Occurrence]) -> Iterator[str]:
     yield from (f"| {what} | what it is |", "|---|---|")
     yield from (f"| {one.name} | {one.value} |" for one in names)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from publishers.fanout import state
-from publishers.fanout.state import TABLE, Action, Event, Phase, Row, indexed
+from publishers.fanout.state import TABLE, Deed, Occurrence, Phase, StateRow, indexed
 from tests.harness.scale import SCALE
 from tests.model.explorer import Fault, explore
 from tests.model.world import Plan
@@ -20,25 +20,25 @@ MOST = 100_000 if SCALE > 1 else 4_000
 
 SMALL = [
     Plan(1, 0, "mm", (1,), ("1",)),
-    Plan(1, 1, "mf", (1, 2), ("9", "1")),
-    Plan(1, 1, "lm", (1,), ("9",)),
-    Plan(1, 1, "mf", (1,), ("9p",)),
+    Plan(1, 0, "mm", (1,), ("9p",), grouped=True),
+    Plan(1, 1, "l", (2,), ("9c",)),
+    Plan(1, 1, "fl", (1,), ("9",)),
+    Plan(1, 2, "ml", (1,), ("9",), kept=True),
     Plan(2, 2, "mm", (1,), ("1s",)),
-    Plan(2, 2, "ml", (1,), ("9pr",)),
-    Plan(2, 2, "lf", (3,), ("9pr",)),
+    Plan(1, 1, "mf", (1,), ("9p",)),
+    Plan(1, 1, "lf", (1,), ("9",), kept=True),
+    Plan(2, 1, "m", (2,), ("9sc",)),
+    Plan(1, 1, "lm", (1,), ("9",)),
+    Plan(2, 1, "m", (1,), ("9pec",)),
+    Plan(2, 1, "mm", (2, 2), ("9", "9"), grouped=True),
     Plan(2, 2, "df", (3,), ("9",)),
+    Plan(1, 1, "mf", (1, 2), ("9", "1")),
+    Plan(1, 1, "mm", (1,), ("9",), prunes=2, jumps=True),
+    Plan(1, 1, "l", (1,), ("9s",)),
+    Plan(2, 2, "lf", (3,), ("9pr",)),
     Plan(3, 1, "mmm", (1, 2), ("9", "1")),
     Plan(1, 2, "mm", (1,), ("19",), prunes=2),
-    Plan(1, 1, "mm", (1,), ("9",), prunes=2, jumps=True),
-    Plan(1, 2, "ml", (1,), ("9",), kept=True),
-    Plan(1, 1, "lf", (1,), ("9",), kept=True),
-    Plan(1, 1, "fl", (1,), ("9",)),
-    Plan(2, 1, "m", (2,), ("9sc",)),
-    Plan(1, 1, "l", (2,), ("9c",)),
-    Plan(1, 1, "l", (1,), ("9s",)),
-    Plan(2, 1, "m", (1,), ("9pec",)),
-    Plan(1, 0, "mm", (1,), ("9p",), grouped=True),
-    Plan(2, 1, "mm", (2, 2), ("9", "9"), grouped=True),
+    Plan(2, 2, "ml", (1,), ("9pr",)),
 ]
 LARGE = [
     Plan(1, 1, "lf", (1, 2), ("9", "1s")),
@@ -87,13 +87,15 @@ def test_every_row_of_the_table_is_taken(monkeypatch):
 
 # Mutants of the table.
 
-Change = Callable[[Row], Row | None]
+Change = Callable[[StateRow], StateRow | None]
 
 
-def row(phase: Phase, event: Event, change: Change, *, first: bool = True) -> Callable[[], list[Row]]:
+def row(
+    phase: Phase, event: Occurrence, change: Change, *, first: bool = True
+) -> Callable[[], list[StateRow]]:
     """The table with one row changed, or left out: the first or the last one of this event."""
 
-    def mutated() -> list[Row]:
+    def mutated() -> list[StateRow]:
         found = indexed(TABLE)[phase, event][0 if first else -1]
         return [one for one in (change(one) if one is found else one for one in TABLE) if one is not None]
 
@@ -104,19 +106,19 @@ def to(phase: Phase) -> Change:
     return lambda one: one._replace(to=phase)
 
 
-def without(action: Action) -> Change:
+def without(action: Deed) -> Change:
     return lambda one: one._replace(then=tuple(other for other in one.then if other is not action))
 
 
-def unguarded(one: Row) -> Row:
+def unguarded(one: StateRow) -> StateRow:
     return one._replace(when=())
 
 
-def left_out(_: Row) -> None:
+def left_out(_: StateRow) -> None:
     return None
 
 
-P, E, A = Phase, Event, Action
+P, E, A = Phase, Occurrence, Deed
 MUTANTS = {
     "LIVE in a ring that does not cover it": row(P.RESYNC, E.ENTER, unguarded),
     "LIVE behind a void join": row(P.JOINING, E.ENTER, unguarded, first=False),
@@ -142,7 +144,7 @@ MUTANTS = {
     "a seek that keeps its place in the ring": row(P.LIVE, E.SEEK, without(A.LIFT)),
     "ended in the ring": row(P.LIVE, E.END, without(A.LIFT)),
     "ended while it waits, and not told": row(P.WAITING, E.END, left_out),
-    "read on after the end": lambda: [*TABLE, Row(P.ENDED, E.ENTER, (), P.LIVE, (A.STAND,))],
+    "read on after the end": lambda: [*TABLE, StateRow(P.ENDED, E.ENTER, (), P.LIVE, (A.STAND,))],
 }
 
 
@@ -153,7 +155,7 @@ def explore_all() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
-    mutant: Iterable[Row] = MUTANTS[name]()
+    mutant: Iterable[StateRow] = MUTANTS[name]()
     assert list(mutant) != list(TABLE)
     monkeypatch.setattr(state, "_rows", indexed(mutant))
     with pytest.raises(Fault):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from publishers.fanout.chunk import Ahead, Chunk
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
-from publishers.fanout.state import Action, Event, Phase
+from publishers.fanout.state import Deed, Occurrence, Phase
 from publishers.model.position import Position
 
 __all__ = ["Plan", "World", "Wrong"]
@@ -74,7 +74,7 @@ class _Thread:
 
     at: str = ""
     upto: int = 0
-    todo: tuple[Action, ...] = ()
+    todo: tuple[Deed, ...] = ()
 
 
 class _Cursor(RingCursor):
@@ -119,7 +119,7 @@ class World:
             one.drain, one.slices = _Thread(), ()
             one.filled, one.sought, one.pending, one.halted = (), None, False, False
             self.cursors.append(one)
-            self.ring.move(one, Event.ENTER)
+            self.ring.move(one, Occurrence.ENTER)
 
     def copy(self) -> "World":
         """The same, on its own."""
@@ -321,27 +321,27 @@ class World:
             case "c":
                 one.halted = True
             case "p":
-                self.ring.move(one, Event.PAUSE)
+                self.ring.move(one, Occurrence.PAUSE)
             case "r":
-                row = self.ring.move(one, Event.RESUME)
-                one.pending = one.pending or (row is not None and Action.SIGNAL in row.then)
+                row = self.ring.move(one, Occurrence.RESUME)
+                one.pending = one.pending or (row is not None and Deed.SIGNAL in row.then)
 
     # What the table leaves to ChangeSubscription._move.
 
-    def _move(self, one: _Cursor, event: Event, at: int | None = None) -> tuple[Action, ...] | None:
+    def _move(self, one: _Cursor, event: Occurrence, at: int | None = None) -> tuple[Deed, ...] | None:
         """What is left to be done, if the event means something; until a LIST, nobody else can tell when it is done."""
         row = self.ring.move(one, event, None if at is None else Position(at))
         return None if row is None else self._do(one, row.then)
 
-    def _do(self, one: _Cursor, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    def _do(self, one: _Cursor, actions: tuple[Deed, ...]) -> tuple[Deed, ...]:
         for place, action in enumerate(actions):
-            if action is Action.LIST:
+            if action is Deed.LIST:
                 return actions[place:]
-            if action is Action.ENLIST:
+            if action is Deed.ENLIST:
                 if one.reading is not None:
                     raise Wrong("it is enlisted twice")
                 one.slices += (_Thread("begin"),)
-            elif action is Action.SIGNAL:
+            elif action is Deed.SIGNAL:
                 one.pending = one.pending or one.phase is not Phase.ENDED
         return ()
 
@@ -353,7 +353,7 @@ class World:
             case "":
                 one.drain = self._turn(one)
             case "enter":
-                self._move(one, Event.ENTER)
+                self._move(one, Occurrence.ENTER)
                 one.drain = self._turn(one)
             case "poll":
                 taken = self.ring.poll(one, thread.upto, one.demand, 2**40)
@@ -363,18 +363,18 @@ class World:
                     self._deliver(one, [piece.block.version for piece in taken[0]])
             case "resync":
                 if one.phase is Phase.WAITING:
-                    self._move(one, Event.ADVANCE)
+                    self._move(one, Occurrence.ADVANCE)
                 if self.plan.kept and not one.live and one.more and one.next.version >= self.oldest:
                     version = one.next.version
                     one.next = Position(version + 1)
                     self._deliver(one, [version] if self.versions[version - 1] == "m" else [])
                 else:
-                    self._move(one, Event.READ)
+                    self._move(one, Occurrence.READ)
 
     def _turn(self, one: _Cursor) -> _Thread:
         one.pending = False
         if one.halted:
-            self._move(one, Event.END)
+            self._move(one, Occurrence.END)
             self.listed.pop(self.cursors.index(one), None)
             one.filled = ()
             if one.phase is not Phase.ENDED:
@@ -383,11 +383,11 @@ class World:
             return _Thread()
         elif one.sought is not None:
             one.expects, one.sought, one.filled = one.sought, None, ()
-            self._move(one, Event.SEEK, one.expects)
+            self._move(one, Occurrence.SEEK, one.expects)
             return _Thread("enter")
         elif one.phase is Phase.PAUSED and one.filled:
             first, one.filled = one.filled[0], ()
-            self._move(one, Event.SEEK, first)
+            self._move(one, Occurrence.SEEK, first)
             return _Thread("enter")
         elif one.filled:
             if one.demand and one.phase is not Phase.PAUSED:
@@ -405,7 +405,7 @@ class World:
 
     def _jump(self, one: _Cursor) -> None:
         one.expects = max(one.expects, self.oldest)
-        self._move(one, Event.SEEK, self.oldest)
+        self._move(one, Occurrence.SEEK, self.oldest)
 
     def _deliver(self, one: _Cursor, versions: list[int]) -> None:
         for version in versions:
@@ -434,14 +434,14 @@ class World:
         match thread.at:
             case "begin":
                 if not one.demand or one.sought is not None or one.held or one.halted:
-                    return self._back(one, Event.REST)
-                if self._move(one, Event.ENTER) is not None:
+                    return self._back(one, Occurrence.REST)
+                if self._move(one, Occurrence.ENTER) is not None:
                     return None
                 return _Thread("park" if one.next.version > self.visible else "join", self.visible)
             case "park":
-                return self._back(one, Event.PARK)
+                return self._back(one, Occurrence.PARK)
             case "join":
-                self._move(one, Event.JOIN, thread.upto + 1)
+                self._move(one, Occurrence.JOIN, thread.upto + 1)
                 if one.next.version < self.oldest:
                     if self.plan.jumps:
                         self._jump(one)
@@ -453,18 +453,18 @@ class World:
                     one.next = Position(version + 1)
                 return replace(thread, at="end")
             case "end":
-                if one.next.version > thread.upto and self._move(one, Event.ENTER) is not None:
+                if one.next.version > thread.upto and self._move(one, Occurrence.ENTER) is not None:
                     return None
                 if one.filled or one.halted:
-                    return self._back(one, Event.REST)
-                self._move(one, Event.YIELD)
+                    return self._back(one, Occurrence.REST)
+                self._move(one, Occurrence.YIELD)
                 return _Thread("begin")
             case _:
                 self.listed[self.cursors.index(one)] = one.next.version - 1 if self.detached else None
                 self._do(one, thread.todo[1:])
                 return self._over(one)
 
-    def _back(self, one: _Cursor, event: Event) -> _Thread | None:
+    def _back(self, one: _Cursor, event: Occurrence) -> _Thread | None:
         left = self._move(one, event)
         return _Thread("over", todo=left) if left else self._over(one)
 

@@ -293,13 +293,13 @@ class Held:
     def __init__(self, log, monkeypatch):
         self.inside, self.go = threading.Event(), threading.Event()
         self.sizes = []
-        committer = log._committer
-        original = committer._append
+        writer = log._files._writer
+        original = writer.append
 
-        def held(fresh):
-            self.sizes.append(len(fresh))
+        def held(transactions):
+            self.sizes.append(len(transactions))
             self.inside.set()
             assert self.go.wait(20)
-            return original(fresh)
+            return original(transactions)
 
-        monkeypatch.setattr(committer, "_append", held)
+        monkeypatch.setattr(writer, "append", held)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import Criterion, HistoryPruned, Position, upsert
 from publishers.fanout.ring import BEHIND
-from publishers.fanout.state import Event
+from publishers.fanout.state import Occurrence
 from tests.harness.scale import scaled
 from tests.publishers.fanout.test_ring import chunk, entered, poll, ring
 from tests.publishers.movement import RETAIN
@@ -63,7 +63,7 @@ def test_d1_a_ring_equals_a_plain_list_after_every_step(bound, steps):
             if found is BEHIND:
                 places[number] = len(log)
                 cursors[number].next = Position(version + 1, 0)
-                assert one.move(cursors[number], Event.ENTER)
+                assert one.move(cursors[number], Occurrence.ENTER)
             else:
                 assert found == log[places[number] : places[number] + len(found)]
                 places[number] += len(found)

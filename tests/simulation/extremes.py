@@ -13,7 +13,7 @@ from publishers.wal import Follower, Wal
 from publishers.wal.append.active_segment import control_frame
 from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import SegmentHeader, segment_name
-from publishers.wal.format.control import Tables
+from publishers.wal.format.control import ControlTables
 from publishers.wal.format.frame import Chain
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.ledger import OPTIONS, Life, contents
@@ -110,7 +110,7 @@ def numbered(first: int, epoch: int) -> SimulatedFileSystem:
     wal = Wal.open(LOG, OPTIONS, filesystem=small, clock=Clock())
     log_id = wal.log_id
     wal.close()
-    tables = Tables()
+    tables = ControlTables()
     tables.opened(epoch, first)
     chain = Chain(7, first - 1)
     frame = control_frame(tables.encode(), chain, 1, first - 1)

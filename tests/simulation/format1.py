@@ -8,7 +8,7 @@ from unittest import mock
 from publishers.wal import withheld
 from publishers.wal.append import writer
 from publishers.wal.files.segment import SegmentHeader
-from publishers.wal.format.control import Epoch, Tables
+from publishers.wal.format.control import ControlTables, Epoch
 from publishers.wal.recover import recovery
 
 __all__ = ["written"]
@@ -20,7 +20,7 @@ _OPENED = Struct("<IIQQ")
 _PACK = SegmentHeader.pack
 
 
-def _tables(tables: Tables) -> bytes:
+def _tables(tables: ControlTables) -> bytes:
     return b"".join(
         (
             _COUNTS.pack(1, 0, len(tables.producers), len(tables.epochs)),
@@ -43,7 +43,7 @@ def written() -> Iterator[None]:
             (withheld, "draw_random", lambda _: 0),
             (writer, "encode_epoch", _epoch),
             (writer, "FORMAT", 1),
-            (Tables, "encode", _tables),
+            (ControlTables, "encode", _tables),
             (SegmentHeader, "pack", lambda header: _PACK(header._replace(form=1))),
         ):
             stack.enter_context(mock.patch.object(where, name, older))

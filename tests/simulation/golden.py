@@ -16,7 +16,7 @@ from publishers.wal import Follower, Wal
 from publishers.wal.files.head import HEAD_NAME, HeadState
 from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer
 from publishers.wal.files.tail_page import Tail
-from publishers.wal.format.control import Epoch, ProducerState, Tables, decode_control, encode_epoch
+from publishers.wal.format.control import ControlTables, Epoch, ProducerState, decode_control, encode_epoch
 from publishers.wal.format.frame import FrameHeader, seal
 from publishers.wal.recover import recovery
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -146,8 +146,8 @@ def _structures() -> dict[str, str]:
     }
 
 
-def _tables() -> Tables:
-    tables = Tables()
+def _tables() -> ControlTables:
+    tables = ControlTables()
     tables.committed(bytes(range(16)), ProducerState(1, 2, 3))
     tables.opened(4, 5)
     tables.opened(6, 7, 8)
@@ -195,7 +195,7 @@ def _structure(format_: str, name: str) -> None:
         assert (len(index), trailer) == (2, Trailer(8, 9, 10, 11))
         assert (index.before(4, 5), index.before(4, 4)) == (70_000, 64)
     else:
-        tables = Tables()
+        tables = ControlTables()
         assert decode_control(data, tables).name == name
         whole = _tables()
         expected = (whole.producers, whole.epochs) if name == "CHECKPOINT" else ({}, (Epoch(10, 11, 12),))

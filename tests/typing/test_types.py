@@ -52,7 +52,7 @@ GIVEN = {
         ),
         {"place_order": "Callable[[ChangeLog, str, str], Coroutine[Any, Any, int]]"},
     ),
-    "docs/views.md": ("from transports.server.driver import Authenticator", {"check": "Authenticator"}),
+    "docs/views.md": ("from transports.access.tokens import Authenticator", {"check": "Authenticator"}),
 }
 SHOWN = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
 WRITTEN = sorted(str(program.relative_to(ROOT)) for program in ROOT.glob("examples/*.py"))

@@ -12,7 +12,7 @@ from publishers.errors import InvalidOption, PositionMalformed
 from publishers.model.change import Area, Operation
 from publishers.model.position import PositionToken
 from publishers.wal import Column, Columns
-from publishers.wal.checks import Dumped, Gap, Verdict, dump
+from publishers.wal.checks import Dumped, DumpGap, Verdict, dump
 from publishers.wal.format.frame import COMPRESSED, CONTROL, FIRST, LAST, NO_PRODUCER
 from transports.cli.arguments import ArgumentParser
 from transports.cli.output import print_json
@@ -49,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
                 print(f"penstock: {report.path}: {finding}", file=sys.stderr)
         if report.segments:
             for one in dump(report, since=since, salvage=chosen.salvage):
-                told = _gap(one) if isinstance(one, Gap) else _frame(one, headers=chosen.headers)
+                told = _gap(one) if isinstance(one, DumpGap) else _frame(one, headers=chosen.headers)
                 print_json(named | told)
     return int(worst)
 
@@ -65,7 +65,7 @@ def _version(text: str | None) -> int:
         raise InvalidOption("--from", text, "a version, or a cursor such as events carry") from None
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap(gap: DumpGap) -> dict[str, Any]:
     return {"file": gap.name, "offset": gap.offset, "damage": gap.kind, "why": gap.why}
 
 

@@ -21,7 +21,6 @@ __all__ = [
     "Ack",
     "CheckpointReply",
     "Done",
-    "Event",
     "Failure",
     "Goaway",
     "Item",
@@ -33,6 +32,7 @@ __all__ = [
     "Reply",
     "Schema",
     "SubscribedReply",
+    "WireEvent",
     "read",
 ]
 
@@ -85,7 +85,7 @@ class RemoteGap(Gap):
     end_cursor: str
 
 
-class Event(msgspec.Struct):
+class WireEvent(msgspec.Struct):
     """One event; what does not apply is left out."""
 
     cursor: str
@@ -167,7 +167,7 @@ class Next(msgspec.Struct, tag_field="type", tag="next"):
     """Some events."""
 
     id: str
-    events: list[Event]
+    events: list[WireEvent]
     cursor: str
     boundary: bool
 

@@ -13,7 +13,7 @@ from graphql import ExecutionResult
 from publishers.blocks.block import Block, seen_error, seen_linked
 from publishers.model.change import Action, Area, Operation, time_of
 from publishers.model.position import Position
-from publishers.views.images import Shown, show_field
+from publishers.views.images import ShownImages, show_field
 from publishers.views.view import Content, View
 from transports.codec.events import encode_text
 from transports.graphql.probe import TYPENAME, fields_of
@@ -27,7 +27,7 @@ _OPERATIONS: Final = {operation.value: b'"%s"' % operation.name.encode() for ope
 _NULL: Final = b"null"
 
 Read = Callable[[Block, int, View], bytes]
-ReadShown = Callable[[Shown], bytes]
+ReadShown = Callable[[ShownImages], bytes]
 
 
 def _json(value: bytes | None) -> bytes:
@@ -139,7 +139,7 @@ class PayloadProjection:
             return None
         parts: list[bytes] = []
         view = self._view
-        shown: Shown | None = None
+        shown: ShownImages | None = None
         for lead, read, shows in self._steps:
             if read is not None:
                 parts += (lead, read(block, index, view))

@@ -15,7 +15,7 @@ from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.connection import Effect, Send, WireEntry
-from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
+from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = [
     "Answered",
@@ -140,7 +140,7 @@ class ClientSession:
     """
 
     def __init__(self, token: str | None, delay: Callable[[int], float | None]) -> None:
-        self.phase = Phase.CLOSED
+        self.phase = ConnectionPhase.CLOSED
         self._token = token
         self._delay = delay
         self._ids = itertools.count(1)
@@ -151,7 +151,7 @@ class ClientSession:
     @property
     def ready(self) -> bool:
         """Whether the server has acknowledged this connection."""
-        return self.phase in (Phase.ACKNOWLEDGED, Phase.DRAINING)
+        return self.phase in (ConnectionPhase.ACKNOWLEDGED, ConnectionPhase.DRAINING)
 
     def name(self) -> str:
         """An id that no other entry has; from any thread."""
@@ -187,7 +187,7 @@ class ClientSession:
 
     def begin(self) -> list[Effect]:
         """There is a new connection."""
-        self.phase, self._checkpoints = advance(Phase.OPENED, PhaseEvent.INIT), 0
+        self.phase, self._checkpoints = advance(ConnectionPhase.OPENED, PhaseEvent.INIT), 0
         payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
         return [Send(encode({"type": "connection_init", "payload": payload}))]
 
@@ -216,7 +216,7 @@ class ClientSession:
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)
                 return [Ended(entry, None)]
-            case replies.Goaway() if self.phase is Phase.ACKNOWLEDGED:
+            case replies.Goaway() if self.phase is ConnectionPhase.ACKNOWLEDGED:
                 self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         return []
 

@@ -23,7 +23,7 @@ from transports.errors import (
     describe,
 )
 from transports.limits import Limits
-from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
+from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Send", "ServerConnection", "WireEntry"]
 
@@ -112,7 +112,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         self.limits = limits
-        self.phase = Phase.OPENED
+        self.phase = ConnectionPhase.OPENED
         self.entries: dict[str, _Entry] = {}
         self._init_by = now + limits.init_timeout
         self._tokens = _BURST * limits.messages_per_second
@@ -147,7 +147,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def receive(self, text: bytes | str, now: float) -> list[Effect]:
         """What one message leads to."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ConnectionPhase.CLOSED:
             return []
         try:
             return self._take(text, now)
@@ -172,7 +172,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         if name in self.entries:
             raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
         try:
-            if self.phase is Phase.DRAINING:
+            if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
             if len(self.entries) >= self.limits.subscriptions:
                 raise TooManySubscriptions(self.limits.subscriptions)
@@ -193,7 +193,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def acknowledge(self) -> list[Effect]:
         """The client may start operations from now on."""
-        if self.phase is not Phase.GREETED:
+        if self.phase is not ConnectionPhase.GREETED:
             return []
         self.phase = advance(self.phase, PhaseEvent.ACK)
         return [Send(self._ack())]
@@ -207,7 +207,7 @@ class ServerConnection(ABC, Generic[_Entry]):
     @property
     def due(self) -> float:
         """When there is something to do; infinite for never."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ConnectionPhase.CLOSED:
             return math.inf
         return self._init_by if self.phase.early else self._beat
 
@@ -222,7 +222,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def close(self, code: CloseCode, why: str) -> list[Effect]:
         """Closes the connection, and with it everything that runs on it."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ConnectionPhase.CLOSED:
             return []
         return [*self.lost(), Close(code, close_reason(why))]
 

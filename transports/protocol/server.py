@@ -23,7 +23,7 @@ from transports.errors import (
 )
 from transports.limits import CREDITS_MAX, Limits
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
-from transports.protocol.states import EntryStage, Phase, PhaseEvent, advance
+from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
 
@@ -265,7 +265,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     def goaway(self, deadline: float, reason: str) -> list[Effect]:
         """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
-        if self.phase is not Phase.ACKNOWLEDGED:
+        if self.phase is not ConnectionPhase.ACKNOWLEDGED:
             return []
         self.phase = advance(self.phase, PhaseEvent.GOAWAY)
         message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
@@ -273,7 +273,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     def stop(self) -> list[Effect]:
         """The server stops: every subscription ends with ``GOING_AWAY``, then the connection is closed with 1012."""
-        if self.phase is Phase.CLOSED:
+        if self.phase is ConnectionPhase.CLOSED:
             return []
         effects: list[Effect] = []
         for entry in list(self.entries.values()):

@@ -20,10 +20,10 @@ from typing import Final
 
 from transports.errors import CloseCode, Violation
 
-__all__ = ["PHASES", "EntryStage", "Phase", "PhaseEvent", "advance"]
+__all__ = ["PHASES", "ConnectionPhase", "EntryStage", "PhaseEvent", "advance"]
 
 
-class Phase(enum.Enum):
+class ConnectionPhase(enum.Enum):
     """Where a connection is: opened -> greeted -> acknowledged -> (draining) -> closed."""
 
     OPENED = "opened"
@@ -35,7 +35,7 @@ class Phase(enum.Enum):
     @property
     def early(self) -> bool:
         """Whether the client has not been acknowledged yet."""
-        return self in (Phase.OPENED, Phase.GREETED)
+        return self in (ConnectionPhase.OPENED, ConnectionPhase.GREETED)
 
 
 class PhaseEvent(enum.Enum):
@@ -56,17 +56,17 @@ class EntryStage(enum.Enum):
     ENDED = "ended"
 
 
-PHASES: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
-    (Phase.OPENED, PhaseEvent.INIT): Phase.GREETED,
-    (Phase.GREETED, PhaseEvent.ACK): Phase.ACKNOWLEDGED,
-    (Phase.ACKNOWLEDGED, PhaseEvent.WORK): Phase.ACKNOWLEDGED,
-    (Phase.ACKNOWLEDGED, PhaseEvent.GOAWAY): Phase.DRAINING,
-    (Phase.DRAINING, PhaseEvent.WORK): Phase.DRAINING,
-    **{(phase, PhaseEvent.CLOSE): Phase.CLOSED for phase in Phase},
+PHASES: Final[Mapping[tuple[ConnectionPhase, PhaseEvent], ConnectionPhase]] = {
+    (ConnectionPhase.OPENED, PhaseEvent.INIT): ConnectionPhase.GREETED,
+    (ConnectionPhase.GREETED, PhaseEvent.ACK): ConnectionPhase.ACKNOWLEDGED,
+    (ConnectionPhase.ACKNOWLEDGED, PhaseEvent.WORK): ConnectionPhase.ACKNOWLEDGED,
+    (ConnectionPhase.ACKNOWLEDGED, PhaseEvent.GOAWAY): ConnectionPhase.DRAINING,
+    (ConnectionPhase.DRAINING, PhaseEvent.WORK): ConnectionPhase.DRAINING,
+    **{(phase, PhaseEvent.CLOSE): ConnectionPhase.CLOSED for phase in ConnectionPhase},
 }
 
 
-def advance(phase: Phase, event: PhaseEvent) -> Phase:
+def advance(phase: ConnectionPhase, event: PhaseEvent) -> ConnectionPhase:
     """The phase that an event leads to.
 
     Raises:

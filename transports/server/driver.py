@@ -25,7 +25,7 @@ from transports.protocol.connection import (
     ServerConnection,
     WireEntry,
 )
-from transports.protocol.states import Phase
+from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ConnectionWeight, ServerWeight
 from transports.server.disk_jobs import DiskJobs
@@ -258,7 +258,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
 
     def _arm(self, due: float) -> None:
         """Sets the one timer, unless it goes off earlier anyhow."""
-        if due >= self._timer_at or self._session.phase is Phase.CLOSED:
+        if due >= self._timer_at or self._session.phase is ConnectionPhase.CLOSED:
             return
         if self._timer is not None:
             self._timer.cancel()

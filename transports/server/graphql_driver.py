@@ -20,7 +20,7 @@ from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
-from transports.protocol.states import Phase
+from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Pools, Turn
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
@@ -222,7 +222,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _query(self) -> None:
         self._asked = False
-        if self._asking is not None or not self._queries or self._session.phase is Phase.CLOSED:
+        if self._asking is not None or not self._queries or self._session.phase is ConnectionPhase.CLOSED:
             return
         entry = next(iter(self._queries))
         operation = self._queries.pop(entry)

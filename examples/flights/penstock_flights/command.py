@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock_flights.front import Front
     from penstock_flights.pipeline import Pipeline
     from penstock_flights.run import Run
-    from penstock_flights.verdict import Finding
+    from penstock_flights.verdict import VerdictLine
 
 __all__ = ["main"]
 
@@ -189,7 +189,7 @@ class _Attempt:
     def _prepared(self, display: "Display", pipeline: "Pipeline", front: "Front") -> "Run":
         """Prepares the events, and makes the plan of the run."""
         from penstock_flights.flights import EVENTS  # noqa: PLC0415 - after the check of extras
-        from penstock_flights.plan import Plan  # noqa: PLC0415 - likewise
+        from penstock_flights.plan import DemoPlan  # noqa: PLC0415 - likewise
         from penstock_flights.prepared import prepare_events  # noqa: PLC0415 - likewise
         from penstock_flights.run import Run  # noqa: PLC0415 - likewise
 
@@ -197,17 +197,17 @@ class _Attempt:
         rows = None if self._chosen.rows is None or self._chosen.rows >= EVENTS else self._chosen.rows
         label = "all" if rows is None else str(rows)
         events = root / f"events-{label}"
-        batch = Plan(rows or EVENTS, root).batch_events
+        batch = DemoPlan(rows or EVENTS, root).batch_events
         manifest = prepare_events(events, rows=rows, events_per_file=batch)
         display.done(
             f"{manifest.events:,} changes prepared in {len(manifest.files)} files, from {manifest.source}"
         )
-        plan = Plan(manifest.events, root / f"run-{label}-{manifest.digest[:8]}")
+        plan = DemoPlan(manifest.events, root / f"run-{label}-{manifest.digest[:8]}")
         if self._chosen.fresh:
             _forget(plan.directory)
         return Run(plan, events, pipeline, display, front)
 
-    def _followed(self, run: "Run") -> "Sequence[Finding]":
+    def _followed(self, run: "Run") -> "Sequence[VerdictLine]":
         """Opens the run and follows it to its end."""
         with self._undisturbed():
             self._look()
@@ -233,7 +233,7 @@ class _Attempt:
             raise KeyboardInterrupt
 
     def _report(
-        self, console: "Console", run: "Run", pipeline: "Pipeline", findings: "Sequence[Finding]"
+        self, console: "Console", run: "Run", pipeline: "Pipeline", findings: "Sequence[VerdictLine]"
     ) -> None:
         from penstock_flights.report import print_findings, print_hints, print_totals  # noqa: PLC0415 - needs rich
 

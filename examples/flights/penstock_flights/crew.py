@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock_flights.plan import Wanted
-from penstock_flights.reception import Place
+from penstock_flights.reception import ReceptionPlace
 
 __all__ = ["Remote"]
 
@@ -29,7 +29,7 @@ class Remote:
 
     def __init__(self, wanted: Wanted, place: Path, *, step: int) -> None:
         self.wanted = wanted
-        self.place = Place.load(place)
+        self.place = ReceptionPlace.load(place)
         self.state: str | None = None
         self.demand = 0
         self.error: str | None = None
@@ -108,4 +108,4 @@ class Remote:
             return
         self._finished = bool(told.pop("finished", False))
         self.state, self.demand = told.pop("state"), told.pop("demand")
-        self.place = Place.from_json(told) or self.place
+        self.place = ReceptionPlace.from_json(told) or self.place

@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from penstock_flights.progress import Progress, Row
+from penstock_flights.progress import DemoProgress, ProgressRow
 
 __all__ = ["Display", "LineDisplay", "LiveDisplay", "megabytes"]
 
@@ -34,7 +34,7 @@ class Display(Protocol):
         """Something is ready, or was found."""
         ...
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: DemoProgress) -> None:
         """How things are now; called many times a second."""
         ...
 
@@ -60,7 +60,7 @@ class LineDisplay:
         """Writes it."""
         self._line(text)
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: DemoProgress) -> None:
         """Writes a line if the last one is old enough."""
         now = self._clock()
         if self._told is not None and now - self._told < _LINE_EVERY:
@@ -90,7 +90,7 @@ class LiveDisplay:
         self._doing = ""
         self._closed = False
         self._spinner = Spinner("dots", style="cyan")
-        self._progress: Progress | None = None
+        self._progress: DemoProgress | None = None
         self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=8)
         self._live.start()
 
@@ -102,7 +102,7 @@ class LiveDisplay:
         """Shows it with a tick."""
         self._done.append(text)
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: DemoProgress) -> None:
         """Takes the newest state; drawing it is the business of the drawing thread."""
         self._progress, self._doing = progress, progress.doing
 
@@ -139,7 +139,7 @@ class LiveDisplay:
         )
         return head
 
-    def _flow(self, progress: Progress) -> RenderableType:
+    def _flow(self, progress: DemoProgress) -> RenderableType:
         """Spark and the log."""
         sink = progress.sink
         grid = Table.grid(padding=(0, 2), expand=True)
@@ -167,7 +167,7 @@ class LiveDisplay:
         )
         return grid
 
-    def _subscribers(self, progress: Progress) -> RenderableType:
+    def _subscribers(self, progress: DemoProgress) -> RenderableType:
         wide = self._console.width >= _WIDE
         table = Table(expand=True, box=None, padding=(0, 1), header_style="grey50")
         table.add_column("subscriber", no_wrap=True)
@@ -208,13 +208,13 @@ def _bar(value: int, total: int, text: str, colour: str) -> RenderableType:
     return grid
 
 
-def _way(row: Row, progress: Progress, colour: str) -> RenderableType:
+def _way(row: ProgressRow, progress: DemoProgress, colour: str) -> RenderableType:
     return ProgressBar(
         total=max(1, progress.events), completed=row.reached, complete_style=colour, finished_style=colour
     )
 
 
-def _state(row: Row) -> Text:
+def _state(row: ProgressRow) -> Text:
     if row.state is None:
         return Text("-", style="grey50")
     if row.state == "RESYNC":
@@ -224,7 +224,7 @@ def _state(row: Row) -> Text:
     return Text("LIVE", style="green")
 
 
-def _brief(row: Row) -> str:
+def _brief(row: ProgressRow) -> str:
     behind = f", {row.behind:,} behind" if row.behind else ""
     return f"{row.title} {row.received:,}{behind}, {row.state or 'not yet'}"
 

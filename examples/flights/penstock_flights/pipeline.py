@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
-from penstock_flights.plan import FLIGHTS, Plan, Wanted
+from penstock_flights.plan import FLIGHTS, DemoPlan, Wanted
 from penstock_flights.stream import read_events, source_digest
 from publishers.spark import ChangeSink, SinkStatistics, spark_session
 
@@ -56,7 +56,7 @@ class Pipeline:
         self.streamed = threading.Event()
         self.expected: dict[str, StreamDigest] = {}
         self.error: str | None = None
-        self._given: tuple[ChangeLog, Path, Plan, Sequence[Wanted]] | None = None
+        self._given: tuple[ChangeLog, Path, DemoPlan, Sequence[Wanted]] | None = None
         self._go = threading.Event()
         self._stopping = threading.Event()
         self._sink: ChangeSink | None = None
@@ -71,7 +71,7 @@ class Pipeline:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self._thread.start()
 
-    def stream(self, log: "ChangeLog", events: Path, plan: Plan, subscribers: Sequence[Wanted]) -> None:
+    def stream(self, log: "ChangeLog", events: Path, plan: DemoPlan, subscribers: Sequence[Wanted]) -> None:
         """Lets Spark stream ``events`` into ``log`` as soon as it runs, and then digest what each subscriber wants."""
         self._given = log, events, plan, subscribers
         self._go.set()

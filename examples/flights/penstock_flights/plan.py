@@ -8,7 +8,7 @@ from typing import Any, Final
 from publishers.criteria.criteria import Criterion
 from publishers.options import KIB, MIB
 
-__all__ = ["FLIGHTS", "IN_PROCESS", "LOG", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "Plan", "Wanted"]
+__all__ = ["FLIGHTS", "IN_PROCESS", "LOG", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "DemoPlan", "Wanted"]
 
 FLIGHTS: Final = "flight"
 """The entity type of every change of the demo."""
@@ -59,7 +59,7 @@ SUBSCRIBERS: Final = (IN_PROCESS, WEBSOCKET, SLOW)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """A run: its size, from which every bound follows, and its directory.
 
     A micro-batch is one prepared file, unless Spark was killed in between, and becomes one version.

@@ -6,12 +6,12 @@ from typing import Final
 
 from publishers.spark import SinkStatistics
 
-__all__ = ["Meter", "Progress", "Row"]
+__all__ = ["DemoProgress", "ProgressRow", "RateMeter"]
 
 _SPAN: Final = 3.0  # seconds
 
 
-class Meter:
+class RateMeter:
     """The rate of something that is counted, over the last three seconds."""
 
     __slots__ = ("_seen",)
@@ -30,7 +30,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProgressRow:
     """One subscriber.
 
     Attributes:
@@ -57,7 +57,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DemoProgress:
     """The whole run.
 
     Attributes:
@@ -82,4 +82,4 @@ class Progress:
     sink: SinkStatistics
     reached: str | None
     doing: str
-    rows: tuple[Row, ...] = field(default=())
+    rows: tuple[ProgressRow, ...] = field(default=())

@@ -15,13 +15,13 @@ from penstock_flights.files import read_json, replace_json
 from publishers.model.change import Change
 from publishers.model.position import Position
 
-__all__ = ["Place", "Reception"]
+__all__ = ["Reception", "ReceptionPlace"]
 
 _SAVE_EVERY: Final = 0.5  # seconds
 
 
 @dataclass(slots=True)
-class Place:
+class ReceptionPlace:
     """How far a subscriber has come.
 
     Attributes:
@@ -77,13 +77,13 @@ class Reception:
 
     Args:
         path: Where its place is kept.
-        clock: Tells seconds, for ``Place.seconds`` and to save not too often.
+        clock: Tells seconds, for ``ReceptionPlace.seconds`` and to save not too often.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = monotonic) -> None:
         self._path = path
         self._clock = clock
-        self.place = Place.load(path)
+        self.place = ReceptionPlace.load(path)
         self._began: float | None = None
         self._digest = self.place.digest
         self._saved = clock()

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock_flights.display import megabytes
-from penstock_flights.verdict import Finding
+from penstock_flights.verdict import VerdictLine
 
 __all__ = ["print_findings", "print_hints", "print_totals"]
 
 
-def print_findings(console: Console, findings: Sequence[Finding]) -> None:
+def print_findings(console: Console, findings: Sequence[VerdictLine]) -> None:
     """The table of what everybody got, and a line for everything that is not as it must be."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("subscriber", "", "changes", "digest", "order", "once", "RESYNC", "time"):

@@ -15,11 +15,11 @@ from penstock_flights.files import read_json, replace_json
 from penstock_flights.front import Front
 from penstock_flights.ledger import Ledger
 from penstock_flights.pipeline import Pipeline
-from penstock_flights.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, Plan, Wanted
-from penstock_flights.progress import Meter, Progress, Row
-from penstock_flights.reception import Place, Reception
+from penstock_flights.plan import IN_PROCESS, SLOW, SUBSCRIBERS, WEBSOCKET, DemoPlan, Wanted
+from penstock_flights.progress import DemoProgress, ProgressRow, RateMeter
+from penstock_flights.reception import Reception, ReceptionPlace
 from penstock_flights.resident import Resident
-from penstock_flights.verdict import Finding, judge
+from penstock_flights.verdict import VerdictLine, judge
 from publishers.errors import PositionError
 from publishers.log.changelog import ChangeLog
 from transports.server.uvicorn import Server
@@ -52,7 +52,9 @@ class Run:
         front: The server, which gets the log.
     """
 
-    def __init__(self, plan: Plan, events: Path, pipeline: Pipeline, display: Display, front: Front) -> None:
+    def __init__(
+        self, plan: DemoPlan, events: Path, pipeline: Pipeline, display: Display, front: Front
+    ) -> None:
         self.plan = plan
         self._events = events
         self._pipeline = pipeline
@@ -63,7 +65,7 @@ class Run:
         self._log: ChangeLog
         self._resident: Resident
         self._remotes: tuple[Remote, ...] = ()
-        self._meters = {name: Meter() for name in ("log", *(one.name for one in SUBSCRIBERS))}
+        self._meters = {name: RateMeter() for name in ("log", *(one.name for one in SUBSCRIBERS))}
         self._moved_at = self._streamed_at = self._arrived_at = monotonic()
         self._moved: tuple[object, ...] = ()
         self._hurried = False
@@ -133,7 +135,7 @@ class Run:
             stack.callback(remote.leave)
             remote.start(self.server.url)
 
-    def follow(self, look: Callable[[], None]) -> tuple[Finding, ...]:
+    def follow(self, look: Callable[[], None]) -> tuple[VerdictLine, ...]:
         """Streams, waits until everybody has everything, and compares it with what Spark computes.
 
         Args:
@@ -181,7 +183,7 @@ class Run:
     def _knows(self, wanted: Wanted) -> bool:
         """Whether the log knows the place of a subscriber; it would not after it was deleted by hand."""
         try:
-            cursor = Place.load(self.plan.place(wanted)).cursor
+            cursor = ReceptionPlace.load(self.plan.place(wanted)).cursor
             return cursor is None or self._log.position_of(cursor) is not None
         except PositionError:
             return False
@@ -222,7 +224,7 @@ class Run:
         self._urge(progress, now)
         return self._done(progress, now)
 
-    def _urge(self, progress: Progress, now: float) -> None:
+    def _urge(self, progress: DemoProgress, now: float) -> None:
         """Tells the slow ones to hurry once they have been overtaken and most of the stream has gone by."""
         if self._hurried:
             return
@@ -234,7 +236,7 @@ class Run:
                 if remote.wanted.slow:
                     remote.tell("hurry")
 
-    def _done(self, progress: Progress, now: float) -> bool:
+    def _done(self, progress: DemoProgress, now: float) -> bool:
         if not self._pipeline.streamed.is_set():
             return False
         if self._ledger.version < self._log.head.version - 1:
@@ -251,7 +253,7 @@ class Run:
             return False
         return len(self._pipeline.expected) == len(SUBSCRIBERS)
 
-    def _observe(self) -> Progress:
+    def _observe(self) -> DemoProgress:
         now, log, plan = monotonic(), self._log, self.plan
         committed = self._ledger.changes
         place, reception = self._resident.reception.place, self._resident.reception
@@ -263,9 +265,11 @@ class Run:
             rate = self._meters[wanted.name].read(now, at.count)
             behind = max(0, committed - reached)
             rows.append(
-                Row(wanted.title, wanted.wants, at.count, rate, reached, behind, demand, state, at.resyncs)
+                ProgressRow(
+                    wanted.title, wanted.wants, at.count, rate, reached, behind, demand, state, at.resyncs
+                )
             )
-        return Progress(
+        return DemoProgress(
             events=plan.events,
             committed=committed,
             rate=self._meters["log"].read(now, committed),

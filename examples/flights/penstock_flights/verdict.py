@@ -5,13 +5,13 @@ from typing import Any
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.plan import Wanted
-from penstock_flights.reception import Place
+from penstock_flights.reception import ReceptionPlace
 
-__all__ = ["Finding", "judge"]
+__all__ = ["VerdictLine", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerdictLine:
     """What became of one subscriber.
 
     Attributes:
@@ -22,7 +22,7 @@ class Finding:
     """
 
     wanted: Wanted
-    place: Place
+    place: ReceptionPlace
     expected: StreamDigest
     must_lag: bool = False
 
@@ -90,11 +90,11 @@ class Finding:
 
 def judge(
     subscribers: tuple[Wanted, ...],
-    places: dict[str, Place],
+    places: dict[str, ReceptionPlace],
     expected: dict[str, StreamDigest],
     *,
     overtakes: bool,
-) -> tuple[Finding, ...]:
+) -> tuple[VerdictLine, ...]:
     """Compares what everybody got with what Spark computed.
 
     Args:
@@ -104,6 +104,6 @@ def judge(
         overtakes: Whether the run was long enough for slow subscribers to be overtaken.
     """
     return tuple(
-        Finding(one, places[one.name], expected[one.name], must_lag=one.slow and overtakes)
+        VerdictLine(one, places[one.name], expected[one.name], must_lag=one.slow and overtakes)
         for one in subscribers
     )

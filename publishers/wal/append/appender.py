@@ -11,8 +11,8 @@ from publishers.wal.append.active_segment import ActiveSegment
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.format.columns import PADDING
-from publishers.wal.format.control import ProducerState, Tables
-from publishers.wal.format.frame import NO_PRODUCER, Chain, FrameHeader
+from publishers.wal.format.control import ControlTables, ProducerState
+from publishers.wal.format.frame import FIRST, LAST, NO_PRODUCER, Chain, FrameHeader, seal
 from publishers.wal.read.catalog import Location
 
 __all__ = ["Appender"]
@@ -38,7 +38,7 @@ class Appender:
         clock: Clock,
         active: ActiveSegment,
         chain: Chain,
-        tables: Tables,
+        tables: ControlTables,
         producers: int,
     ) -> None:
         self.active = active
@@ -56,14 +56,28 @@ class Appender:
         """`_write` for one transaction of one frame, the commonest of all, without the loops."""
         active = self.active
         start = active.offset
-        (payload,) = transaction.payloads
+        data, length, crc, count, first_index, _, flags, _ = transaction.payloads[0]
         version = self.appended + 1
         at = max(self._clock(), self._committed_at + 1)
         producer = transaction.producer
-        sealed, header = transaction.seal(0, self._crc, version, self.synced, at)
+        sealed, header = seal(
+            length,
+            crc,
+            self._crc,
+            count,
+            version,
+            first_index,
+            flags | FIRST | LAST,
+            self.synced,
+            at,
+            producer,
+            transaction.sequence,
+            count + 1,
+            transaction.bytes,
+        )
         filled = active.filled
         try:
-            active.put(b"".join((sealed, payload.data, PADDING[-payload.length & 7])))
+            active.put(b"".join((sealed, data, PADDING[-length & 7])))
         except OSError as error:
             self._undo(error, start, start + transaction.size, filled, transaction.size)
         if producer != NO_PRODUCER:

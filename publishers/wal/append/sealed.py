@@ -29,9 +29,10 @@ from publishers.wal.format.frame import (
     padded,
     seal,
 )
+from publishers.wal.format.rows import Rows
 from publishers.wal.read.catalog import Location
 
-__all__ = ["Appended", "Sealed", "Transaction", "seal_change", "seal_payload", "seal_transaction"]
+__all__ = ["Appended", "Sealed", "Transaction", "seal_payload", "seal_rows", "seal_transaction"]
 
 _spools = count(1)
 
@@ -74,6 +75,7 @@ class Transaction:
         size: Bytes that its frames take in the log.
         producer: 16 bytes of the producer's UUID, or zeros.
         sequence: The producer's number for it.
+        rows: What its one payload was encoded from, if that is at hand.
     """
 
     payloads: tuple[Sealed, ...]
@@ -82,12 +84,13 @@ class Transaction:
     size: int
     producer: Raw = NO_PRODUCER
     sequence: int = 0
-    _spool: "_Spool | None" = field(default=None, repr=False)
+    spool: "_Spool | None" = field(default=None, repr=False)
+    rows: Rows | None = field(default=None, repr=False)
 
     @property
     def spooled(self) -> bool:
         """Whether the payloads are in a file."""
-        return self._spool is not None
+        return self.spool is not None
 
     @property
     def producer_id(self) -> UUID | None:
@@ -100,7 +103,7 @@ class Transaction:
         Raises:
             OSError: If the spool cannot be read back as it was written.
         """
-        spool = self._spool
+        spool = self.spool
         for payload in self.payloads:
             yield payload, payload.data if spool is None else spool.read(payload)
 
@@ -138,8 +141,8 @@ class Transaction:
 
     def discard(self) -> None:
         """Removes the spool file, if there is one. Call it when the transaction was appended or given up."""
-        if self._spool is not None:
-            self._spool.remove()
+        if self.spool is not None:
+            self.spool.remove()
 
 
 class Appended(NamedTuple):
@@ -206,30 +209,20 @@ def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: boo
     return tuple.__new__(Sealed, (data, len(data), crc32(data), count, first_index, raw, flags, 0))
 
 
-def seal_change(
-    payload: Data,
-    *,
-    key_bytes: int,
-    options: LogOptions,
-    producer: UUID | None = None,
-    sequence: int = 0,
+def seal_rows(
+    rows: Rows, *, producer: UUID | None = None, sequence: int = 0, compress: bool = False
 ) -> Transaction:
-    """Seals a transaction of one change, whose payload `encode_one` made; the short way for the commonest case.
-
-    Raises:
-        TransactionTooLarge: If the change is above ``max_change_bytes`` or ``max_transaction_bytes``, or its key, which has
-            ``key_bytes``, above ``max_key_bytes``.
-    """
-    if key_bytes > options.max_key_bytes:
-        raise KeyTooLong(key_bytes, options.max_key_bytes)
-    sealed = seal_payload(bytes(payload), 1, compress=options.compress)
-    if sealed.raw > options.max_change_bytes:
-        raise TransactionTooLarge("max_change_bytes", sealed.raw, options.max_change_bytes)
-    if sealed.raw > options.max_transaction_bytes:
-        raise TransactionTooLarge("max_transaction_bytes", sealed.raw, options.max_transaction_bytes)
+    """Seals a transaction of a few changes that are encoded already, and within all bounds."""
+    data, count = rows.payload, rows.count
+    length = raw = len(data)
+    if compress:
+        payload = seal_payload(data, count, compress=True)
+        length = payload.length
+    else:
+        payload = tuple.__new__(Sealed, (data, raw, crc32(data), count, 1, raw, 0, 0))
+    size = HEADER_BYTES + ((length + 7) & -8)
     identity = NO_PRODUCER if producer is None else producer.bytes
-    size = HEADER_BYTES + ((sealed.length + 7) & -8)
-    return Transaction((sealed,), 1, sealed.raw, size, identity, sequence)
+    return Transaction((payload,), count, raw, size, identity, sequence, None, rows)
 
 
 def seal_transaction(

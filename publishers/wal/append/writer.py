@@ -37,7 +37,7 @@ from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.head import Head
 from publishers.wal.files.segment import FORMAT, SegmentHeader, Trailer
-from publishers.wal.format.control import Tables, encode_epoch
+from publishers.wal.format.control import ControlTables, encode_epoch
 from publishers.wal.format.frame import Chain
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, Limit, SegmentEntry
@@ -73,7 +73,7 @@ class Writer(Appender):
         epoch: int,
         active: ActiveSegment,
         chain: Chain,
-        tables: Tables,
+        tables: ControlTables,
         reserve: Reserve,
     ) -> None:
         super().__init__(filesystem, directory, clock, active, chain, tables, options.producers)
@@ -107,9 +107,12 @@ class Writer(Appender):
             active = self.active
             if len(transactions) == 1:
                 transaction = transactions[0]
-                if self.must_roll(transaction.size, active.offset):
+                end = active.offset + transaction.size
+                if (end > self._segment_bytes or self._segment_age is not None) and self.must_roll(
+                    transaction.size, active.offset
+                ):
                     self.roll()
-                if transaction.spooled:
+                if transaction.spool is not None:
                     results.append(self._copy(transaction))
                 elif len(transaction.payloads) == 1:
                     results = [self._write_one(transaction)]
@@ -127,7 +130,8 @@ class Writer(Appender):
             health.fail(error)
             raise
         if self._os_durable:
-            self.limit = Limit(self.appended, self.active.number, self.active.offset)
+            active = self.active
+            self.limit = tuple.__new__(Limit, (self.appended, active.number, active.offset))
         return results
 
     def _replenish(self) -> None:
@@ -147,7 +151,7 @@ class Writer(Appender):
                 results += self._write(waiting)
                 waiting, size = [], 0
                 self.roll()
-            if transaction.spooled:
+            if transaction.spool is not None:
                 results += self._write(waiting)
                 waiting, size = [], 0
                 results.append(self._copy(transaction))
@@ -202,7 +206,7 @@ class Writer(Appender):
                 _LOG.warning("a sync took %.1f s", elapsed)
             self.synced = self.appended
             self.synced_end = end
-        self.limit = Limit(self.synced, active.number, offset)
+        self.limit = tuple.__new__(Limit, (self.synced, active.number, offset))
         return self.synced
 
     def evidence(self) -> Limit:
@@ -256,7 +260,7 @@ class Writer(Appender):
             if not means_full(error):
                 raise
 
-    def restart(self, epoch: int, active: ActiveSegment, chain: Chain, tables: Tables) -> None:
+    def restart(self, epoch: int, active: ActiveSegment, chain: Chain, tables: ControlTables) -> None:
         """Goes on behind a cut, in a new epoch; `open_epoch` is to follow.
 
         Args:

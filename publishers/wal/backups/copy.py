@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
-from publishers.wal.backups.source import Overtaken, Shown, look, open_ahead
-from publishers.wal.backups.target import Comparison, Plan
+from publishers.wal.backups.source import Overtaken, ShownVersion, look, open_ahead
+from publishers.wal.backups.target import CopyComparison, CopyPlan
 from publishers.wal.checks.report import Report
 from publishers.wal.checks.verify import Progress, examine
 from publishers.wal.disk.filesystem import (
@@ -83,10 +83,10 @@ def copy_log(
         shown = look(filesystem, source)
         try:
             # Before the lock: nothing is changed in a directory that does not fit.
-            Comparison(filesystem, source, target, shown, links).plan()
+            CopyComparison(filesystem, source, target, shown, links).plan()
             filesystem.make_directory(target)
             with _locked(filesystem, target):
-                plan = Comparison(filesystem, source, target, shown, links).plan()
+                plan = CopyComparison(filesystem, source, target, shown, links).plan()
                 work = _Copying(filesystem, source, target, plan, links, progress)
                 work.run()
                 report = examine(filesystem, target, progress=progress)
@@ -128,7 +128,7 @@ class _Copying:
     _filesystem: FileSystem
     _source: Path
     _target: Path
-    _plan: Plan
+    _plan: CopyPlan
     _links: bool
     _progress: Progress | None
     linked: int = 0
@@ -208,10 +208,8 @@ class _Copying:
         end = 0
         with contextlib.closing(self._filesystem.open(fresh, "create")) as copy:
             for at, data in read_blocks(file, 0, size):
-                if at != end:
-                    break
                 write_all(copy, data, at)
-                end = at + len(data)
+                end += len(data)
                 self.bytes += len(data)
                 self._tell(end, size)
             if end != size:
@@ -253,7 +251,7 @@ class _Copying:
             mirrored.write(told.text)
 
 
-def _judged(copy: File, number: int, shown: Shown) -> Restored:
+def _judged(copy: File, number: int, shown: ShownVersion) -> Restored:
     """What the copy of the last segment holds: exactly up to the newest visible version."""
     end = restore(copy, number, shown.end)
     if (end.end, end.chain.version) != (shown.end, shown.version):
@@ -263,7 +261,7 @@ def _judged(copy: File, number: int, shown: Shown) -> Restored:
     return end
 
 
-def _head_of(plan: Plan, end: Restored) -> HeadState:
+def _head_of(plan: CopyPlan, end: Restored) -> HeadState:
     """Vouches for what was copied, in the epoch that wrote the end of it."""
     shown, epochs = plan.shown, end.tables.epochs
     epoch, random = (epochs[-1].epoch, epochs[-1].random) if epochs else (0, 0)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -12,7 +12,7 @@ from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.follower import Follower
 from publishers.wal.recover.inspector import header_at
 
-__all__ = ["Overtaken", "Shown", "look", "open_ahead"]
+__all__ = ["Overtaken", "ShownVersion", "look", "open_ahead", "overtaking"]
 
 _OPEN: Final = 64
 """Most files that are open ahead: what is open stays readable when retention deletes it."""
@@ -30,7 +30,16 @@ class Overtaken(Exception):
         self.number = number
 
 
-class Shown(NamedTuple):
+@contextlib.contextmanager
+def overtaking(number: int) -> Iterator[None]:
+    """Raises `Overtaken` where a segment of the source is not there any more."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Overtaken(number) from None
+
+
+class ShownVersion(NamedTuple):
     """What a log shows.
 
     Attributes:
@@ -48,7 +57,7 @@ class Shown(NamedTuple):
     end: int
 
 
-def look(filesystem: FileSystem, directory: Path) -> Shown:
+def look(filesystem: FileSystem, directory: Path) -> ShownVersion:
     """Looks how far a log is shown, as any reader does; nothing is written.
 
     Raises:
@@ -64,7 +73,7 @@ def look(filesystem: FileSystem, directory: Path) -> Shown:
     if end <= DATA_START:
         with contextlib.closing(filesystem.open(directory / segment_name(limit.segment), "read")) as file:
             end = DATA_START + header_at(file, DATA_START).extent
-    return Shown(follower.log_id, first, limit.version, limit.segment, end)
+    return ShownVersion(follower.log_id, first, limit.version, limit.segment, end)
 
 
 def open_ahead(
@@ -82,10 +91,8 @@ def open_ahead(
         while waiting or opened:
             while waiting and len(opened) <= _OPEN:
                 number = waiting.popleft()
-                try:
+                with overtaking(number):
                     opened.append((number, filesystem.open(directory / segment_name(number), "read")))
-                except FileNotFoundError:
-                    raise Overtaken(number) from None
             yield opened[0]
             opened.popleft()[1].close()
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from publishers.errors import BackupRefused, WalCorrupted
-from publishers.wal.backups.source import Overtaken, Shown
+from publishers.wal.backups.source import Overtaken, ShownVersion, overtaking
 from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
 from publishers.wal.files.directory import LOCK_NAME
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
@@ -15,7 +15,7 @@ from publishers.wal.files.segment import read_header, segment_name, segment_numb
 from publishers.wal.files.tail_page import TAIL_NAME
 from publishers.wal.recover.inspector import inspect_segment
 
-__all__ = ["Comparison", "Plan", "belongs"]
+__all__ = ["CopyComparison", "CopyPlan", "belongs"]
 
 _ENDING: Final = 64 * 1024
 """So much of the beginning and of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
@@ -28,7 +28,7 @@ _WITHOUT_HEAD: Final = (
 )
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     """What is to be done.
 
     Attributes:
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
         there: Segments that are there already.
     """
 
-    shown: Shown
+    shown: ShownVersion
     head: HeadState | None
     first: int
     wanted: tuple[int, ...]
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 @dataclass
-class Comparison:
+class CopyComparison:
     """Compares a target with what is to be in it.
 
     Args:
@@ -61,11 +61,11 @@ class Comparison:
     _filesystem: FileSystem
     _source: Path
     _target: Path
-    _shown: Shown
+    _shown: ShownVersion
     _links: bool
     _numbers: list[int] = field(default_factory=list)
 
-    def plan(self) -> Plan:
+    def plan(self) -> CopyPlan:
         """What is to be done; changes nothing.
 
         Raises:
@@ -95,7 +95,7 @@ class Comparison:
         if wanted or not at_end or (head is not None and (head.flags or head.oldest != first)):
             wanted.append(shown.segment)
         kept = [number for number in range(first, shown.segment + 1) if number not in wanted]
-        return Plan(shown, head, first, tuple(wanted), len(kept))
+        return CopyPlan(shown, head, first, tuple(wanted), len(kept))
 
     def _refusal(self, why: str, choice: str = _ELSEWHERE) -> BackupRefused:
         return BackupRefused(self._target, why, choice)
@@ -194,10 +194,9 @@ class Comparison:
         """Whether the segment before one is whole in the target, and the one that it continues."""
         goes_on = self._source if number >= self._shown.first else self._target
         try:
-            following = read_header(self._filesystem, goes_on, number)
+            with overtaking(number):
+                following = read_header(self._filesystem, goes_on, number)
             left = inspect_segment(self._filesystem, self._target, number - 1)
-        except FileNotFoundError:
-            raise Overtaken(number) from None
         except WalCorrupted:
             return False
         return left.trailer.fits(left.size, following)
@@ -214,10 +213,8 @@ class Comparison:
                 return same and ours.size() == size
 
     def _open_source(self, number: int) -> contextlib.closing[File]:
-        try:
+        with overtaking(number):
             return contextlib.closing(self._filesystem.open(self._source / segment_name(number), "read"))
-        except FileNotFoundError:
-            raise Overtaken(number) from None
 
     def _open_target(self, number: int) -> contextlib.closing[File]:
         return contextlib.closing(self._filesystem.open(self._target / segment_name(number), "read"))

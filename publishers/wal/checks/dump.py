@@ -15,7 +15,7 @@ from publishers.wal.format.frame import CONTROL, Chain, FrameHeader
 from publishers.wal.read.catalog import Location
 from publishers.wal.read.reader import unpack_payload
 
-__all__ = ["Dumped", "Gap", "dump"]
+__all__ = ["DumpGap", "Dumped", "dump"]
 
 _ZEROS: Final = 1 << 20
 
@@ -40,7 +40,7 @@ class Dumped(NamedTuple):
     salvaged: bool
 
 
-class Gap(NamedTuple):
+class DumpGap(NamedTuple):
     """A place where no frame is, although one should be."""
 
     name: str
@@ -51,7 +51,7 @@ class Gap(NamedTuple):
 
 def dump(
     report: Report, *, since: int = 0, salvage: bool = False, filesystem: FileSystem | None = None
-) -> Iterator[Dumped | Gap]:
+) -> Iterator[Dumped | DumpGap]:
     """Reads the frames of a log that has been examined.
 
     Args:
@@ -74,7 +74,7 @@ def dump(
             beyond = (number, one.offset) >= end or number < report.first
             if beyond and (not salvage or report.live):
                 break
-            if isinstance(one, Gap):
+            if isinstance(one, DumpGap):
                 yield one
             elif one.header.version >= since:
                 yield one._replace(salvaged=beyond)
@@ -87,11 +87,11 @@ def dump(
                     yield one._replace(salvaged=True)
 
 
-def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Iterator[Dumped | Gap]:
+def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Iterator[Dumped | DumpGap]:
     try:
         file = open_file(filesystem, directory / name, "read")
     except LogUnreadable as error:
-        yield Gap(name, 0, "unreadable", f"it cannot be read ({error.why})")
+        yield DumpGap(name, 0, "unreadable", f"it cannot be read ({error.why})")
         return
     with contextlib.closing(file):
         chain = Chain(0, 0)
@@ -107,7 +107,7 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
         for piece in pieces(file, start, end, chain):
             if isinstance(piece, Bad):
                 if is_segment:
-                    yield Gap(name, piece.offset, piece.kind, piece.why)
+                    yield DumpGap(name, piece.offset, piece.kind, piece.why)
                 continue
             yield _dumped(name, piece)
 

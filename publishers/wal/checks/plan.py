@@ -10,7 +10,7 @@ from publishers.wal.files.head import CUT, HEAD_NAME, HeadState
 from publishers.wal.files.segment import read_header, segment_number, segment_numbers
 from publishers.wal.read.catalog import Location
 
-__all__ = ["Repair", "Step", "make_plan"]
+__all__ = ["Repair", "RepairStep", "make_plan"]
 
 _HEAD_KINDS: Final = frozenset({"head", "head-missing", "head-slot"})
 _MISSING: Final = frozenset({"segment-missing", "lost-end"})
@@ -33,7 +33,7 @@ class Beginning(NamedTuple):
     version: int
 
 
-class Step(NamedTuple):
+class RepairStep(NamedTuple):
     """One thing to be done.
 
     Attributes:
@@ -65,7 +65,7 @@ class Repair:
     """
 
     before: Report
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     refused: str | None = None
     done: bool = False
     kept: list[str] = field(default_factory=list)
@@ -162,9 +162,9 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
     planned.beginning = found
     for one in report.findings:
         if one.kind == "padding" and one.segment >= found.first:
-            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
+            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros behind a payload"))
     what = f"the log begins with version {found.version}, in segment {found.first}; what is before goes"
-    planned.steps.append(Step("drop", found.first, 0, what))
+    planned.steps.append(RepairStep("drop", found.first, 0, what))
     return planned
 
 
@@ -213,7 +213,7 @@ def _plan_head(planned: Repair) -> None:
         planned.refused = "no frame before the damage is intact, so there is nothing that HEAD could tell of"
         return
     what = f"HEAD is written anew for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
-    planned.steps.append(Step("head", 0, bad[0].offset, what))
+    planned.steps.append(RepairStep("head", 0, bad[0].offset, what))
 
 
 def _plan_log(planned: Repair) -> None:
@@ -222,9 +222,11 @@ def _plan_log(planned: Repair) -> None:
     goes = report.end if report.broken is Verdict.CORRUPT else None
     for one in report.findings:
         if one.kind == "copies" and one.verdict is Verdict.TORN:
-            planned.steps.append(Step("copies", 0, one.offset, f"{one.name} is written anew from its copy"))
+            planned.steps.append(
+                RepairStep("copies", 0, one.offset, f"{one.name} is written anew from its copy")
+            )
         if one.kind == "padding" and one.segment and (goes is None or (one.segment, one.offset) < goes):
-            planned.steps.append(Step("padding", one.segment, one.offset, "zeros behind a payload"))
+            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros behind a payload"))
     if report.broken is Verdict.CORRUPT:
         if report.end is None:
             planned.refused = (
@@ -234,11 +236,11 @@ def _plan_log(planned: Repair) -> None:
             return
         segment, offset = report.end
         what = f"everything from byte {offset} of segment {segment} on is cut off"
-        planned.steps.append(Step("cut", segment, offset, what))
+        planned.steps.append(RepairStep("cut", segment, offset, what))
     elif report.broken or any(one.kind in _REOPENED and one.verdict for one in report.findings):
         where = report.end or Location(0, 0)
         what = "the log is opened and closed, which settles what a crash has left"
-        planned.steps.append(Step("reopen", *where, what))
+        planned.steps.append(RepairStep("reopen", *where, what))
 
 
 def _plan_indexes(planned: Repair, *, missing: bool) -> None:
@@ -247,4 +249,4 @@ def _plan_indexes(planned: Repair, *, missing: bool) -> None:
     for one in report.findings:
         wanted = one.kind == "index" or (missing and one.kind == "index-missing")
         if wanted and one.segment < end:
-            planned.steps.append(Step("index", one.segment, 0, f"{one.name} is built anew"))
+            planned.steps.append(RepairStep("index", one.segment, 0, f"{one.name} is built anew"))

@@ -287,7 +287,8 @@ def put_file(filesystem: FileSystem, path: Path, data: Data) -> None:
     """
     unfinished = path.with_name(f"{path.name}.tmp")
     with contextlib.closing(filesystem.open(unfinished, "create")) as file:
-        file.truncate(0)  # one that a crash has left unfinished
+        if file.size():
+            file.truncate(0)  # a crash, or a full disk, has left it unfinished
         write_all(file, data, 0)
         sync_file(file)
     filesystem.rename(unfinished, path)

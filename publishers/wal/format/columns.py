@@ -20,11 +20,20 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
-from typing import Final
+from typing import Any, Final
 
 from publishers.wal.disk.filesystem import Data
 
-__all__ = ["COLUMN_NAMES", "PADDING", "Column", "Columns", "decode_payload", "encode_one", "encode_payload"]
+__all__ = [
+    "COLUMN_NAMES",
+    "PADDING",
+    "Column",
+    "Columns",
+    "bitmap",
+    "decode_payload",
+    "encode_names",
+    "encode_payload",
+]
 
 if sys.byteorder != "little":  # pragma: no cover - there is no such machine to test on
     raise ImportError("the write-ahead log needs a little endian machine")
@@ -35,8 +44,6 @@ PADDING: Final = tuple(bytes(size) for size in range(8))
 
 _PAIR: Final = Struct("<II")
 _NAME: Final = Struct("<Iii")
-_OFFSETS: Final = Struct("<ii")
-_VALID: Final = Struct("<Qii")
 _EMPTY: Final = memoryview(b"")
 
 
@@ -66,7 +73,7 @@ class Column:
         validity = None
         present: Sequence[bytes] = values  # type: ignore[assignment]  # looked at in the next line
         if None in values:
-            validity = memoryview(_bitmap([value is not None for value in values]))
+            validity = memoryview(bitmap([value is not None for value in values]))
             present = [value or b"" for value in values]
         offsets = [0, *accumulate(map(len, present))]
         if offsets[-1] >= 2**31:
@@ -109,9 +116,11 @@ class Columns:
         type_ids: Index of each change's entity type in ``entity_types``, format ``H``; None if there is just one.
         key: The keys; never missing, possibly empty.
         body, before, changed, meta: The other columns; None where no change has a value.
+        values: The same as rows, if it was encoded from such; see `Rows`.
     """
 
     __slots__ = ("before", "body", "changed", "entity_types", "key", "kinds", "meta", "type_ids")
+    values: tuple[Sequence[Any], ...] | None = None
 
     def __init__(
         self,
@@ -170,7 +179,7 @@ class Columns:
         return Columns(self.kinds[start:end], self.entity_types, type_ids, key, body, before, changed, meta)
 
 
-def _bitmap(flags: list[bool]) -> bytes:
+def bitmap(flags: list[bool]) -> bytes:
     """Packs flags, least significant bit first."""
     text = "".join("1" if flag else "0" for flag in reversed(flags))
     return int(text or "0", 2).to_bytes((len(flags) + 7) // 8, "little")
@@ -200,7 +209,8 @@ def _rebase(offsets: memoryview) -> memoryview:
     return memoryview(moved.to_bytes(size, "little")).cast("i")
 
 
-def _names(entity_types: tuple[str, ...]) -> bytes:
+def encode_names(entity_types: tuple[str, ...]) -> bytes:
+    """The distinct entity types as they stand in a payload."""
     encoded = [name.encode() for name in entity_types]
     offsets = list(accumulate(map(len, encoded), initial=0))
     return Struct(f"<I{len(offsets)}i").pack(len(encoded), *offsets) + b"".join(encoded)
@@ -248,7 +258,7 @@ def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
             present |= bit
     parts.put(_PAIR.pack(present, len(annotations)))
     parts.put(annotations)
-    parts.put(_names(columns.entity_types))
+    parts.put(encode_names(columns.entity_types))
     parts.put(columns.kinds)
     type_ids = columns.type_ids
     if len(columns.entity_types) > 65536:
@@ -268,48 +278,6 @@ def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
 
 def _all_valid(rows: int) -> bytes:
     return b"\xff" * (rows >> 3) + (bytes(((1 << (rows & 7)) - 1,)) if rows & 7 else b"")
-
-
-def encode_one(
-    kind: int,
-    entity_type: bytes,
-    key: bytes,
-    body: bytes | None = None,
-    before: bytes | None = None,
-    changed: bytes | None = None,
-    meta: bytes | None = None,
-    annotations: bytes = b"",
-) -> bytes:
-    """The payload of a single change: the same bytes as `encode_payload` makes, without columns in between."""
-    pad = PADDING
-    size = len(entity_type)
-    head = _NAME.pack(1, 0, size)
-    length = len(key)
-    # A lone change is the commonest frame of all: spelled out, it costs a third of the general way.
-    parts = [
-        b"",
-        annotations,
-        pad[-len(annotations) & 7],
-        head,
-        entity_type,
-        pad[-(12 + size) & 7],
-        _KINDS[kind],
-        _OFFSETS.pack(0, length),
-        key,
-    ]
-    present = 1
-    bit = 1
-    for value in (body, before, changed, meta):
-        bit <<= 1
-        if value is not None:
-            present |= bit
-            parts += (pad[-length & 7], _VALID.pack(1, 0, len(value)), value)
-            length = len(value)
-    parts[0] = _PAIR.pack(present, len(annotations))
-    return b"".join(parts)
-
-
-_KINDS: Final = tuple(bytes((kind, 0, 0, 0, 0, 0, 0, 0)) for kind in range(256))
 
 
 @lru_cache(256)

@@ -26,10 +26,10 @@ from publishers.wal.disk.filesystem import Data, FileSystem
 from publishers.wal.files.segment import FORMAT
 
 __all__ = [
+    "ControlTables",
     "Epoch",
     "Kind",
     "ProducerState",
-    "Tables",
     "decode_control",
     "draw_random",
     "encode_epoch",
@@ -83,7 +83,7 @@ class Epoch(NamedTuple):
     random: int = 0
 
 
-class Tables:
+class ControlTables:
     """Producers and epochs. Not thread-safe; single operations are atomic for readers.
 
     Attributes:
@@ -168,7 +168,7 @@ def kind_of(payload: Data) -> tuple[Kind, Struct]:
     return Kind(kind), _EPOCHS[form]
 
 
-def decode_control(payload: Data, tables: Tables) -> Kind:
+def decode_control(payload: Data, tables: ControlTables) -> Kind:
     """Applies a control frame to the tables; returns its kind. A CHECKPOINT replaces them.
 
     Raises:

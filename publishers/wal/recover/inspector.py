@@ -20,7 +20,7 @@ from publishers.wal.disk.filesystem import File, FileSystem, open_file, read_blo
 from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import DATA_START, SparseIndex, Trailer, check_header, segment_name
 from publishers.wal.files.tail_page import TailState
-from publishers.wal.format.control import Epoch, Kind, ProducerState, Tables, decode_control
+from publishers.wal.format.control import ControlTables, Epoch, Kind, ProducerState, decode_control
 from publishers.wal.format.frame import CONTROL, HEADER_BYTES, LAST, NO_PRODUCER, Chain, FrameHeader, Scan
 from publishers.wal.read.catalog import Location
 
@@ -92,7 +92,7 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self.tables = Tables()
+        self.tables = ControlTables()
         self.sparse = SparseIndex()
         self._frames: list[tuple[int, FrameHeader]] = []
 
@@ -139,7 +139,7 @@ class Restored(NamedTuple):
 
     chain: Chain
     end: int
-    tables: Tables
+    tables: ControlTables
     sparse: SparseIndex
     size: int
     bad: int

@@ -55,7 +55,7 @@ from publishers.wal.files.segment import (
     write_index,
 )
 from publishers.wal.files.tail_page import Tail, TailState
-from publishers.wal.format.control import Tables, draw_random
+from publishers.wal.format.control import ControlTables, draw_random
 from publishers.wal.format.frame import Chain
 from publishers.wal.read.catalog import Catalog, Location, SegmentEntry
 from publishers.wal.recover.inspector import (
@@ -92,7 +92,7 @@ class Recovered(NamedTuple):
     head: Head
     active: ActiveSegment
     chain: Chain
-    tables: Tables
+    tables: ControlTables
     torn: int
 
 
@@ -169,7 +169,7 @@ def _draw_id(filesystem: FileSystem) -> UUID:
 def _create_first(
     filesystem: FileSystem, directory: Path, log_id: UUID, options: LogOptions, now: int
 ) -> None:
-    frame = control_frame(Tables().encode(), Chain(0, 0), now, 0)
+    frame = control_frame(ControlTables().encode(), Chain(0, 0), now, 0)
     spare = Spare(filesystem, directory, min(options.fill_step, FIRST_FILL, options.segment_bytes))
     create_segment(filesystem, directory, SegmentHeader(1, 1, log_id, now, 0), frame, spare=spare).close()
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import flow
-from flow.broadcast import Broadcast, BroadcastClosed, Lag, OfferResult, Start
+from flow.broadcast import Broadcast, BroadcastClosed, BroadcastStart, Lag, OfferResult
 from tests.flow.probes import ManualExecutor, Probe, wait_until
 
 ALL = 2**63 - 1
@@ -178,6 +178,7 @@ def test_drop_latest_lets_the_incoming_go_and_keeps_what_waits():
     broadcast = Broadcast(3)
     listener, other = listen(broadcast, lag=Lag.DROP_LATEST), listen(broadcast, ALL)
     offer(broadcast, range(6))
+    assert broadcast.statistics().buffered == 3
     listener.request(2)
     assert listener.story == ["-3", 0, 1]
     offer(broadcast, range(6, 10))
@@ -253,10 +254,10 @@ def test_a_lossy_subscriber_never_holds_up_the_writer():
 def test_replay_begins_with_the_last_elements():
     broadcast = Broadcast(4, replay=2)
     assert offer(broadcast, range(5)) == [OfferResult.OK] * 5
-    assert listen(broadcast, ALL, from_=Start.REPLAY).items == [3, 4]
-    assert listen(broadcast, ALL, from_=Start.LATEST).items == []
+    assert listen(broadcast, ALL, from_=BroadcastStart.REPLAY).items == [3, 4]
+    assert listen(broadcast, ALL, from_=BroadcastStart.LATEST).items == []
     broadcast.close()
-    late = listen(broadcast, ALL, from_=Start.REPLAY)
+    late = listen(broadcast, ALL, from_=BroadcastStart.REPLAY)
     assert late.items == [3, 4]
     assert late.completed
 

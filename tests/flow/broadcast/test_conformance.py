@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import flow
 from flow import operators as op
-from flow.broadcast import Broadcast, BroadcastClosed, Lag, Start, publish, replay, share
+from flow.broadcast import Broadcast, BroadcastClosed, BroadcastStart, Lag, publish, replay, share
 from flow.drain.feed import GONE
 from flow.tck import ENDLESS, ProcessorVerification, PublisherVerification
 from tests.flow.operators.helpers import ManualTimers
@@ -24,7 +24,7 @@ class Replaying:
         self.broadcast = broadcast
 
     def subscribe(self, subscriber, /):
-        self.broadcast.subscribe(subscriber, from_=Start.REPLAY)
+        self.broadcast.subscribe(subscriber, from_=BroadcastStart.REPLAY)
 
 
 def replaying(n):

@@ -27,6 +27,12 @@ def together(broadcast, count, on_item=None, **options):
 class Batched(BatchProbe):
     """Takes batches, and notes losses."""
 
+    def on_next_batch(self, items, /):
+        super().on_next_batch(items)
+        for item in items:
+            if self.on_item is not None:
+                self.on_item(item)
+
     def on_lagged(self, missed, /): ...
 
 
@@ -186,9 +192,12 @@ def test_submitting_inside_on_next_reaches_all_in_the_same_order(demand):
     broadcast = Broadcast(4)
     listeners = [listen(broadcast, *demand), listen(broadcast, *demand)]
     talker = listen(broadcast, *demand, on_item=lambda item: item < 500 and broadcast.offer(item + 1))
+    broadcast.offer(1000)
+    assert len(broadcast._hub.group.members) == 3
     broadcast.offer(0)
-    assert all(listener.items == list(range(501)) for listener in (*listeners, talker))
+    assert all(listener.items == [1000, *range(501)] for listener in (*listeners, talker))
     assert talker.deepest == 1
+    assert broadcast.statistics().buffered == 0
 
 
 def test_subscribing_inside_on_next_begins_with_what_is_written_next():
@@ -251,6 +260,21 @@ def test_a_waiting_submit_goes_on_when_the_group_does():
     assert not second.is_alive()
     first.join(10)
     assert [listener.items for listener in listeners] == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_a_member_of_the_group_was_in_the_way_until_the_next_round():
+    clock, told, go = Hands(), threading.Event(), threading.Event()
+    broadcast = Broadcast(1, clock=clock)
+    together(broadcast, 1, lambda item: item == 1 and (told.set(), go.wait(10)))
+    thread = threading.Thread(target=broadcast.submit, args=(1,))
+    thread.start()
+    assert told.wait(10)
+    assert offer(broadcast, (2, 3)) == [OfferResult.OK, OfferResult.FULL]
+    clock.time = 3
+    go.set()
+    thread.join(10)
+    clock.time = 5
+    assert [each.blocked_seconds for each in broadcast.statistics().subscribers] == [3]
 
 
 def test_an_interrupt_of_a_member_that_leaves_costs_the_others_nothing():
@@ -321,6 +345,36 @@ def test_who_sets_a_variable_in_the_group_is_kept_apart_from_then_on():
     assert all(listener.items == [0, 1, 2, 3] for listener in listeners)
 
 
+@pytest.mark.parametrize("items", [[1], [1, 2]])
+@pytest.mark.parametrize("kind", [Listener, Batched])
+def test_rule_313_the_traceback_of_a_kept_error_keeps_no_member(dropped, items, kind):
+    broadcast = Broadcast(4)
+
+    def fail(item):
+        if item == items[0]:
+            raise ValueError
+
+    def begin():
+        probes = [kind(ALL) for _ in range(3)]
+        probes[1].on_item = fail
+        for probe in probes:
+            broadcast.subscribe(probe)
+        broadcast.submit(0)
+        return probes, [weakref.ref(probe) for probe in probes]
+
+    # Delivered from a frame that does not know the subscribers: a traceback keeps the callers too.
+    probes, references = begin()
+    kept, probes = probes[::2], None
+    broadcast.submit_many(items)
+    assert [list(probe.items) for probe in kept] == [[0, *items]] * 2
+    assert len(dropped.errors) == 1
+    for probe in kept:
+        probe.cancel()
+    del kept, probe
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
+
+
 def test_who_leaves_the_group_is_forgotten():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 3)
@@ -349,11 +403,14 @@ def test_what_is_submitted_together_arrives_together():
 
 
 def test_more_than_the_ring_holds_is_submitted_by_parts():
-    broadcast = Broadcast(3)
-    listeners = together(broadcast, 2)
+    broadcast, probe = Broadcast(3), Batched(ALL)
+    broadcast.subscribe(probe)
+    listeners = [listen(broadcast, ALL) for _ in range(2)]
+    broadcast.submit(0)
     assert broadcast.submit_many(range(1, 11)) == 0
     assert broadcast.submit_many([]) == 0
-    assert all(listener.items == list(range(11)) for listener in listeners)
+    assert all(listener.items == list(range(11)) for listener in (*listeners, probe))
+    assert [len(batch) for batch in probe.batches] == [1, 3, 3, 3, 1]
 
 
 def test_submitting_many_gives_up_in_time():

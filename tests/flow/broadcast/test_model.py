@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from flow.broadcast import Broadcast, Lag, OfferResult, Start
+from flow.broadcast import Broadcast, BroadcastStart, Lag, OfferResult
 from tests.flow.broadcast.test_broadcast import Listener
 
 
@@ -62,7 +62,7 @@ steps = st.one_of(
     st.just(("write",)),
     st.just(("write",)),
     st.tuples(st.just("request"), st.integers(0, 9), st.integers(1, 5)),
-    st.tuples(st.just("come"), st.sampled_from(Lag), st.sampled_from(Start)),
+    st.tuples(st.just("come"), st.sampled_from(Lag), st.sampled_from(BroadcastStart)),
     st.tuples(st.just("leave"), st.integers(0, 9)),
 )
 
@@ -83,7 +83,11 @@ def test_each_subscriber_sees_what_its_policy_says(capacity, replay, script):
                 model.write(len(written))
             written.append(len(written))
         elif step[0] == "come":
-            kept = written[len(written) - min(replay, len(written)) :] if step[2] is Start.REPLAY else []
+            kept = (
+                written[len(written) - min(replay, len(written)) :]
+                if step[2] is BroadcastStart.REPLAY
+                else []
+            )
             listener = Listener()
             broadcast.subscribe(listener, lag=step[1], from_=step[2])
             pairs.append((listener, Model(step[1], capacity, kept)))

@@ -12,7 +12,7 @@ from flow import operators as op
 from tests.flow.operators.helpers import ManualTimers, Upstream, collect
 from tests.flow.probes import Probe
 
-STEADY = op.Backoff(first=1.0, factor=2.0, greatest=5.0, jitter=0.0)
+STEADY = op.RetryDelay(first=1.0, factor=2.0, greatest=5.0, jitter=0.0)
 
 
 def flaky(failures, items=(1, 2, 3)):
@@ -155,7 +155,7 @@ def test_rule_303_thousands_of_attempts_do_not_deepen_the_stack():
     st.floats(0, 1),
 )
 def test_a_wait_is_within_its_bounds(first, factor, more, jitter, attempt, chance):
-    backoff = op.Backoff(first, factor, first + more, jitter)
+    backoff = op.RetryDelay(first, factor, first + more, jitter)
     longest = backoff.wait(attempt, 0)
     assert first <= longest <= first + more
     assert longest * (1 - jitter) <= backoff.wait(attempt, chance) + 1e-9 <= longest + 1e-9
@@ -165,7 +165,7 @@ def test_a_wait_is_within_its_bounds(first, factor, more, jitter, attempt, chanc
 @pytest.mark.parametrize("bad", [{"first": -1}, {"factor": 0.5}, {"greatest": 0.01}, {"jitter": 2}])
 def test_a_backoff_out_of_bounds_is_refused(bad):
     with pytest.raises(ValueError, match=f"{next(iter(bad))}: "):
-        op.Backoff(**bad)
+        op.RetryDelay(**bad)
 
 
 # on_error_resume

@@ -16,7 +16,7 @@ import flow
 from flow import Overflow
 from publishers import InvalidOption
 from publishers.channels import Channels, ChannelsClosed, Message
-from publishers.channels.listener import Listener
+from publishers.channels.listener import MessageListener
 from tests.harness.scale import scaled
 from tests.publishers.support import ManualExecutor, Probe, in_threads, wait_until
 
@@ -186,7 +186,7 @@ def test_above_its_bound_a_subscription_ends_and_the_others_go_on():
 
 def test_one_who_asks_between_a_loss_and_its_being_told_ends_with_the_error(monkeypatch):
     """F71: whoever publishes is held up there while a request delivers all that waits; that is not the end of it."""
-    wake = Listener.wake
+    wake = MessageListener.wake
     with Channels(capacity=1) as channels:
         hearer = hear(channels, "a", hearer=Hearer(first=0))
         channels.publish("a", 0)
@@ -195,7 +195,7 @@ def test_one_who_asks_between_a_loss_and_its_being_told_ends_with_the_error(monk
             hearer.request(10)
             wake(listener)
 
-        monkeypatch.setattr(Listener, "wake", late)
+        monkeypatch.setattr(MessageListener, "wake", late)
         channels.publish("a", 1)
         assert hearer.contents == [0]
         assert isinstance(hearer.error, flow.Overflowed)

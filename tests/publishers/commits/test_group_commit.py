@@ -87,7 +87,7 @@ def test_callers_wait_for_room_in_the_queue_and_are_let_in(monkeypatch):
         for thread in threads:
             thread.start()
         assert held.inside.wait(20)
-        wait_until(lambda: len(log._committer._queue._room._waiters) == 4)
+        wait_until(lambda: len(log._committer._queue.outside) == 4)
         assert log._committer.waiting[0] == 1
         held.go.set()
         for thread in threads:

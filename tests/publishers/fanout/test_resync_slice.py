@@ -7,7 +7,7 @@ from publishers.criteria.predicate import Predicate
 from publishers.errors import LogError
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.replayer import FrameCache
-from publishers.fanout.resync_slice import Bounds, read_kept, read_slice
+from publishers.fanout.resync_slice import SliceBounds, read_kept, read_slice
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
@@ -34,7 +34,7 @@ def reading(log, start):
 
 
 def bounds(upto=3, events=100, whole=False):
-    return Bounds(upto, events, 1 << 20, 1 << 20, whole)
+    return SliceBounds(upto, events, 1 << 20, 1 << 20, whole)
 
 
 def told(taken):

@@ -8,7 +8,7 @@ from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Chunk
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
-from publishers.fanout.state import Event
+from publishers.fanout.state import Occurrence
 from publishers.model.position import Position
 from publishers.mutations.mutation import columns_of, upsert
 
@@ -40,7 +40,7 @@ BEGIN = Position(1, 0)
 
 def entered(of, start=BEGIN):
     cursor = RingCursor(start)
-    assert of.move(cursor, Event.ENTER)
+    assert of.move(cursor, Occurrence.ENTER)
     return cursor
 
 
@@ -157,38 +157,38 @@ def test_an_overtaken_cursor_never_looks_like_one_that_has_caught_up():
         one.link(chunk(version, 1), version - 1)
         one.settle(version)
     assert poll(one, cursor, 2) is BEHIND
-    assert not one.move(cursor, Event.ENTER)
+    assert not one.move(cursor, Occurrence.ENTER)
 
 
 def test_a_joining_cursor_keeps_the_ring_from_being_trimmed():
     one = ring()
     fast, lagging = entered(one), RingCursor(Position(1, 0))
-    one.move(lagging, Event.READ)
-    assert one.move(lagging, Event.JOIN, Position(3, 0))
+    one.move(lagging, Occurrence.READ)
+    assert one.move(lagging, Occurrence.JOIN, Position(3, 0))
     one.link(chunk(3, 2), 2)
     poll(one, fast, 3)
     assert one.statistics().events == 2
-    assert one.move(lagging, Event.ENTER, Position(3, 0))
+    assert one.move(lagging, Occurrence.ENTER, Position(3, 0))
     assert poll(one, lagging, 3) == [(3, 1), (3, 2)]
 
 
 def test_a_join_is_void_when_the_ring_has_passed_it():
     one = ring(max_events=1)
     lagging = RingCursor(Position(1, 0))
-    one.move(lagging, Event.READ)
-    assert one.move(lagging, Event.JOIN, Position(1, 0))
+    one.move(lagging, Occurrence.READ)
+    assert one.move(lagging, Occurrence.JOIN, Position(1, 0))
     for version in (1, 2):
         one.link(chunk(version, 1), version - 1)
         assert one.settle(version) == []
-    assert not one.move(lagging, Event.ENTER, Position(1, 0))
+    assert not one.move(lagging, Occurrence.ENTER, Position(1, 0))
     assert lagging.next == Position(1, 0)
 
 
 def test_a_cursor_that_has_ended_does_not_enter_again():
     one = ring()
     cursor = entered(one)
-    one.move(cursor, Event.END)
-    assert not one.move(cursor, Event.ENTER)
+    one.move(cursor, Occurrence.END)
+    assert not one.move(cursor, Occurrence.ENTER)
     assert one.statistics().live == 0
 
 
@@ -222,7 +222,7 @@ def test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls(data):
                 if taken is BEHIND:  # the WAL would serve it: read the list instead, and come back
                     told[number] += [place for place in log if place >= tuple(cursor.next)]
                     cursor.next = Position(version + 1, 0)
-                    if not one.move(cursor, Event.ENTER):
+                    if not one.move(cursor, Occurrence.ENTER):
                         assert one.start > cursor.next
                 else:
                     told[number] += taken
@@ -306,7 +306,7 @@ def test_a_group_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
     three = [RingCursor(BEGIN, group="c"), Struck(BEGIN, group="c"), RingCursor(BEGIN, group="c")]
     other = RingCursor(BEGIN, group="d")
     for cursor in (*three, other):
-        assert one.move(cursor, Event.ENTER)
+        assert one.move(cursor, Occurrence.ENTER)
     one.link(chunk(1, 2), 0)
     ahead = one.ahead(0, 1, 9, 2**40)
     three[1].armed = True
@@ -318,7 +318,7 @@ def test_a_group_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
     assert one.statistics().live == 1
     assert poll(one, other, 1) == [(1, 1), (1, 2)]
     assert one.statistics().chunks == 0
-    assert all(one.move(cursor, Event.ENTER) for cursor in three if cursor.taken is ahead)
+    assert all(one.move(cursor, Occurrence.ENTER) for cursor in three if cursor.taken is ahead)
 
 
 def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others():
@@ -339,12 +339,12 @@ def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     one = ring()
     here, behind, within, gone = (RingCursor(BEGIN, group="c") for _ in range(4))
     for cursor in (here, behind, within, gone):
-        assert one.move(cursor, Event.ENTER)
+        assert one.move(cursor, Occurrence.ENTER)
     for version in (1, 2):
         one.link(chunk(version, 3), version - 1)
     poll(one, behind, 1)
     poll(one, within, 2, events=1)
-    one.move(gone, Event.SEEK)
+    one.move(gone, Occurrence.SEEK)
     ahead = one.ahead(0, 2, 99, 2**40)
     one.advance("c", [here, behind, within, gone], ahead)
     assert [cursor.taken is ahead for cursor in (here, behind, within, gone)] == [True, False, False, False]

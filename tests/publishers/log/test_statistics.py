@@ -119,7 +119,7 @@ def test_every_buffer_has_a_bound_a_name_a_default_and_a_metric(monkeypatch):
         for one in commits:
             one.start()
         assert held.inside.wait(20)
-        wait_until(lambda: look().queued and log._committer._queue._room._waiters)
+        wait_until(lambda: look().queued and log._committer._queue.outside)
         held.go.set()
         for one in commits:
             one.join(20)

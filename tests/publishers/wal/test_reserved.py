@@ -11,7 +11,7 @@ from publishers.model.position import Position
 from publishers.wal import Follower, Wal
 from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.files.segment import index_name, segment_name
-from publishers.wal.format.control import Kind, Tables, decode_control
+from publishers.wal.format.control import ControlTables, Kind, decode_control
 from publishers.wal.format.frame import CONTROL, NO_PRODUCER, seal
 from tests.publishers.support import QUICK, Probe
 from tests.publishers.wal.logs import commit, contents, opened
@@ -204,7 +204,7 @@ def test_a_control_frame_of_no_kind_is_damage_for_whoever_reads_past_it(payload)
 
 
 def test_the_table_of_schemas_is_passed_over():
-    tables = Tables()
+    tables = ControlTables()
     tables.opened(1, 1, 5)
     before = tables.epochs
     assert decode_control(SCHEMAS, tables) is Kind.SCHEMAS

@@ -9,7 +9,7 @@ import pytest
 
 from publishers.errors import HistoryPruned, LogBusy, LogClosed, LogFailed, LogForked, LogFull, NotALog
 from publishers.model.position import Position
-from publishers.wal import Follower, ProducerState, encode_one, seal_change, seal_transaction
+from publishers.wal import Follower, ProducerState, Rows, seal_rows, seal_transaction
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.head import HEAD_NAME, read_head
 from publishers.wal.files.segment import segment_name
@@ -397,7 +397,7 @@ def test_housekeeping_beside_a_busy_writer_harms_nothing(path):
 
     thread = threading.Thread(target=keep)
     thread.start()
-    transaction = seal_change(encode_one(0x11, b"P", b"key", b"x" * 700), key_bytes=3, options=OPTIONS)
+    transaction = seal_rows(Rows(b"\x11", ["P"], [b"key"], [b"x" * 700], annotations=b""))
     for _ in range(1500):
         log.append([transaction])
     log.sync()

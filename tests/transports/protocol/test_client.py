@@ -16,7 +16,7 @@ from transports.protocol.client import (
     Retry,
 )
 from transports.protocol.connection import Send
-from transports.protocol.states import Phase
+from transports.protocol.states import ConnectionPhase
 
 CURSOR = "0123456789abcdef0123456789abcdef:1:{}:0"
 
@@ -87,7 +87,7 @@ def test_on_the_next_connection_it_goes_on_behind_what_has_come_with_what_is_sti
     assert isinstance(delivered, Deliver)
     assert [change.version for change in delivered.events] == [1, 2]
     made.lost()
-    assert made.phase is Phase.CLOSED
+    assert made.phase is ConnectionPhase.CLOSED
     assert made.request(entry) == []
     made.begin()
     ((again),) = said(say(made, type="connection_ack"))
@@ -153,7 +153,7 @@ def test_a_server_that_goes_away_is_subscribed_to_again_on_the_next_connection_o
     entry = subscription(made)
     made.subscribe(entry)
     assert say(made, type="goaway", deadlineMs=5) == []
-    assert made.phase is Phase.DRAINING
+    assert made.phase is ConnectionPhase.DRAINING
     assert failure(made, entry, "GOING_AWAY", retryable=True) == []
     made.lost()
     made.begin()

@@ -8,7 +8,7 @@ import pytest
 from transports.limits import Limits
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
 from transports.protocol.graphql_ws import Execute, GraphQLSession, Resume
-from transports.protocol.states import Phase
+from transports.protocol.states import ConnectionPhase
 
 QUERY = {"query": "subscription { onChange { key } }"}
 
@@ -191,7 +191,7 @@ def test_an_id_in_use_is_closed_with_4409_and_every_operation_ends():
     effects = subscribe(session)
     assert effects[:2] == [Cancel(entry) for entry in entries]
     assert closing(effects) == (4409, "Subscriber for a already exists")
-    assert session.phase is Phase.CLOSED
+    assert session.phase is ConnectionPhase.CLOSED
 
 
 def test_the_reason_for_a_long_id_is_cut_and_has_the_right_code():

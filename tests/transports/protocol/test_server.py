@@ -14,7 +14,7 @@ from transports.errors import CloseCode, describe
 from transports.limits import Limits
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
 from transports.protocol.server import Open, ServerSession
-from transports.protocol.states import EntryStage, Phase
+from transports.protocol.states import ConnectionPhase, EntryStage
 
 TOLD = {"log": "shop", "epoch": 1, "cursor": "c", "oldest": "o", "head": "h"}
 
@@ -146,7 +146,7 @@ def test_what_is_no_message_is_closed_with_4400_and_told_why(text, says):
 def test_after_the_close_nothing_is_answered():
     made = acknowledged()
     made.receive("{", 0.0)
-    assert made.phase is Phase.CLOSED
+    assert made.phase is ConnectionPhase.CLOSED
     assert made.receive('{"type":"ping"}', 0.0) == []
     assert made.close(CloseCode.INTERNAL, "again") == []
     assert made.stop() == []

@@ -3,7 +3,7 @@
 from zlib import crc32
 
 from publishers.wal.checks import Dumped, Verdict, dump, repair, verify
-from publishers.wal.checks.dump import Gap
+from publishers.wal.checks.dump import DumpGap
 from publishers.wal.files.segment import segment_name
 from publishers.wal.format.frame import FrameHeader, seal
 from tests.publishers.wal.checks.damage import Moody, change, flip, frames_of
@@ -39,7 +39,7 @@ def test_a_dump_ends_with_the_unbroken_run_and_salvage_tells_the_gap_and_goes_on
     first, _ = report.lost
     assert bodies(dump(report)) == [one for one in made[1] if one[0] < first]
     salvaged = list(dump(report, salvage=True))
-    assert [(one.name, one.offset, one.kind) for one in salvaged if isinstance(one, Gap)] == [
+    assert [(one.name, one.offset, one.kind) for one in salvaged if isinstance(one, DumpGap)] == [
         (SECOND, offset, "crc")
     ]
     behind = [one for one in salvaged if isinstance(one, Dumped) and one.salvaged]

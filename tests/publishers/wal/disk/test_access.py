@@ -10,7 +10,7 @@ import flow
 from publishers import ChangeLog, LogFailed, LogUnreadable
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks import Verdict, dump, repair, verify
-from publishers.wal.checks.dump import Dumped, Gap
+from publishers.wal.checks.dump import Dumped, DumpGap
 from publishers.wal.files.segment import segment_name
 from tests.publishers.support import QUICK, Probe, fill, wait_until
 from tests.publishers.wal.checks.damage import make_log, opened_really, snapshot
@@ -91,8 +91,8 @@ def test_what_is_intact_beside_a_file_that_cannot_be_opened_is_dumped(log):
     kept = [one.name for one in dump(report)]
     assert set(kept) == {segment_name(1)}
     salvaged = list(dump(report, salvage=True))
-    assert [one for one in salvaged if isinstance(one, Gap)] == [
-        Gap(segment_name(2), 0, "unreadable", "it cannot be read (it is a FIFO, not a file)")
+    assert [one for one in salvaged if isinstance(one, DumpGap)] == [
+        DumpGap(segment_name(2), 0, "unreadable", "it cannot be read (it is a FIFO, not a file)")
     ]
     assert {one.name for one in salvaged if isinstance(one, Dumped)} == {segment_name(1), segment_name(3)}
 

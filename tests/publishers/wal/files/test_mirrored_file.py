@@ -89,3 +89,11 @@ def test_a_copy_that_cannot_be_read_is_not_taken_for_none():
     system.read_faults = {system.reads + 1}
     with pytest.raises(OSError, match="simulated"):
         twin.read()
+
+
+def test_what_was_left_unfinished_does_not_lengthen_what_is_written_next():
+    system = SimulatedFileSystem()
+    twin = small(system)
+    system.replace(LOG / "SMALL.tmp", b"a longer text that a full disk has broken off")
+    twin.write(b"short")
+    assert twin.read() == MirroredState(b"short", exists=True, even=True, damaged=())

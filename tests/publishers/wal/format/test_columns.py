@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers.wal.format.columns import Column, Columns, decode_payload, encode_one, encode_payload
+from publishers.wal.format.columns import Column, Columns, decode_payload, encode_payload
 
 values = st.lists(st.one_of(st.none(), st.binary(max_size=20)), max_size=40)
 
@@ -75,25 +75,6 @@ def test_slices_of_columns_are_encoded_like_columns_of_their_own(given_rows, dat
     part = columns.slice(start, end)
     assert rows_of(decode_payload(encode_payload(part), end - start)[0]) == given_rows[start:end]
     assert part.nbytes == columns.span(start, end)
-
-
-@given(
-    st.integers(0, 255),
-    st.text(max_size=9),
-    st.binary(max_size=9),
-    maybe,
-    maybe,
-    maybe,
-    maybe,
-    st.binary(max_size=20),
-)
-def test_a_lone_change_is_encoded_to_the_same_bytes_either_way(
-    kind, name, key, body, before, changed, meta, annotations
-):
-    general = columns_of([(kind, 0, key, body, before, changed, meta)], (name,))
-    assert encode_one(kind, name.encode(), key, body, before, changed, meta, annotations) == encode_payload(
-        general, annotations
-    )
 
 
 @given(rows)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from publishers.errors import FormatTooNew
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.format.control import (
+    ControlTables,
     Epoch,
     Kind,
     ProducerState,
-    Tables,
     decode_control,
     draw_random,
     encode_epoch,
@@ -21,7 +21,7 @@ RANDOM = 2**64 - 2
 
 
 def tables(count=3):
-    made = Tables()
+    made = ControlTables()
     for number in range(count):
         made.committed(bytes([number]) * 16, ProducerState(number, number + 1, 100 + number))
     made.opened(1, 1)
@@ -30,7 +30,7 @@ def tables(count=3):
 
 
 def test_a_checkpoint_restores_both_tables():
-    restored = Tables()
+    restored = ControlTables()
     restored.committed(b"\xff" * 16, ProducerState(1, 1, 1))
     assert decode_control(tables().encode(), restored) is Kind.CHECKPOINT
     assert list(restored.producers.items()) == list(tables().producers.items())
@@ -45,7 +45,7 @@ def test_an_epoch_frame_adds_to_the_tables():
 
 def test_the_tables_of_format_1_have_epochs_without_random_bits():
     checkpoint = struct.pack("<IIII16sQQqQQ", 1, 0, 1, 1, bytes(16), 2, 3, 4, 5, 6)
-    restored = Tables()
+    restored = ControlTables()
     assert decode_control(checkpoint, restored) is Kind.CHECKPOINT
     assert decode_control(struct.pack("<IIQQ", 2, 0, 7, 8), restored) is Kind.EPOCH
     assert restored.producers == {bytes(16): ProducerState(2, 3, 4)}
@@ -60,7 +60,7 @@ def test_what_a_later_version_writes_is_told_to_be_too_new_and_not_to_be_damaged
         (struct.pack("<II", 9, 3), 3, 2),
     ):
         with pytest.raises(FormatTooNew) as caught:
-            decode_control(payload, Tables())
+            decode_control(payload, ControlTables())
         assert (caught.value.found, caught.value.known) == (found, known)
 
 
@@ -115,9 +115,9 @@ def test_idle_producers_and_ended_epochs_are_pruned():
 )
 def test_nonsense_is_a_value_error_or_too_new(payload):
     with contextlib.suppress(ValueError, FormatTooNew):
-        decode_control(payload, Tables())
+        decode_control(payload, ControlTables())
 
 
 def test_a_checkpoint_of_the_wrong_size_is_refused():
     with pytest.raises(ValueError, match="3 producers and 2 epochs"):
-        decode_control(tables().encode()[:-1], Tables())
+        decode_control(tables().encode()[:-1], ControlTables())

@@ -11,7 +11,7 @@ from publishers.wal.append.active_segment import control_frame
 from publishers.wal.checks import Verdict, verify
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START, index_name, segment_name
-from publishers.wal.format.control import Tables, encode_epoch
+from publishers.wal.format.control import ControlTables, encode_epoch
 from publishers.wal.format.frame import CONTROL, Chain, FrameHeader, padded
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -431,7 +431,7 @@ def test_control_frames_that_make_no_sense_are_corrupt():
         (0, b"\1\0\0\0\2\0\0\0", "a checkpoint of 8 bytes"),
         (1, b"\2\0\0\0\2\0\0\0", "an epoch of 8 bytes"),
         (0, encode_epoch(Epoch(1, 1)), "a checkpoint in the wrong place"),
-        (1, Tables().encode(), "a checkpoint in the wrong place"),
+        (1, ControlTables().encode(), "a checkpoint in the wrong place"),
     ):
         system = log_of()
         rewritten(system, place, payload)
