@@ -46,5 +46,5 @@ class ChangeSource(DataSource):
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes ``format("penstock")`` known to a session; those of ``spark_session`` know it."""
+    """Makes ``format("penstock")`` known to a session whose Python does not find the module ``pyspark_penstock`` by itself."""
     spark.dataSource.register(ChangeSource)

@@ -38,8 +38,6 @@ _IMAGES: Final = ("body", "before")
 _FEW: Final = 64  # changes of a frame up to which they are taken one by one
 _ROWS: Final = 8192  # of a record batch, about
 _BYTES: Final = 4 * 1024 * 1024
-_AREAS: Final = pa.array([next((a.name for a in Area if a == kind >> 4), None) for kind in range(256)])
-_OPERATIONS: Final = pa.array([next((o.name for o in Operation if o == kind & 15), None) for kind in range(256)])  # fmt: skip
 
 
 def chosen_schema(names: Sequence[str]) -> StructType:
@@ -167,9 +165,9 @@ class RecordBatches:
             case "index":
                 return _indices(block)
             case "area":
-                return _AREAS.take(_kinds(block))
+                return _names(Area, 4).take(_kinds(block))
             case "operation":
-                return _OPERATIONS.take(_kinds(block))
+                return _names(Operation, 0).take(_kinds(block))
             case "entity_type":
                 if columns.type_ids is None:
                     return pa.repeat(columns.entity_types[0], rows)
@@ -219,3 +217,10 @@ def _indices(block: Block) -> pa.Array:
 @lru_cache(maxsize=32)
 def _counted(bits: int) -> pa.Array:
     return pa.array(range(1 << bits), pa.int64())
+
+
+@lru_cache(maxsize=2)
+def _names(kind: type[Area | Operation], shift: int) -> pa.Array:
+    """Of each kind that a frame may store the name of its area or operation; not made at import, when Arrow would load pandas."""
+    named = {member.value: member.name for member in kind}
+    return pa.array([named.get(stored >> shift & 15) for stored in range(256)])

@@ -33,7 +33,7 @@ _KNOWN: Final = (
     "path", "entity_type", "entity_type_column", "key", "operation", "operation_column", "body", "before", "tell_schema",
 )  # fmt: skip
 _ROWS: Final = 2_000  # encoded at once
-_SHARED: Final = 0o700
+_PRIVATE: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ChangeWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of one partition; in a task, of which there may be several for a partition."""
         encoder = _RowEncoder(self._options.encoding, self._schema)
-        self._staged.mkdir(_SHARED, parents=True, exist_ok=True)
+        self._staged.mkdir(_PRIVATE, parents=True, exist_ok=True)
         file = f"{uuid4().hex}.arrow"
         rows = 0
         with (
