@@ -28,10 +28,11 @@ LONGEST: Final = 1.0
 class Shield:
     """A section without interrupts; sections may be nested. In any other thread, or interpreter, it does nothing."""
 
-    __slots__ = ("_began", "_depth", "_handler", "_main", "_note", "_noted")
+    __slots__ = ("_began", "_depth", "_handler", "_main", "_note", "_noted", "_signals")
 
     def __init__(self) -> None:
         self._main: int | None = threading.main_thread().ident
+        self._signals = False
         self._depth = self._noted = 0
         self._began = 0.0
         self._handler: Callable[[int, FrameType | None], object] | None = None
@@ -44,6 +45,8 @@ class Shield:
         if self._depth:
             self._depth += 1
             return
+        if not self._signals and not self._has_signals():
+            return
         handler = getsignal(SIGINT)
         # The note is there still if the handler of another signal has raised where the old one was to be put back. What
         # cannot be called ends the process, ignores the signal, or belongs to a library in C.
@@ -51,11 +54,7 @@ class Shield:
             self._handler = handler if callable(handler) else None
         if self._handler is not None:
             self._noted, self._began = 0, monotonic()
-            try:
-                signal(SIGINT, self._note)
-            except ValueError:
-                self._main = None  # an interpreter to which no signal ever comes
-                return
+            signal(SIGINT, self._note)
         self._depth = 1
 
     def __exit__(self, *_: object) -> None:
@@ -68,6 +67,16 @@ class Shield:
             signal(SIGINT, handler)
             if self._noted:
                 self._pass_on(handler, sys._getframe())  # noqa: SLF001 - handlers are given where it struck
+
+    def _has_signals(self) -> bool:
+        """Whether signals come to this interpreter; in another one, asking for the handler ends with an abort of the process."""
+        try:
+            signal(SIGINT, None)  # refused in any case, with another error where no signal comes
+        except TypeError:
+            self._signals = True
+        except ValueError:
+            self._main = None
+        return self._signals
 
     def _noting(self, _number: int, frame: FrameType | None) -> None:
         self._noted += 1

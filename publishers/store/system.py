@@ -61,6 +61,11 @@ class SystemLog(ChangeLog):
         listed = tuple(wishes) if _several(wishes) else wishes
         return super().history(_NOTHING if listed == () else listed, *args, **named)
 
+    def commit(self, *args: Any, **named: Any) -> Commit:
+        """For the store; for anybody else it raises LogReadOnly."""
+        self._writer()
+        return super().commit(*args, **named)
+
     def record(self, mutation: Mutation) -> Commit:
         """Commits the one change of a transaction; for the store."""
         self._pen.held = True

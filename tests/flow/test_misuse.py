@@ -93,7 +93,7 @@ RAISED = {
     "merge of 5": (lambda: op.merge(5), TypeError, f"publisher 1: int; {PUBLISHER}"),
     "zip of a list": (lambda: op.zip(ONE, [1]), TypeError, "publisher 2: list", FOUND),
     "retry(-1)": (lambda: op.retry(-1), ValueError, "an integer of at least 0"),
-    "retry(1, 5)": (lambda: op.retry(1, 5), TypeError, "backoff: 5", "Backoff is expected"),
+    "retry(1, 5)": (lambda: op.retry(1, 5), TypeError, "backoff: 5", "RetryDelay is expected"),
     "retry(when=5)": (lambda: op.retry(when=5), TypeError, f"when: 5; {OR_NONE}"),
     "on_error_resume(5)": (lambda: op.on_error_resume(5), TypeError, f"fallback: 5; {FUNCTION}"),
     "timeout('1')": (lambda: op.timeout("1"), ValueError, "a positive number of seconds"),

@@ -26,6 +26,9 @@ KEPT = ("thread asyncio_", "thread flow-resubmit", "thread flow-timers")
 OWNED = re.compile(r"thread (ThreadPoolExecutor-\d+|penstock-.+?)[-_](house|dispatch_\d+|replay-\d+|\d+) ")
 """Threads that begin on need; they are no news where their pool or log is older than the test."""
 
+SEGMENT = re.compile(r"descriptor \d+ of (.+)/wal-\d+\.log")
+"""Readers of a log open its segments on need, and keep some open for each other."""
+
 DESCRIPTORS = Path("/proc/self/fd")
 
 
@@ -46,8 +49,13 @@ def nothing_is_left_behind() -> Iterator[None]:
 
 def _left(before: set[str]) -> set[str]:
     left = possessions() - before
-    owners = {found[1] for found in map(OWNED.match, before) if found} if left else set()
-    return {what for what in left if not (found := OWNED.match(what)) or found[1] not in owners}
+    owners = {owner for what in before if (owner := _owner(what))} if left else set()
+    return {what for what in left if _owner(what) not in owners}
+
+
+def _owner(what: str) -> str | None:
+    found = OWNED.match(what) or SEGMENT.match(what)
+    return found and found[1]
 
 
 def possessions() -> set[str]:

@@ -33,8 +33,15 @@ def test_task():
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
 
-def test_tidy(pool, tmp_path):
-    """A pool of a wider scope may grow; what a cycle holds is collected."""
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "wal-1.log"
+    with open(path, "wb"):
+        yield path
+
+def test_tidy(pool, log, tmp_path):
+    """A pool of a wider scope may grow; so may the readers of a log; what a cycle holds is collected."""
+    kept.append(open(log, "rb"))
     barrier = threading.Barrier(2)
     for waiting in [pool.submit(barrier.wait) for _ in range(2)]:
         waiting.result()

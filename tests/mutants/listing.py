@@ -268,14 +268,14 @@ _LINEAGE = [
     ),
     Mutant(
         "the epoch before the oldest version forgotten",
-        _WAL + "format.control:Tables.prune",
+        _WAL + "format.control:ControlTables.prune",
         "epochs[1].first_version < oldest",
         "epochs[1].first_version <= oldest",
         _HISTORIES,
     ),
     Mutant(
         "random bits not in the checkpoint",
-        _WAL + "format.control:Tables.encode",
+        _WAL + "format.control:ControlTables.encode",
         "for epoch in self.epochs)",
         "for epoch in (one._replace(random=0) for one in self.epochs))",
         _HISTORIES,
@@ -381,7 +381,7 @@ _READING = [
     Mutant(
         "eviction forgets to mark",
         _RING + "_overtake",
-        "self._move(cursor, Event.EVICT, max(cursor.next, resume))",
+        "self._move(cursor, Occurrence.EVICT, max(cursor.next, resume))",
         "pass",
         _WORLD,
     ),

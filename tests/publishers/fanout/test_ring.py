@@ -184,6 +184,15 @@ def test_a_join_is_void_when_the_ring_has_passed_it():
     assert lagging.next == Position(1, 0)
 
 
+def test_a_cursor_that_waits_reads_on_when_the_log_goes_on():
+    one = ring()
+    waiting = RingCursor(Position(1, 0))
+    one.move(waiting, Occurrence.READ)
+    one.move(waiting, Occurrence.PARK)
+    assert one.move(waiting, Occurrence.ADVANCE)
+    assert waiting.phase.name == "RESYNC"
+
+
 def test_a_cursor_that_has_ended_does_not_enter_again():
     one = ring()
     cursor = entered(one)
