@@ -196,7 +196,7 @@ class Drain(Strand, Generic[T]):
             if settle is not None and not self._halted and not self._discarded:
                 settle()
             with self._lock:
-                self._demand = subtract(self._demand, self._taken)
+                self._demand -= self._taken if self._demand < UNBOUNDED else 0
                 self._taken = 0
                 if self._state == RUNNING and not self._halted:
                     self._state = IDLE

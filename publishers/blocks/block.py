@@ -5,6 +5,8 @@ events and the rows that a predicate selects are made from it lazily, and shared
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +20,7 @@ from publishers.blocks.decode import (
     decode_run,
     names_of,
 )
-from publishers.blocks.memo import Shelf, Shelves
+from publishers.blocks.memo import SHELVES_MAX, Shelf
 from publishers.lossless import flaw_of
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
@@ -56,7 +58,7 @@ class _Changes(Shelf):
     __slots__ = ("made",)
 
     def __init__(self, count: int) -> None:
-        super().__init__()
+        self.nbytes = 0
         self.made: list[Change | None] = [None] * count
 
 
@@ -128,7 +130,7 @@ class Block:
         self.weight = columns.nbytes + len(annotations)
         self.memo: dict[Any, Any] = {}
         self.memo_bytes = 0
-        self._shelves = Shelves()
+        self._shelves: dict[object, Shelf] = {}
 
     @classmethod
     def of(cls, header: FrameHeader, columns: Columns, annotations: bytes) -> "Block":
@@ -251,15 +253,16 @@ class Block:
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
         """The changes at some indices, each made at most once per view while it is kept."""
         first = 0 if self.leads else self.first_index
-        shelf = self.shelf(view, lambda: _Changes(self.first_index + self.count - first))
+        shelf = self.shelf(view, partial(_Changes, self.first_index + self.count - first))
         made = shelf.made
         long = len(indices) >= _RUN or self.columns.values is not None
         if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
-            if None in made[low:high]:
-                made[low:high] = self._make_run(indices.start, indices.stop, view)
+            found = made[low:high]
+            if None in found:
+                found = made[low:high] = self._make_run(indices.start, indices.stop, view)
                 self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
-            return made[low:high]  # type: ignore[return-value]  # what was None is made now
+            return found  # type: ignore[return-value]  # what was None is made now
         found = []
         for index in indices:
             change = made[index - first]
@@ -303,10 +306,19 @@ class Block:
         return parts[index, name]
 
     def shelf(self, key: object, make: Callable[[], _Shelf]) -> _Shelf:
-        """Where what is made of this block for one view and form is kept."""
-        found, gone = self._shelves.take(key, make)
-        self.memo_bytes -= gone
-        return found
+        """Where what is made of this block for one view and form is kept; the oldest goes beyond ``SHELVES_MAX``.
+
+        Subscribers read a block at about the same time, so the oldest is the least likely to be needed again.
+        """
+        shelves = self._shelves
+        found = shelves.get(key)
+        if found is None:
+            # Two threads may both get here; setdefault lets one of their shelves win.
+            found = shelves.setdefault(key, make())
+            while len(shelves) > SHELVES_MAX:
+                oldest = shelves.pop(list(shelves)[0], None)  # noqa: RUF015 - an iterator would see other threads
+                self.memo_bytes -= 0 if oldest is None else oldest.nbytes
+        return found  # type: ignore[return-value]  # a key belongs to one kind of shelf
 
     def weigh(self, shelf: Shelf, nbytes: int) -> None:
         """Counts what was put on a shelf."""
@@ -336,23 +348,28 @@ class Block:
         return _annotations.decode(self.annotations) if self.annotations else _Annotations()
 
     def _make(self, index: int, view: View) -> Change:
-        bodies = view.content is Content.BODY and view.plain
+        plain = view.plain
+        bodies = view.content is Content.BODY and plain
         time = time_of(self.committed_at)
         if index:
             at = (self.version, index, self.transaction_count)
             change = decode_one(self.columns, index - self.first_index, at=at, time=time, bodies=bodies)
         else:
-            change = Change(
-                self.version,
-                0,
-                self.transaction_count,
-                time,
-                Area.INFRASTRUCTURE,
-                Operation.TRANSACTION,
-                body_bytes=self.body(0) if bodies else None,
-                meta_bytes=bytes(self._annotated().meta) or None,
-            )
-        return change if view.plain else _seen(self, change, view)
+            change = self._event(time, bodies=bodies)
+        return change if plain else _seen(self, change, view)
+
+    def _event(self, time: datetime, *, bodies: bool) -> Change:
+        """The TRANSACTION event."""
+        return Change(
+            self.version,
+            0,
+            self.transaction_count,
+            time,
+            Area.INFRASTRUCTURE,
+            Operation.TRANSACTION,
+            body_bytes=self.body(0) if bodies else None,
+            meta_bytes=bytes(self._annotated().meta) or None,
+        )
 
     def _span(self, indices: range) -> int:
         columns = self.columns
@@ -364,11 +381,11 @@ class Block:
     def _make_run(self, start: int, stop: int, view: View) -> list[Change]:
         if not view.plain:
             return [self._make(index, view) for index in range(start, stop)]
-        head = [self._make(0, view)] if start == 0 else []
+        time, bodies = time_of(self.committed_at), view.content is Content.BODY
+        head = [] if start else [self._event(time, bodies=bodies)]
         start = max(start, self.first_index)
         low, high = start - self.first_index, stop - self.first_index
         at = (self.version, start, self.transaction_count)
-        time, bodies = time_of(self.committed_at), view.content is Content.BODY
         values = self.columns.values
         if values is not None:
             return head + decode_rows(values, low, high, at=at, time=time, bodies=bodies)

@@ -20,7 +20,7 @@ from publishers.criteria.conditions import Image, find, value_key
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.facts import Facts, facts_of, forget_facts
 from publishers.criteria.index_keys import Place, Slot, asks_of, places_of, rest_of
-from publishers.criteria.index_table import GONE, Bucket, Entry, Placed, Site, Table, Tables
+from publishers.criteria.index_table import GONE, Bucket, Entry, Placed, Site, Table, Tables, sites_of
 from publishers.criteria.predicate import Predicate
 
 __all__ = ["DIRECT", "SWEPT", "MatchingIndex", "Prepared", "prepare"]
@@ -149,7 +149,7 @@ class _Run:
             if passed:
                 self._all(waiting[None], passed)
             else:
-                self.missed.add(next(iter(_sites(waiting[None]))).entry)
+                self.missed.add(next(iter(sites_of(waiting[None]))).entry)
 
     def result(self) -> list[tuple[Any, Sequence[int]]]:
         """Each entry that was found, with its indices in order."""
@@ -174,7 +174,7 @@ class _Run:
         """All of some changes concern all wishes of a bucket."""
         if not indices:
             return
-        for site in _sites(bucket):
+        for site in sites_of(bucket):
             entry = site.entry
             if entry.simple:
                 self.found.append((entry.value, indices))
@@ -239,10 +239,11 @@ class MatchingIndex(Generic[T]):
     Attributes:
         evaluations: How often a predicate matched a block, or was asked and did not; what several predicates ask in common
             counts once if it fails.
+        leaving: What was taken out, while some of its places are still there.
         matched: Changes that were matched since ``costly`` was asked last.
     """
 
-    __slots__ = ("_asked", "_entries", "_leaving", "_parts", "_shared", "evaluations", "matched")
+    __slots__ = ("_asked", "_entries", "_parts", "_shared", "evaluations", "leaving", "matched")
 
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
@@ -251,7 +252,7 @@ class MatchingIndex(Generic[T]):
         self._entries: dict[Criteria, Entry] = {}
         self._shared = Tables()
         self._parts: dict[Entry, Tables] = {}
-        self._leaving: dict[Entry, None] = {}  # not in it any more, but some of their places are
+        self.leaving: dict[Entry, None] = {}
         for predicate, value in entries:
             self.add(predicate, value)
 
@@ -290,7 +291,7 @@ class MatchingIndex(Generic[T]):
         entry = self._entries.get(criteria)
         if entry is not None:
             if self._parts.pop(entry, None) is None:
-                self._leaving[entry] = None
+                self.leaving[entry] = None
             entry.value = GONE
             self._asked.pop(entry, None)
             del self._entries[criteria]
@@ -298,18 +299,28 @@ class MatchingIndex(Generic[T]):
     def sweep(self) -> None:
         """Drops places of predicates that were taken out, one predicate after the other, about ``SWEPT`` at a time."""
         steps = 0
-        while self._leaving and steps < SWEPT:
-            entry = next(iter(self._leaving))
+        while self.leaving and steps < SWEPT:
+            entry = next(iter(self.leaving))
             for site in entry.sites:
                 for place in places_of(site.wish):
                     self._shared.drop(site.wish.kinds, place, site)
                     steps += 1
-            del self._leaving[entry]
+            del self.leaving[entry]
 
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
         """The entries that the block concerns, each once, with the matching indices."""
-        run = _Run(block, self._asked)
         self.matched += block.count
+        plan = None if self._parts else self._shared.plan(block)
+        if plan is not None:
+            stored = range(block.first_index, block.first_index + block.count)
+            every = range(stored.stop)  # where it leads, the stored ones begin at 1
+            found = []
+            for entry, leads, data in plan:
+                if entry.value is not GONE:
+                    found.append((entry.value, (every if data else (0,)) if leads else stored))
+            self.evaluations += len(found)
+            return found
+        run = _Run(block, self._asked)
         try:
             run.ask_all(self._shared)
             if self._parts:
@@ -324,7 +335,7 @@ class MatchingIndex(Generic[T]):
             found = run.result()
         finally:
             forget_facts(block)
-        if self._leaving:
+        if self.leaving:
             found = [(value, indices) for value, indices in found if value is not GONE]
         self.evaluations += len(found) + len(run.missed - run.hits.keys() - run.parts.keys())
         return found
@@ -341,10 +352,6 @@ class MatchingIndex(Generic[T]):
         self.matched = 0
         self._asked.clear()
         return found
-
-
-def _sites(bucket: Bucket) -> Iterable[Site]:
-    return bucket if isinstance(bucket, dict) else (bucket,)
 
 
 def _patterned(table: Table, indices: Sequence[int], keys: Sequence[bytes]) -> Iterator[tuple[int, Bucket]]:

@@ -10,7 +10,7 @@ from publishers.criteria.conditions import Image
 from publishers.criteria.index_keys import Place, Slot
 from publishers.criteria.predicate import TRANSACTION_KIND, Check, Wish
 
-__all__ = ["GONE", "Bucket", "Entry", "Placed", "Site", "Table", "Tables"]
+__all__ = ["GONE", "Bucket", "Entry", "Placed", "Plan", "Site", "Table", "Tables", "sites_of"]
 
 _MEMO: Final = 4096
 
@@ -44,6 +44,15 @@ class Site:
 
 
 Bucket = Site | dict[Site, None]  # most have one, and a dictionary each would weigh more than all else
+
+
+Plan = tuple[tuple[Entry, bool, bool], ...]
+"""Entries that all changes of a block concern, each with whether its TRANSACTION event does, and whether the others do."""
+
+
+def sites_of(bucket: Bucket) -> Iterable[Site]:
+    """The wishes in a bucket."""
+    return bucket if isinstance(bucket, dict) else (bucket,)
 
 
 class Table:
@@ -148,11 +157,12 @@ class Tables:
         names: The keys without which a block does not concern them; None if that is not known.
     """
 
-    __slots__ = ("_routes", "by_type", "names")
+    __slots__ = ("_plans", "_routes", "by_type", "names")
 
     def __init__(self) -> None:
         self.by_type: dict[str | None, dict[frozenset[int], Table]] = {}
         self._routes: dict[tuple[int, str], tuple[Table, ...]] = {}
+        self._plans: dict[tuple[int, str, bool], Plan | None] = {}
         self.names: KeysView[bytes] | frozenset[bytes] | None = None
 
     @classmethod
@@ -172,6 +182,7 @@ class Tables:
 
     def put(self, kinds: frozenset[int], place: Place, site: Site) -> None:
         """Puts a wish in one place."""
+        self._plans = {}
         tables = self.by_type.setdefault(place.entity_type, {})
         table = tables.get(kinds)
         if table is None:
@@ -181,6 +192,7 @@ class Tables:
 
     def drop(self, kinds: frozenset[int], place: Place, site: Site) -> None:
         """Takes a wish from one place, if it is there."""
+        self._plans = {}
         tables = self.by_type.get(place.entity_type, {})
         table = tables.get(kinds)
         if table is None:
@@ -192,13 +204,43 @@ class Tables:
             if not tables:
                 del self.by_type[place.entity_type]
 
+    def plan(self, block: Block) -> Plan | None:
+        """What a block comes to if nothing has to be asked of its changes; None where that is not known."""
+        columns = block.columns
+        kinds, ids, count = columns.kinds.tobytes(), columns.type_ids, block.count
+        if not count or kinds.count(kinds[0]) != count:
+            return None
+        if ids is None:
+            name = columns.entity_types[0]
+        else:
+            numbers = ids.tolist()
+            if numbers.count(numbers[0]) != count:
+                return None
+            name = columns.entity_types[numbers[0]]
+        key = kinds[0], name, block.leads
+        if key not in self._plans:
+            if len(self._plans) >= _MEMO:
+                self._plans = {}
+            self._plans[key] = self._make_plan(*key)
+        return self._plans[key]
+
+    def _make_plan(self, kind: int, name: str, leads: bool) -> Plan | None:
+        route, leading = self._route(kind, name), self._leading() if leads else []
+        plan: list[tuple[Entry, bool, bool]] = []
+        for table in (*route, *(table for table in leading if table not in route)):
+            sites = tuple(chain.from_iterable(map(sites_of, table.every.values())))
+            if table.size > len(sites) or not all(site.entry.simple for site in sites):
+                return None
+            plan += ((site.entry, table in leading, table in route) for site in sites)
+        return tuple(plan)
+
+    def _leading(self) -> list[Table]:
+        """The tables of wishes that TRANSACTION events concern."""
+        return [table for kinds, table in self.by_type.get(None, {}).items() if TRANSACTION_KIND in kinds]
+
     def work(self, block: Block) -> Iterator[tuple[Table, Sequence[int], Sequence[bytes], bool]]:
         """The tables that a block has to do with, with indices and keys of the changes that concern them."""
-        leading = [
-            table
-            for kinds, table in (self.by_type.get(None, {}).items() if block.leads else ())
-            if TRANSACTION_KIND in kinds
-        ]
+        leading = self._leading() if block.leads else []
         work = _spread(self._groups(block), block)
         every: list[bytes] | None = None
         first = block.first_index

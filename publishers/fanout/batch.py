@@ -29,7 +29,10 @@ class Batch(Sequence[Change]):
         self.slices = slices
         self.end = end
         self.view = view
-        self._size = sum(map(len, slices))
+        size = 0
+        for part in slices:
+            size += len(part.indices)
+        self._size = size
         self._changes: tuple[Change, ...] | None = None
 
     @property
@@ -40,9 +43,13 @@ class Batch(Sequence[Change]):
     @property
     def changes(self) -> tuple[Change, ...]:
         """The changes, made once for all who get this batch."""
-        if self._changes is None:
-            self._changes = tuple(self)
-        return self._changes
+        made = self._changes
+        if made is None:
+            found: list[Change] = []
+            for part in self.slices:
+                found += part.block.changes(part.indices, self.view)
+            made = self._changes = tuple(found)
+        return made
 
     def cut(self, events: int) -> "tuple[Batch, Batch | None]":
         """At most ``events`` changes from the front, and the rest if there is one."""
@@ -64,8 +71,7 @@ class Batch(Sequence[Change]):
         return self._size
 
     def __iter__(self) -> Iterator[Change]:
-        for part in self.slices:
-            yield from part.block.changes(part.indices, self.view)
+        return iter(self.changes)
 
     @overload
     def __getitem__(self, place: int) -> Change: ...

@@ -29,9 +29,14 @@ class Chunk:
         self.version = version
         self.place = 0
         self.slices = slices
-        self.events = sum(map(len, slices))
-        self.nbytes = sum(part.nbytes for part in slices)
-        self.weight = 64 * self.events + sum(BLOCK_BYTES + part.block.weight for part in slices)
+        events = nbytes = weight = 0
+        for part in slices:
+            events += len(part.indices)
+            nbytes += part.nbytes
+            weight += BLOCK_BYTES + part.block.weight
+        self.events = events
+        self.nbytes = nbytes
+        self.weight = weight + 64 * events
 
     def since(self, index: int) -> list[Slice]:
         """What lies at or after an index."""

@@ -148,22 +148,25 @@ class DeliveryGroup:
 
     def _serve(self, place: int, cursors: Sequence[RingCursor]) -> None:
         ahead = None
-        if self.executor is not None and not self.lost:
+        loop = self._loop
+        if self.executor is not None and (loop is None or not loop.closed):
             options, upto = self._options, self._watermark.visible
             ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
         if ahead is None:
             _wake_each(cursors)
             return
         lent: deque[Any] = deque()
+        ready: list[RingCursor] = []
         left: list[RingCursor] = []
         try:
             for cursor in cursors:
                 lent.append(cursor.owner)  # first, so that no interrupt leaves a flag behind
-                if not cursor.owner.lend(ahead):
+                if cursor.owner.lend(ahead):
+                    ready.append(cursor)
+                else:
                     left.append(cursor)
                     lent.pop()
-            follows = self._ring.advance(self, [one.cursor for one in lent], ahead)
-            took = sum(one.cursor.taken is ahead for one in lent)
+            took, follows = self._ring.advance(self, ready, ahead)
             _give_back(lent, ahead, {})
         except BaseException:
             # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible.
@@ -173,7 +176,8 @@ class DeliveryGroup:
                 one.wake()
             raise
         self._counters.count(ahead.slices, took)
-        _wake_each(left)
+        if left:
+            _wake_each(left)
         # Who published that while they were on their way did not find them there.
         if follows is not None and follows <= self._watermark.visible:
             self.note(ahead.end)

@@ -102,8 +102,9 @@ class PublishGate:
                         overtaken += cursors
                         parts.pop(shared, None)
             for shared, slices in parts.items():
-                touched.setdefault(shared, shared.ring.end)
-                overtaken += shared.ring.link(Chunk(transaction.version, tuple(slices)), visible)
+                chunk = Chunk(transaction.version, tuple(slices))
+                overtaken += shared.ring.link(chunk, visible)
+                touched.setdefault(shared, chunk.place)
         self.evaluations += index.evaluations - before
         service.watermark.advance(newest)
         self._halfway = False
@@ -121,10 +122,11 @@ class PublishGate:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
         found: dict[Wakeable, None] = {}
         for shared, place in touched.items():
-            lost = [group for group in tuple(shared.groups.values()) if group.lost]
-            for group in (*shared.ring.groups(place), *lost):
-                group.note(place)
-                found[group] = None
+            concerned = shared.ring.groups(place)
+            for group in tuple(shared.groups.values()):
+                if group in concerned or group.lost:
+                    group.note(place)
+                    found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None
         for subscription in self._service.waiting.due(self._service.replayer):

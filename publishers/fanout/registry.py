@@ -148,12 +148,12 @@ class Registry:
     def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
         with self._lock:
-            attached = self.expense.next_trial(matched_through)
+            attached = self.expense.next_trial(matched_through) if self.expense.detached else None
             if attached is not None:
                 attached.reenter(Position(self._matched_through + 1, 0))
                 self._stale[attached.criteria] = attached
             self._matched_through = matched_through
-            let_go = self._refresh()
+            let_go = self._refresh() if self._stale or self._index.leaving else None
         del let_go
         return self._index
 

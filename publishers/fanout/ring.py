@@ -115,13 +115,18 @@ class Ring:
         self._copied_events = 0
 
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
-        """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook."""
+        """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook.
+
+        Either way the chunk knows its place then: where it is, or where the next one will be.
+        """
         with self.lock:
             if chunk.events > self._max_events or chunk.weight > self._max_bytes:
+                chunk.place = self._next
                 self._refused_chunks += 1
                 return self._restart(chunk.version, visible)
-            chunk.place = self._base + len(self._chunks)
-            self._chunks.append(chunk)
+            chunks = self._chunks
+            chunk.place = chunks[0].place + len(chunks) if chunks else self._next
+            chunks.append(chunk)
             self._next = chunk.place + 1
             self._events += chunk.events
             self._nbytes += chunk.weight
@@ -254,24 +259,29 @@ class Ring:
                 self._trim()
         return taken, more
 
-    @property
-    def end(self) -> int:
-        """The place of the next chunk that will be linked."""
-        with self.lock:
-            return self._base + len(self._chunks)
-
     def groups(self, place: int) -> set[Any]:
         """The groups of the cursors that stand at a place or behind it: whom chunks linked there concern."""
+        found: set[Any] = set()
         with self.lock:
-            ends = range(max(place, self._base), self._base + len(self._chunks))
-            return {group for number in ends for group in self._standing.get(number, ())}
+            for number in self._places(place):
+                found.update(self._standing.get(number, ()))
+        return found
+
+    def _places(self, first: int) -> range:
+        """The places of the chunks from one on."""
+        chunks = self._chunks
+        if not chunks:
+            return range(0)
+        base = chunks[0].place
+        return range(max(first, base), base + len(chunks))
 
     def standing(self, group: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
         """The cursors of a group for whom chunks from ``place`` on are new, by the place where they stand."""
         with self.lock:
             found = []
-            for number in range(max(place, self._base), self._base + len(self._chunks)):
-                cursors = self._standing.get(number, {}).get(group)
+            for number in self._places(place):
+                groups = self._standing.get(number)
+                cursors = groups and groups.get(group)
                 if cursors:
                     found.append((number, list(cursors)))
             return found
@@ -281,10 +291,12 @@ class Ring:
         slices: list[Slice] = []
         events = nbytes = 0
         with self.lock:
-            at = place - self._base
+            chunks = self._chunks
+            base = chunks[0].place if chunks else self._next
+            at = place - base
             if at < 0:
                 return None
-            for chunk in islice(self._chunks, at, None):
+            for chunk in islice(chunks, at, None):
                 if (
                     chunk.version > upto
                     or events + chunk.events > max_events
@@ -297,28 +309,31 @@ class Ring:
                 at += 1
             if not slices:
                 return None
-            more = at < len(self._chunks) and self._chunks[at].version <= upto
-            after = Position(self._chunks[at].version if more else upto + 1, 0)
-            first = slices[0].block.version
-            return Ahead(place, at + self._base, first, after, tuple(slices), events, nbytes, more)
+            more = at < len(chunks) and chunks[at].version <= upto
+            # For every chunk: without a call of Python code.
+            after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
+            fields = (place, at + base, slices[0].block.version, after, tuple(slices), events, nbytes, more)
+            return tuple.__new__(Ahead, fields)
 
-    def advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int | None:
+    def advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> tuple[int, int | None]:
         """Moves LIVE cursors of a group that stand where ``ahead`` begins behind it; the others stay.
 
         It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
         goes on in the WAL from its ``next``.
 
         Returns:
-            The version of the chunk before which they stand now, if one is linked. Who moved them reads the watermark
-            after this: a commit that has looked for cursors there before they came has advanced it already.
+            How many have moved, and the version of the chunk before which they stand now, if one is linked. Who moved them
+            reads the watermark after this: a commit that has looked for cursors there before they came has advanced it
+            already.
         """
         with self.lock:
-            self._advance(group, cursors, ahead)
+            moved = self._advance(group, cursors, ahead)
             self._trim()
-            at = ahead.end - self._base
-            return self._chunks[at].version if 0 <= at < len(self._chunks) else None
+            chunks = self._chunks
+            at = ahead.end - chunks[0].place if chunks else -1
+            return moved, chunks[at].version if 0 <= at < len(chunks) else None
 
-    def _advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+    def _advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int:
         try:
             standing = self._standing.get(ahead.place, {}).get(group, set())
             moved = set()
@@ -334,18 +349,21 @@ class Ring:
                     cursor.place = ahead.end
                     cursor.next = ahead.next
             standing -= moved
+            if not standing:
+                self._tidy(ahead.place, group)
             self._copied_events += ahead.events * len(moved)
-            there = self._standing.setdefault(ahead.end, {})
-            there[group] = there[group] | moved if group in there else moved
+            if moved:
+                there = self._standing.setdefault(ahead.end, {})
+                there[group] = there[group] | moved if group in there else moved
+            return len(moved)
         except BaseException:
             for cursor in cursors:
                 self._move(cursor, Occurrence.EVICT, ahead.next if cursor.taken is ahead else None)
             for groups in self._standing.values():
                 groups.get(group, set()).difference_update(cursors)
-            raise
-        finally:
             for place in (ahead.place, ahead.end):
                 self._tidy(place, group)
+            raise
 
     def _tidy(self, place: int, group: Hashable) -> None:
         """Forgets a set of cursors that is empty."""
@@ -410,13 +428,13 @@ class Ring:
             cursor.place = None
 
     def _trim(self) -> None:
-        while self._chunks and self._base not in self._standing:
+        while self._chunks and self._chunks[0].place not in self._standing:
             # No cursor stands at the oldest chunk, and none can stand before it.
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         # Each line by itself leaves the ring sound, in case an interrupt comes between them.
-        self.start = Position(self._chunks[0].version + 1, 0)
+        self.start = tuple.__new__(Position, (self._chunks[0].version + 1, 0))
         chunk = self._chunks.popleft()
         self._events = self._events - chunk.events if self._chunks else 0
         self._nbytes = self._nbytes - chunk.weight if self._chunks else 0

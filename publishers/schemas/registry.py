@@ -120,7 +120,8 @@ class Schemas:
 
     def versions(self, entity_type: str) -> list[int]:
         """The versions told of an entity type, rising."""
-        self.load()
+        if self._told is None or self._owner is None or self._marked is not None:
+            self.load()
         return self._versions.get(entity_type, [])
 
     def find(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:

@@ -18,7 +18,9 @@ class Peers:
     before each commit), so do HEAD (asked before it is written), and the file LOCK itself (now and then).
 
     Attributes:
-        tail: TAIL, which tells what the writer before has shown until this one publishes.
+        tail: TAIL, which tells what the writer before has shown until this one publishes. It is claimed unless another
+            writer has opened the log: asked before each commit, and as cheap as a look at memory.
+        unannounced: Whether TAIL has moved since followers were notified.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, files: ExitStack) -> None:
@@ -37,27 +39,17 @@ class Peers:
         self.tail.claim()
         self._notifier = filesystem.notifier(directory)
         files.callback(self._notifier.close)
-        self._unannounced = False
+        self.unannounced = False
 
     def sign(self, epoch: int) -> None:
         """Tells in LOCK who holds it."""
         sign(self._lock, self._filesystem, epoch)
 
-    @property
-    def fenced(self) -> bool:
-        """Whether another writer has opened the log; asked before each commit, and as cheap as a look at memory."""
-        return not self.tail.claimed
-
-    def publish(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int) -> None:
-        """Writes TAIL; the caller calls `notify` once it holds no gate any more."""
-        self.tail.write(epoch, visible, segment, end, durable, random)
-        self._unannounced = True
-
     def notify(self) -> None:
         """Wakes followers if TAIL has moved. Any thread may call it."""
-        if self._unannounced:
+        if self.unannounced:
             # Cleared first: what is published from now on gets a notification of its own, or this one comes after it.
-            self._unannounced = False
+            self.unannounced = False
             self._notifier.notify()
 
     def tend(self) -> bool:

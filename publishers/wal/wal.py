@@ -79,6 +79,7 @@ class Wal:
         self._clock = clock.monotonic
         # The lock comes first, and owners before are fenced off before anything is looked at.
         self._peers = peers = Peers(filesystem, directory, files)
+        self._tail = peers.tail
         self._reserve = reserve = Reserve(filesystem, directory, options)
         recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail, files)
         catalog, head, active, chain, tables, self.torn_bytes = recovered
@@ -251,7 +252,7 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        if self._peers.fenced:
+        if not self._tail.claimed:
             self._writer.health.fail(FencedError())
         return self._writer.append(transactions)
 
@@ -296,11 +297,12 @@ class Wal:
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
         place = self._withholding.shows(visible)
-        writer, peers = self._writer, self._peers
-        if peers.fenced:
+        writer, tail = self._writer, self._tail
+        if not tail.claimed:
             writer.health.fail(FencedError())
             raise LogFailed("unknown", str(FencedError()))
-        peers.publish(writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random)
+        tail.write(writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random)
+        self._peers.unannounced = True
 
     def show(self, visible: int | None) -> None:
         """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.

@@ -283,8 +283,9 @@ class World:
             self.detached = True
             overtaken = ring.detach(self.visible)
         elif kind != "f" and not self.detached:
-            self.place = ring.end
-            overtaken = ring.link(Chunk(version, (_Piece(version),)), self.visible)
+            chunk = Chunk(version, (_Piece(version),))
+            overtaken = ring.link(chunk, self.visible)
+            self.place = chunk.place
         self.overtaken = self._numbers(overtaken)
         self.versions += "f" if kind == "f" else "m"
         self.committer = "advance"

@@ -188,29 +188,24 @@ class SparseIndex:
     One thread adds at a time (a lock sees to it), any number look up meanwhile: entries are only ever added behind.
     """
 
-    __slots__ = ("_entries", "_keys", "_lock", "_next")
+    __slots__ = ("_entries", "_keys", "_lock", "next")
 
     def __init__(self) -> None:
         self._keys: list[tuple[int, int]] = []
         self._entries: list[tuple[int, int]] = []
         self._lock = Lock()
-        self._next = 0
+        self.next = 0
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    @property
-    def next(self) -> int:
-        """The offset from which on a frame is wanted as an entry."""
-        return self._next
-
     def add(self, version: int, first_index: int, committed_at: int, offset: int) -> None:
         """Takes a frame as an entry, unless it lies within 64 KiB of the last one."""
-        if offset < self._next:
+        if offset < self.next:
             return
         with self._lock:
-            if offset >= self._next:
-                self._next = offset + INDEX_STEP
+            if offset >= self.next:
+                self.next = offset + INDEX_STEP
                 self._entries.append((committed_at, offset))
                 self._keys.append((version, first_index))
 
@@ -262,7 +257,7 @@ class SparseIndex:
         index = cls()
         for version, first_index, _, at_time, offset in _ENTRY.iter_unpack(data[:at]):
             index.add(version, first_index, at_time, offset)
-        index._next = end
+        index.next = end
         return index, Trailer(last_version, last_crc, end, committed_at)
 
 

@@ -2,33 +2,39 @@
 
 from publishers import Content, View, upsert
 from publishers.blocks.block import BLOCK_BYTES, Block
-from publishers.blocks.memo import SHELVES_MAX, Shelf, Shelves
+from publishers.blocks.memo import SHELVES_MAX, Shelf
 from publishers.mutations.mutation import columns_of
 
 
-def test_a_shelf_is_made_once_while_it_is_kept():
-    shelves = Shelves()
-    one, _ = shelves.take("a", Shelf)
-    assert shelves.take("a", Shelf) == (one, 0)
-    one.nbytes = 7
-    gone = [shelves.take(number, Shelf)[1] for number in range(SHELVES_MAX)]
-    assert gone == [0] * (SHELVES_MAX - 1) + [7]
-    assert shelves.take("a", Shelf)[0] is not one
-
-
-def test_views_without_end_weigh_no_more_than_so_many():
-    """F59: what is made per view goes with the oldest views, and its weight is counted."""
-    rows = [upsert("order", str(n), {"card": "x" * 100}) for n in range(10)]
-    block = Block(
+def block_of(rows):
+    return Block(
         columns_of(rows),
         version=1,
         first_index=1,
         leads=True,
         ends=True,
-        transaction_count=11,
+        transaction_count=len(rows) + 1,
         transaction_bytes=1,
         committed_at=1,
     )
+
+
+def test_a_shelf_is_made_once_while_it_is_kept():
+    block = block_of([upsert("order", "1", {})])
+    one = block.shelf("a", Shelf)
+    assert block.shelf("a", Shelf) is one
+    block.weigh(one, 7)
+    for number in range(SHELVES_MAX - 1):
+        block.shelf(number, Shelf)
+    assert block.memo_bytes == 7
+    block.shelf(SHELVES_MAX, Shelf)
+    assert block.memo_bytes == 0
+    assert block.shelf("a", Shelf) is not one
+
+
+def test_views_without_end_weigh_no_more_than_so_many():
+    """F59: what is made per view goes with the oldest views, and its weight is counted."""
+    block = block_of([upsert("order", str(n), {"card": "x" * 100}) for n in range(10)])
     weights = []
     for number in range(4 * SHELVES_MAX):
         block.changes(range(11), View.of(Content.BODY, mask={"card": f"view {number}"}))
