@@ -54,9 +54,9 @@ from publishers.fanout.state import Checkpoint, State
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.changelog import ChangeLog
 from publishers.log.feed import ChangeFeed, ModelFeed
+from publishers.log.health import LogHealth, Soundness
 from publishers.log.history import History
 from publishers.log.links import LogLinks
-from publishers.log.soundness import LogHealth, Soundness
 from publishers.log.statistics import LogStatistics, Produced
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.model.position import LogIdentity, Position, PositionToken, Start

@@ -258,11 +258,11 @@ class Block:
         long = len(indices) >= _RUN or self.columns.values is not None
         if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
-            found = made[low:high]
-            if None in found:
-                found = made[low:high] = self._make_run(indices.start, indices.stop, view)
+            run = made[low:high]
+            if None in run:
+                made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
                 self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
-            return found  # type: ignore[return-value]  # what was None is made now
+            return run  # type: ignore[return-value]  # what was None is made now
         found = []
         for index in indices:
             change = made[index - first]

@@ -310,11 +310,11 @@ class MatchingIndex(Generic[T]):
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
         """The entries that the block concerns, each once, with the matching indices."""
         self.matched += block.count
+        found: list[tuple[T, Sequence[int]]] = []
         plan = None if self._parts else self._shared.plan(block)
         if plan is not None:
             stored = range(block.first_index, block.first_index + block.count)
             every = range(stored.stop)  # where it leads, the stored ones begin at 1
-            found = []
             for entry, leads, data in plan:
                 if entry.value is not GONE:
                     found.append((entry.value, (every if data else (0,)) if leads else stored))

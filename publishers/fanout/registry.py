@@ -9,11 +9,11 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import DIRECT, MatchingIndex, Prepared, prepare
 from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidOption
-from publishers.fanout.expense import Expense
 from publishers.fanout.ports import Subscribed
 from publishers.fanout.ring import RingCursor
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.watermark import Watermark
+from publishers.fanout.weights import Weights
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
@@ -54,7 +54,7 @@ class Registry:
         self._owed = 0  # places that the index does not know yet
         self._watermark = watermark
         self._matched_through = matched_through
-        self.expense = Expense(options)
+        self.weights = Weights(options)
 
     def add(
         self,
@@ -81,7 +81,7 @@ class Registry:
                 if known is not None:
                     return self._added(known, make)
                 if prepared is not None:
-                    self.expense.check(prepared.asks)
+                    self.weights.check(prepared.asks)
                     # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
                     start = Position(self._matched_through + 1, 0)
                     return self._added(SharedPublisher(prepared, start, self._options), make)
@@ -102,7 +102,7 @@ class Registry:
         shared.subscriptions[subscription] = None
         self._by_id[subscription.id] = subscription
         if is_new:
-            self.expense.enter(shared)
+            self.weights.enter(shared)
             if shared.standing is Standing.DETACHED:
                 shared.ring.detach(self._watermark.visible)
             self._stale[shared.criteria] = shared
@@ -120,7 +120,7 @@ class Registry:
             self._by_id.pop(subscription.id, None)
             shared.leave(subscription.cursor.group)
             if not shared.subscriptions:
-                self.expense.leave(shared)
+                self.weights.leave(shared)
                 self._stale[shared.criteria] = shared
                 del self._publishers[shared.criteria]
                 self._refresh_if_idle()
@@ -148,7 +148,7 @@ class Registry:
     def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
         """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
         with self._lock:
-            attached = self.expense.next_trial(matched_through) if self.expense.detached else None
+            attached = self.weights.next_trial(matched_through) if self.weights.detached else None
             if attached is not None:
                 attached.reenter(Position(self._matched_through + 1, 0))
                 self._stale[attached.criteria] = attached
@@ -170,7 +170,7 @@ class Registry:
             found = []
             for shared in costly:
                 if shared.subscriptions and shared.standing is Standing.ATTACHED:
-                    self.expense.too_dear(shared, self._matched_through)
+                    self.weights.too_dear(shared, self._matched_through)
                     # The ring first: with an interrupt in between, no LIVE cursor misses what is matched no longer.
                     found.append((shared, shared.ring.detach(visible)))
                     self._index.retire(shared.criteria)

@@ -31,12 +31,12 @@ from publishers.errors import (
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
+from publishers.log.health import LogHealth, health_of
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
 from publishers.log.readable import ReadableLog
-from publishers.log.soundness import LogHealth, health_of
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following

@@ -206,9 +206,9 @@ def statistics_of(
         delivered=service.deliveries.statistics(),
         publisher_count=publisher_count,
         subscription_count=subscription_count,
-        detached_count=service.registry.expense.detached,
-        attached_weight=service.registry.expense.attached,
-        match_weight=service.registry.expense.weight,
+        detached_count=service.registry.weights.detached,
+        attached_weight=service.registry.weights.attached,
+        match_weight=service.registry.weights.weight,
         lagging=max(0, subscription_count - live),
     )
 

@@ -11,7 +11,7 @@ from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import LogClosed, LogFailed, LogForked, LogFull, LogUnreadable, NotALog
 from publishers.options import LogOptions
-from publishers.wal.append.evidence import Evidence
+from publishers.wal.append.head_writer import HeadWriter
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, check_openable, means_full
@@ -25,7 +25,7 @@ from publishers.wal.keep.retention import Retention
 from publishers.wal.peers import Peers
 from publishers.wal.read.reader import Reader
 from publishers.wal.recover.recovery import recover
-from publishers.wal.withheld import Withholding
+from publishers.wal.withholding import Withholding
 
 __all__ = ["Wal"]
 
@@ -96,14 +96,14 @@ class Wal:
         _fill(reserve)
         peers.sign(epoch)
         # What stands on the writer, and owns no file.
-        self._evidence = evidence = Evidence(head, writer)
-        self._withholding = Withholding(writer, head, evidence, catalog, filesystem, directory)
+        self._head_writer = head_writer = HeadWriter(head, writer)
+        self._withholding = Withholding(writer, head, head_writer, catalog, filesystem, directory)
         self._head_at = self._clock()
         self.reader = Reader(catalog, self._withholding.readable)
         self.retention = Retention(
             catalog,
             lambda: (writer.active.number, writer.active.offset),
-            evidence.write,
+            head_writer.write,
             options,
             filesystem,
             directory,
@@ -346,7 +346,7 @@ class Wal:
             LogFailed: If the disk fails.
             LogFull: If the disk has no room.
         """
-        self._evidence.vouch(version)
+        self._head_writer.vouch(version)
 
     def insist(self, write: Callable[[], None]) -> None:
         """Does a small write beside the log for which room is kept back, such as that of somebody's position.
@@ -433,13 +433,13 @@ class Wal:
 
     def _refresh_head(self) -> bool:
         """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
-        state = self._evidence.state
+        state = self._head_writer.state
         _, segment, offset = self._writer.evidence()
-        if (segment, offset) <= (state.segment, state.offset) and self._evidence.even:
+        if (segment, offset) <= (state.segment, state.offset) and self._head_writer.even:
             return False
         if self._clock() - self._head_at < self._options.head_sync:
             return False
-        self._evidence.write()
+        self._head_writer.write()
         self._head_at = self._clock()
         return True
 
@@ -476,7 +476,7 @@ class Wal:
                 self._writer.sync()
                 self.publish_tail(self.visible)
                 self.notify()
-                self._evidence.write(flags=CLEAN)
+                self._head_writer.write(flags=CLEAN)
         except OSError as error:
             # What HEAD does not cover will be found by the scan.
             if not means_full(error):

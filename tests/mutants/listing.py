@@ -124,13 +124,13 @@ _HEAD = [
     Mutant("HEAD not synced", _WAL + "files.head:Head._put", "    sync_file(self._file)", "    pass", _LIVES),
     Mutant(
         "DEFERRED not written",
-        _WAL + "append.evidence:Evidence.write",
+        _WAL + "append.head_writer:HeadWriter.write",
         "visible=visible)",
         "visible=None)",
         ("T1-deferral",),
     ),
     Mutant(
-        "CUT not written", _WAL + "withheld:Withholding._forget_after", "flags=CUT, ", "", ("T1-deferral",)
+        "CUT not written", _WAL + "withholding:Withholding._forget_after", "flags=CUT, ", "", ("T1-deferral",)
     ),
 ]
 

@@ -14,9 +14,8 @@ import flow
 from publishers import ChangeLog, LogFailed, Position
 from publishers.commits import group_commit, pending, queue, withheld
 from publishers.fanout import publish_gate, registry, ring, waiting_list, watermark
-from publishers.wal import wal
-from publishers.wal import withheld as withheld_frames
-from publishers.wal.append import appender, evidence, writer
+from publishers.wal import wal, withholding
+from publishers.wal.append import appender, head_writer, writer
 from publishers.wal.recover import truncate
 from tests.harness.scale import each
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
@@ -172,7 +171,7 @@ TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
         *(group_commit, pending, publish_gate, queue, registry, ring, waiting_list, withheld, watermark),
-        *(appender, truncate, evidence, wal, withheld_frames, writer),
+        *(appender, truncate, head_writer, wal, withholding, writer),
     )
 }
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from publishers.errors import PenstockError
-from publishers.log.soundness import LogHealth, Soundness
+from publishers.log.health import LogHealth, Soundness
 from publishers.store.log_entries import SYSTEM
 from transports.access.policy import Caller, Policy, check_schemas, find_log, welcomes
 from transports.codec.schemas import SchemaQuestion, schema_json

@@ -176,7 +176,7 @@ def test_one_that_has_left_while_it_was_matched_is_not_detached(log):
     registry.snapshot(9)  # a commit is being matched
     probe.subscription.cancel()
     assert registry.detach_costly(1) == []
-    assert (registry.expense.weight, registry.expense.detached) == (0, 0)
+    assert (registry.weights.weight, registry.weights.detached) == (0, 0)
 
 
 def test_beyond_the_bound_of_all_a_subscriber_is_refused_by_name_until_others_have_left():

@@ -317,7 +317,7 @@ def test_an_examination_that_retention_overtakes_is_begun_anew_and_tells_the_new
             while len(wal.reader._catalog.entries) < 7:
                 commit(wal, b"y" * 30_000)
             gone = range(wal._catalog.entries[0].number, wal.reader._catalog.entries[-1].number)
-            wal._evidence.write(gone.stop)
+            wal._head_writer.write(gone.stop)
             wal._catalog.drop(gone.stop)
             for one in gone:
                 (log / f"wal-{one:012d}.log").unlink()

@@ -483,7 +483,7 @@ def test_head_that_tells_it_in_one_slot_only_is_noticed(monkeypatch):
 
 
 def _tell_once(kept: withheld.Withholding, visible: int | None) -> None:
-    kept._evidence.write(visible=visible)
+    kept._head_writer.write(visible=visible)
     kept.active = visible is not None
 
 
@@ -515,9 +515,9 @@ def test_a_disk_that_is_full_behind_a_cut_leaves_the_second_slot_to_the_housekee
         log.forget_after(1)
     assert system.operations > before
     assert log.failed is None
-    assert not log._evidence.even
+    assert not log._head_writer.even
     log.maintain()
-    assert log._evidence.even
+    assert log._head_writer.even
     log.close()
 
 

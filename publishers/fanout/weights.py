@@ -12,13 +12,13 @@ from publishers.errors import TooCostly
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.options import LogOptions
 
-__all__ = ["Expense"]
+__all__ = ["Weights"]
 
 _PAUSE: Final = 1024  # versions until the first trial
 _LONGEST: Final = 2**20
 
 
-class Expense:
+class Weights:
     """The weights of the publishers of one log; every method is called under the registry's lock.
 
     Args:

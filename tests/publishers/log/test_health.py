@@ -15,7 +15,7 @@ from publishers.errors import (
     NotALog,
     WalCorrupted,
 )
-from publishers.log.soundness import LogHealth, Soundness
+from publishers.log.health import LogHealth, Soundness
 from publishers.wal import LogWriter
 from tests.publishers.support import fill, opened
 

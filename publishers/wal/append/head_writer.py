@@ -1,4 +1,4 @@
-"""Evidence: HEAD is made to tell what is synced, so that whoever stores a position can rely on it."""
+"""HEAD is made to tell what is synced, so that whoever stores a position can rely on it."""
 
 from threading import Lock
 
@@ -7,10 +7,10 @@ from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import means_full
 from publishers.wal.files.head import KEEP, SLOT_BYTES, Head, HeadState
 
-__all__ = ["Evidence"]
+__all__ = ["HeadWriter"]
 
 
-class Evidence:
+class HeadWriter:
     """What HEAD tells of a log that is being written; any thread may have it written.
 
     Attributes:

@@ -14,7 +14,7 @@ from threading import Lock
 
 from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal.append.active_segment import ActiveSegment
-from publishers.wal.append.evidence import Evidence
+from publishers.wal.append.head_writer import HeadWriter
 from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.files.head import CUT, DEFERRED, SLOT_BYTES, Head
@@ -42,7 +42,7 @@ class Withholding:
 
     _writer: Writer
     _head: Head
-    _evidence: Evidence
+    _head_writer: HeadWriter
     _catalog: Catalog
     _filesystem: FileSystem
     _directory: Path
@@ -95,11 +95,11 @@ class Withholding:
         writer.health.check()
         begins = visible is not None and not self.active
         try:
-            self._evidence.write(visible=visible)
+            self._head_writer.write(visible=visible)
             self.active = visible is not None
             if begins:
                 # Into both slots: were the one that tells of it damaged, the other would show what is withheld.
-                self._evidence.write(visible=visible)
+                self._head_writer.write(visible=visible)
         except OSError as error:
             if means_full(error):
                 raise LogFull(None, SLOT_BYTES) from error
@@ -109,7 +109,7 @@ class Withholding:
     def forget_after(self, version: int) -> None:
         """See `Wal.forget_after`."""
         self._writer.sync()
-        with self.housekeeping, self._evidence.lock:
+        with self.housekeeping, self._head_writer.lock:
             self._forget_after(version)
 
     def _forget_after(self, version: int) -> None:
