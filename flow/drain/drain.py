@@ -10,7 +10,7 @@ A wake-up cannot be lost: the flag is given back in the same critical section th
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import length_hint, methodcaller
@@ -266,7 +266,7 @@ class Drain(Strand, Generic[T]):
         """
         taken = self._taken = len(items)
         subscriber = self._subscriber
-        left = iter(items)
+        left: Iterator[T] | tuple[()] = ()
         try:
             if self.batches:
                 if self._discarded:
@@ -275,6 +275,7 @@ class Drain(Strand, Generic[T]):
                     self._hand_batch(cast("BatchSubscriber[T]", subscriber), items)
                 return taken
             on_next = subscriber.on_next
+            left = iter(items)
             for item in left:
                 if self._halted:
                     break
@@ -291,7 +292,7 @@ class Drain(Strand, Generic[T]):
             self.cancel()
         finally:
             # A traceback that is kept must not keep the subscriber through this frame (rule 3.13).
-            items = left = ()  # type: ignore[assignment]  # forgotten
+            items = left = ()  # forgotten
             subscriber = item = on_next = None  # type: ignore[assignment]  # forgotten
         return taken
 

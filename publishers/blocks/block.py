@@ -155,11 +155,8 @@ class Block:
     @property
     def end(self) -> Position:
         """The position after this block."""
-        return (
-            Position(self.version + 1, 0)
-            if self.ends
-            else Position(self.version, self.first_index + self.count)
-        )
+        place = (self.version + 1, 0) if self.ends else (self.version, self.first_index + self.count)
+        return tuple.__new__(Position, place)
 
     @property
     def nbytes(self) -> int:
@@ -326,7 +323,7 @@ class Block:
         self.memo_bytes += nbytes
 
     def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
-        """The indices that a predicate selects, found once per block and predicate."""
+        """What is selected of the block, found once for each key."""
         found: Sequence[int] | None = self.memo.get(key)
         if found is None:
             found = self.memo[key] = select(self)

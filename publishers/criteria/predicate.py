@@ -24,6 +24,8 @@ _KINDS: Final = tuple((area, operation, area * 16 + operation) for area in Area 
 
 Check = Callable[[Facts, int], bool]
 
+_MEMO: Final = 4096
+
 
 class Wish:
     """One criterion, compiled.
@@ -64,6 +66,17 @@ class Wish:
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
         self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a change for more than its kind and entity type."""
+        return bool(self.keys or self.globs or self.patterns or self.changed or self.values)
+
+    def takes(self, kind: int, entity_type: str) -> bool:
+        """Whether changes of a kind and an entity type are wished for, if that is all that it asks."""
+        return kind in self.kinds and (
+            not self.criterion.entity_types or entity_type in self.criterion.entity_types
+        )
 
     def leads(self, block: Block) -> bool:
         """Whether the TRANSACTION event of the block is wished for."""
@@ -132,14 +145,32 @@ class Predicate:
         wishes: Its criterions, compiled.
     """
 
-    __slots__ = ("criteria", "wishes")
+    __slots__ = ("_alike", "_broad", "_transactions", "criteria", "wishes")
 
     def __init__(self, criteria: Criteria) -> None:
         self.criteria = criteria
         self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
+        self._broad = not any(wish.asks for wish in self.wishes)
+        self._transactions = any(wish.transactions for wish in self.wishes)
+        self._alike: dict[
+            tuple[int, str], bool
+        ] = {}  # whether changes of a kind and an entity type are wished for
 
     def select(self, block: Block) -> Sequence[int]:
-        """The indices of the matching changes, ascending; found once per block."""
+        """The indices of the matching changes, ascending; found once per block if they have to be looked at."""
+        columns = block.columns
+        kinds = columns.kinds.tobytes()
+        if self._broad and columns.type_ids is None and kinds.count(kinds[:1]) == len(kinds):
+            alike, first = (kinds[0], columns.entity_types[0]), block.first_index
+            wished = self._alike.get(alike)
+            if wished is None:
+                if len(self._alike) >= _MEMO:
+                    self._alike = {}
+                wished = self._alike[alike] = any(wish.takes(*alike) for wish in self.wishes)
+            leads = block.leads and self._transactions
+            if not wished:
+                return [0] if leads else []
+            return range(0 if leads else first, first + block.count)
         return block.selection(self.criteria, self._select)
 
     def _select(self, block: Block) -> Sequence[int]:

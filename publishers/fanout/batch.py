@@ -71,7 +71,8 @@ class Batch(Sequence[Change]):
         return self._size
 
     def __iter__(self) -> Iterator[Change]:
-        return iter(self.changes)
+        for part in self.slices:
+            yield from part.block.changes(part.indices, self.view)
 
     @overload
     def __getitem__(self, place: int) -> Change: ...

@@ -82,16 +82,17 @@ class Cursor(RingCursor):
         """
         self.reads += 1
         self.read_at = block.committed_at
-        if block.end <= self.next:
+        end, begin = block.end, self.next
+        if end <= begin:
             return []
         found = Slice(block, self._predicate.select(block))
-        if self.next.version == block.version:
-            found = found.since(self.next.index)
-        if not len(found):
-            self.next = max(self.next, block.end)
+        if begin.index and begin.version == block.version:
+            found = found.since(begin.index)
+        if not found.indices:
+            self.next = end
             return []
         piece = found.first(max_events, max_bytes, least=least)
-        if not len(piece):
+        if not piece.indices:
             return []
-        self.next = block.end if len(piece) == len(found) else Position(block.version, piece.indices[-1] + 1)
+        self.next = end if piece is found else Position(block.version, piece.indices[-1] + 1)
         return [piece]

@@ -39,7 +39,7 @@ class Registry:
         watermark: What has been matched and published.
 
     Attributes:
-        expense: Which publishers are in the index, and why the others are not.
+        weights: Which publishers are in the index, and why the others are not.
     """
 
     def __init__(self, matched_through: int, options: LogOptions, watermark: Watermark) -> None:

@@ -10,11 +10,12 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
+from publishers.errors import WalCorrupted
 from publishers.wal import Frame, Location, Reader
 
 __all__ = ["FrameCache", "Replayable", "Replayer"]
@@ -30,18 +31,19 @@ class FrameCache:
     Args:
         reader: Where frames come from.
         max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
-        noting: Stands around each read, to hear of damage.
+        damaged: Hears of damage that a read meets.
     """
 
     def __init__(
-        self, reader: Reader, max_bytes: int, noting: Callable[[], AbstractContextManager[None]] = nullcontext
+        self, reader: Reader, max_bytes: int, damaged: Callable[[WalCorrupted], object] = lambda _: None
     ) -> None:
         self._reader = reader
-        self._noting = noting
+        self._damaged = damaged
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._read = threading.Condition(self._lock)
         self._reading: set[Location] = set()
+        self._awaited = 0  # by how many threads
         self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
         self._nbytes = 0
         self._fresh = 0  # frames that came since all were last weighed
@@ -70,24 +72,33 @@ class FrameCache:
                 if location not in self._reading:
                     self._reading.add(location)
                     break
-                self._read.wait()
+                self._awaited += 1
+                try:
+                    self._read.wait()
+                finally:
+                    self._awaited -= 1
         try:
-            with self._noting():
-                frame = self._reader.read(location)
+            frame = self._reader.read(location)
             if frame is None:
                 return None
-            block = Block.of(frame.header, frame.columns, frame.annotations)
+            block = Block.of(frame.header, *frame.decoded)
+            weight = block.nbytes
             with self._lock:
                 self.reads += 1
-                self._kept[location] = (block, frame.next, block.nbytes)
-                self._nbytes += block.nbytes
+                self._kept[location] = (block, frame.next, weight)
+                self._nbytes += weight
                 self._fresh += 1
-                self._bound()
+                if self._nbytes > self._max_bytes or self._fresh > _WEIGHED:
+                    self._bound()
             return block, frame.next
+        except WalCorrupted as error:
+            self._damaged(error)
+            raise
         finally:
             with self._lock:
                 self._reading.discard(location)
-                self._read.notify_all()
+                if self._awaited:
+                    self._read.notify_all()
 
     def locate(self, version: int, index: int) -> Location:
         """Where the frame of a position begins, or one before it.
@@ -118,6 +129,14 @@ class FrameCache:
         """Frames from a change back to the oldest, newest first, past the cache; see ``Reader.backward``."""
         with self._noting():
             yield from self._reader.backward(version, index)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except WalCorrupted as error:
+            self._damaged(error)
+            raise
 
     @property
     def nbytes(self) -> int:

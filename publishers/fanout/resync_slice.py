@@ -53,7 +53,7 @@ def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: l
         cursor.location = location
         for piece in cursor.take(block, room, space, least=0 if taken else 1):
             taken.append(piece)
-            room -= len(piece)
+            room -= len(piece.indices)
             space -= piece.nbytes
         if cursor.next < block.end:
             break

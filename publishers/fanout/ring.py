@@ -313,7 +313,8 @@ class Ring:
             # For every chunk: without a call of Python code.
             after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
             fields = (place, at + base, slices[0].block.version, after, tuple(slices), events, nbytes, more)
-            return tuple.__new__(Ahead, fields)
+            ahead: Ahead = tuple.__new__(Ahead, fields)
+        return ahead
 
     def advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> tuple[int, int | None]:
         """Moves LIVE cursors of a group that stand where ``ahead`` begins behind it; the others stay.

@@ -57,7 +57,7 @@ class Service:
         self.clock = clock
         self.watermark = Watermark(visible)
         self.registry = Registry(visible, options, self.watermark)
-        self.frames = FrameCache(reader, options.replay_bytes, self.noting)
+        self.frames = FrameCache(reader, options.replay_bytes, self.note_damage)
         self.replayer = Replayer(options.replay_threads, name, options.detached_share)
         self.waiting = WaitingList(self.watermark)
         self.admission = Gating(visible, clock, self._gating)
@@ -128,17 +128,21 @@ class Service:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Stands around a read: the first damage is remembered and logged, unless the log was replaced or dropped."""
+        """Stands around a read; see `note_damage`."""
         try:
             yield
         except WalCorrupted as error:
-            if self.damage is None and isinstance(self.explain(error), WalCorrupted):
-                with self._lock:
-                    first = self.damage is None
-                    self.damage = self.damage or error
-                if first:
-                    _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
+            self.note_damage(error)
             raise
+
+    def note_damage(self, error: WalCorrupted) -> None:
+        """Remembers and logs the first damage that a read meets, unless the log was replaced or dropped."""
+        if self.damage is None and isinstance(self.explain(error), WalCorrupted):
+            with self._lock:
+                first = self.damage is None
+                self.damage = self.damage or error
+            if first:
+                _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
 
     def forget(self, subscription: Subscribed) -> None:
         """Drops one who has ended."""

@@ -301,9 +301,7 @@ class ChangeSubscription:
         cursor = self.cursor
         taken, cursor.taken = cursor.taken, None
         self.delivered += 0 if taken is None else taken.events
-        self.position = cursor.next
-        if self.max_lag is not None:
-            self._service.admission.nudge()
+        self._settle(cursor.next)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
@@ -325,6 +323,7 @@ class ChangeSubscription:
         if isinstance(batch, Batch):
             self.delivered += len(batch)
             self._service.deliveries.count(batch.slices)
+            return batch if self._batches else batch.changes
         return batch
 
     def _pull(self, limit: int) -> Sequence[Change]:

@@ -175,7 +175,7 @@ def _back(service: Service, predicate: Predicate, since: Position, check: Callab
     last = index or _LAST  # index 0 comes first, and all others after it
     for frame in frames.backward(version, last) if version else ():
         check()
-        block = Block.of(frame.header, frame.columns, frame.annotations)
+        block = Block.of(frame.header, *frame.decoded)
         if block.ends and (block.version < version or not index):
             try:
                 found = (block, None) if block.leads else frames.read(frames.locate(block.version, 0))

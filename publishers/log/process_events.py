@@ -189,13 +189,13 @@ class HostingSubscription(ChangeSubscription):
 
     # On the drain.
 
-    def pull(self, limit: int, /) -> Sequence[Change]:
+    def _pull(self, limit: int) -> Sequence[Change]:
         """Changes up to the version of the event that waits first, then that event, then what is later."""
         if not self._ready():
             return ()
         batch, self._filled = self._filled, None
         if batch is None:
-            found = super().pull(limit)
+            found = super()._pull(limit)
             if not isinstance(found, Batch) or not found:
                 reading = self.cursor.phase is Phase.JOINING or self._filled is not None
                 return () if reading else self._hosted(limit, self.cursor.next)
@@ -222,7 +222,7 @@ class HostingSubscription(ChangeSubscription):
         return not self._waiting and super().lend(ahead)
 
     def give_back(self, ahead: Ahead, batch: Batch) -> None:
-        """Notes what is delivered past its own `pull`, so that an event that comes now tells no version before it."""
+        """Notes what is delivered past its own `_pull`, so that an event that comes now tells no version before it."""
         if self.cursor.taken is ahead:
             self._passed = batch.slices[-1].block.version
         super().give_back(ahead, batch)

@@ -145,7 +145,7 @@ class Places:
         for frame in self._service.frames.backward(self._service.head.version - 1, 2**32):
             check()
             if frame.header.flags & FIRST and wanted in frame.annotations:
-                block = Block.of(frame.header, frame.columns, frame.annotations)
+                block = Block.of(frame.header, *frame.decoded)
                 body = block.change(0, _WHOLE).body
                 if isinstance(body, dict) and body.get("id") == str(transaction_id):
                     return Position(block.version)

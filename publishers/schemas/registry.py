@@ -293,7 +293,7 @@ class Schemas:
         """The changes that tell schemas, from a version on, as far as a reader reads."""
         location = reader.locate(max(version, reader.oldest))
         while (frame := reader.read(location)) is not None:
-            block = Block.of(frame.header, frame.columns, frame.annotations)
+            block = Block.of(frame.header, *frame.decoded)
             for index in block.indices:
                 if block.area(index) is Area.SCHEMA:
                     yield block.change(index, _BODY)

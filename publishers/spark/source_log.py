@@ -193,7 +193,7 @@ class SourceLog:
             raise PositionAhead(self.head)
         location = self._reader.locate(*start)
         while (frame := self._reader.read(location)) is not None:
-            block = Block.of(frame.header, frame.columns, frame.annotations)
+            block = Block.of(frame.header, *frame.decoded)
             if (block.version, block.indices.start) >= end:
                 break
             yield block

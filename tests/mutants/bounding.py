@@ -311,8 +311,8 @@ BOUNDING = [
         "all that has left is swept at once",
         "registry",
         "publishers.criteria.index:MatchingIndex.sweep",
-        "while self._leaving and steps < SWEPT:",
-        "while self._leaving:",
+        "while self.leaving and steps < SWEPT:",
+        "while self.leaving:",
     ),
     _mutant(
         "documents not bounded",

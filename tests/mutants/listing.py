@@ -395,7 +395,7 @@ _READING = [
     Mutant(
         "ring start not moved",
         _RING + "_drop_oldest",
-        "self.start = Position(self._chunks[0].version + 1, 0)",
+        "self.start = tuple.__new__(Position, (self._chunks[0].version + 1, 0))",
         "pass",
         _WORLD,
     ),
@@ -416,7 +416,7 @@ _READING = [
     Mutant(
         "trimmed before it was taken",
         _RING + "_trim",
-        "self._chunks and self._base not in self._standing",
+        "self._chunks and self._chunks[0].place not in self._standing",
         "self._chunks",
         _WORLD,
     ),

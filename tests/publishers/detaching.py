@@ -4,7 +4,7 @@ from unittest import mock
 
 import flow
 from publishers import Criterion, Where
-from publishers.fanout import expense, publish_gate
+from publishers.fanout import publish_gate, weights
 from tests.publishers.support import Probe, everything, opened, order
 from tests.publishers.test_invariants import ManualReplayer, chance, slices
 
@@ -33,8 +33,8 @@ def run(seed):
     """One life, step by step; everybody has every change once and in order. How often a publisher changed its standing."""
     with (
         mock.patch.object(publish_gate, "_JUDGED", 1),
-        mock.patch.object(expense, "_PAUSE", 1),
-        mock.patch.object(expense, "_LONGEST", 4),
+        mock.patch.object(weights, "_PAUSE", 1),
+        mock.patch.object(weights, "_LONGEST", 4),
         opened(**HEAVY, ring_events=4, batch_events=5) as log,
     ):
         log._service.replayer.close()

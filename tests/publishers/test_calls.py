@@ -1,11 +1,13 @@
-"""How many functions of Python a commit enters: what it costs, free of the machine's moods."""
+"""How many functions of Python a commit, a delivery and a read enter: what they cost, free of the machine's moods."""
 
 import sys
+import threading
 
 import pytest
 
 import flow
-from publishers import upsert
+from publishers import Criterion, upsert
+from publishers.blocks.block import Block
 from tests.publishers.support import opened
 
 MARGIN = 1.1
@@ -18,6 +20,21 @@ class Subscriber:
     def on_next(self, change): ...
     def on_error(self, error): ...
     def on_complete(self): ...
+
+
+class Batches(Subscriber):
+    def on_subscribe(self, subscription):
+        subscription.request(flow.UNBOUNDED)
+
+    def __init__(self):
+        self.taken = 0
+        self.done = threading.Event()
+
+    def on_next_batch(self, changes):
+        self.taken += len(changes)
+
+    def on_complete(self):
+        self.done.set()
 
 
 def calls_of(work):
@@ -37,7 +54,7 @@ def calls_of(work):
     return entered
 
 
-@pytest.mark.parametrize(("subscribers", "most"), [(0, 51), (1, 163)])
+@pytest.mark.parametrize(("subscribers", "most"), [(0, 42), (1, 94)])
 def test_a_durable_commit_of_one_change_enters_few_functions(subscribers, most):
     """Nobody subscribes, or one subscriber INLINE."""
     rows = [upsert("order", "1", b'{"n":1}')]
@@ -56,3 +73,43 @@ def test_a_commit_of_ten_changes_enters_no_more_functions_than_one_of_a_single_c
         log.commit(rows)
         log.commit(rows[:1])
         assert len(calls_of(lambda: log.commit(rows))) <= len(calls_of(lambda: log.commit(rows[:1]))) + 1
+
+
+def test_a_subscriber_that_takes_batches_has_no_change_made_that_it_does_not_look_at(monkeypatch):
+    def made(*_):
+        raise AssertionError("a change was made")
+
+    monkeypatch.setattr(Block, "changes", made)
+    with opened() as log:
+        for number in range(3):
+            log.commit([upsert("order", str(number), {})])
+        backlog, live = Batches(), Batches()
+        log.changes(since="earliest", until=3).subscribe(backlog, executor=flow.INLINE)
+        assert backlog.done.wait(60)
+        log.changes(until=4).subscribe(live, executor=flow.INLINE)
+        log.commit([upsert("order", "1", {})])
+        assert live.done.wait(60)
+    assert (backlog.taken, live.taken) == (6, 2)
+
+
+def test_a_frame_of_the_backlog_enters_few_functions():
+    frames = 200
+    entered = []
+
+    def note(frame, event, _argument):
+        if event == "call":
+            entered.append(frame.f_code.co_qualname)
+
+    reader = Batches()
+    with opened(replay_bytes=1) as log:
+        for number in range(frames):
+            log.commit([upsert("order", str(n), b'{"n":1}') for n in range(10 * number, 10 * number + 10)])
+        threading.setprofile(note)  # the thread that reads begins now
+        try:
+            wish = Criterion(entity_types=["order"])
+            log.changes(wish, since="earliest", until=frames).subscribe(reader, executor=flow.INLINE)
+            assert reader.done.wait(60)
+        finally:
+            threading.setprofile(None)
+    assert reader.taken >= 10 * frames
+    assert len(entered) <= MARGIN * 40 * frames

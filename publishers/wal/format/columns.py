@@ -276,6 +276,7 @@ def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
     return b"".join(parts.buffers)
 
 
+@lru_cache(256)
 def _all_valid(rows: int) -> bytes:
     return b"\xff" * (rows >> 3) + (bytes(((1 << (rows & 7)) - 1,)) if rows & 7 else b"")
 
@@ -348,7 +349,9 @@ def _decode(view: memoryview, rows: int) -> tuple[Columns, bytes]:
         for place in range(4):
             if present & (2 << place):
                 at = (end + 7) & -8
-                validity = view[at : at + bits]
+                validity: memoryview | None = view[at : at + bits]
+                if view[at : at + bits].tobytes() == _all_valid(rows):
+                    validity = None  # the common case, and quicker to read
                 optional[place], end = _read_column(view, (at + bits + 7) & -8, rows, validity)
     if end > len(view):
         raise ValueError(f"the columns end at {end}, beyond the payload of {len(view)} bytes")

@@ -68,7 +68,9 @@ class Frame:
     since: int
     _decoded: tuple[Columns, bytes] | None = None
 
-    def _decode(self) -> tuple[Columns, bytes]:
+    @property
+    def decoded(self) -> tuple[Columns, bytes]:
+        """`columns` and `annotations`; raises as they do."""
         decoded = self._decoded
         if decoded is None:
             try:
@@ -85,12 +87,12 @@ class Frame:
         Raises:
             WalCorrupted: If the payload, though its crc is right, is not one.
         """
-        return self._decode()[0]
+        return self.decoded[0]
 
     @property
     def annotations(self) -> bytes:
         """JSON of the transaction, in its first frame; raises as `columns` does."""
-        return self._decode()[1]
+        return self.decoded[1]
 
 
 class _Block:
@@ -295,7 +297,7 @@ class Reader:
                 raise self._gone(segment) from None
             except OSError as error:
                 raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
-            following = offset + header.extent
+            following = offset + HEADER_BYTES + ((header.length + 7) & -8)  # for every frame: without a call
             if header.flags & CONTROL:
                 _check_kind(payload, segment, offset)
                 skipped = header.skips
@@ -304,7 +306,8 @@ class Reader:
             if header.version > limit.version:
                 return None
             since = skipped or header.version
-            return Frame(header, payload, Location(segment, offset), Location(segment, following), since)
+            at = tuple.__new__(Location, (segment, offset))
+            return Frame(header, payload, at, tuple.__new__(Location, (segment, following)), since)
         return None
 
     def _frame(self, segment: int, offset: int, end: int) -> tuple[FrameHeader, memoryview]:
@@ -314,7 +317,7 @@ class Reader:
         at = offset - block.start
         header = FrameHeader.unpack(block.data, at)
         length = header.length
-        extent = header.extent
+        extent = HEADER_BYTES + ((length + 7) & -8)
         if not length:
             raise WalCorrupted(segment, offset, "there is no frame where one must be")
         if offset + extent > block.end:

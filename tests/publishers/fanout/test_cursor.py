@@ -26,7 +26,7 @@ def blocks(log):
     reader = log._files.reader
     location = reader.locate(1)
     while (frame := reader.read(location)) is not None:
-        yield Block.of(frame.header, frame.columns, frame.annotations)
+        yield Block.of(frame.header, *frame.decoded)
         location = frame.next
 
 

@@ -11,7 +11,7 @@ import pytest
 import flow
 from publishers import Criterion, Standing, TooCostly, Where
 from publishers.criteria.predicate import Predicate
-from publishers.fanout import expense, publish_gate
+from publishers.fanout import publish_gate
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
@@ -147,7 +147,7 @@ def test_who_finds_no_room_is_detached_and_attached_when_there_is_some():
 
 def test_one_that_asks_too_much_of_what_leads_to_it_is_detached_and_tried_again_later_and_later(monkeypatch):
     monkeypatch.setattr(publish_gate, "_JUDGED", 20)
-    monkeypatch.setattr(expense, "_PAUSE", 8)
+    monkeypatch.setattr(weights, "_PAUSE", 8)
     with opened(**HEAVY) as log:
         hot, cold = Probe(first=10**6), Probe(first=10**6)
         wish = asking(9, keys={"0"})
@@ -259,8 +259,8 @@ def test_commits_subscriptions_and_the_replayer_on_their_own_threads_lose_and_re
 ):
     """Nothing here is in step: writers, the replayer, executors of subscribers, and those who come and go."""
     monkeypatch.setattr(publish_gate, "_JUDGED", 3)
-    monkeypatch.setattr(expense, "_PAUSE", 2)
-    monkeypatch.setattr(expense, "_LONGEST", 8)
+    monkeypatch.setattr(weights, "_PAUSE", 2)
+    monkeypatch.setattr(weights, "_LONGEST", 8)
     with opened(**HEAVY, ring_events=16, batch_events=5) as log:
         stop = threading.Event()
 

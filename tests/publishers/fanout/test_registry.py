@@ -352,7 +352,7 @@ def test_what_piles_up_while_a_commit_is_matched_is_entered_and_dropped_in_bound
     registry.snapshot(version)
     assert steps.most <= 4_096 + 256 + 1_200
     commits = 0
-    while registry._index._leaving:
+    while registry._index.leaving:
         log.commit([upsert("order", "mine", {})])
         commits += 1
     assert 1 < commits < 20
