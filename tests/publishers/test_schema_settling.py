@@ -16,7 +16,7 @@ from publishers.errors import AlreadyVisible
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import registry, stamping
 from publishers.schemas.registry import SCHEMAS_NAME
-from publishers.wal import withheld
+from publishers.wal import withholding
 from publishers.wal.files.mirrored_file import MirroredFile
 from publishers.wal.recover.truncate import truncate
 from tests.publishers.support import QUICK, opened, scratch, wait_until
@@ -304,7 +304,7 @@ def test_schemas_are_looked_up_while_others_are_cut_off(monkeypatch):
         truncate(*arguments)
         found.append((log.schemas(), log.schema("order").body, log.schema("order", 2)))
 
-    monkeypatch.setattr(withheld, "truncate", cut)
+    monkeypatch.setattr(withholding, "truncate", cut)
     log.forget_after(1)
     assert found == [({"order": (1,)}, {"n": 1}, None)]
     log.close()

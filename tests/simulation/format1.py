@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from struct import Struct
 from unittest import mock
 
-from publishers.wal import withheld
+from publishers.wal import withholding
 from publishers.wal.append import writer
 from publishers.wal.files.segment import SegmentHeader
 from publishers.wal.format.control import ControlTables, Epoch
@@ -40,7 +40,7 @@ def written() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for where, name, older in (
             (recovery, "draw_random", lambda _: 0),
-            (withheld, "draw_random", lambda _: 0),
+            (withholding, "draw_random", lambda _: 0),
             (writer, "encode_epoch", _epoch),
             (writer, "FORMAT", 1),
             (ControlTables, "encode", _tables),

@@ -11,7 +11,7 @@ import pytest
 import flow
 from publishers import Criterion, Standing, TooCostly, Where
 from publishers.criteria.predicate import Predicate
-from publishers.fanout import publish_gate
+from publishers.fanout import publish_gate, weights
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from publishers.errors import LogClosed, LogFailed, LogFull, PenstockError, WalCorrupted
-from publishers.wal import Follower, Wal, withheld
+from publishers.wal import Follower, Wal, withholding
 from publishers.wal.files.head import CUT, DEFERRED, Head, HeadState, read_head
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.recover import truncate
@@ -271,7 +271,7 @@ def test_any_operation_may_fail(kind):
 
 def test_a_log_that_cannot_be_read_is_not_cut():
     system, log = several()
-    damaged = mock.patch.object(withheld, "place_of", side_effect=WalCorrupted(1, 64, "bad"))
+    damaged = mock.patch.object(withholding, "place_of", side_effect=WalCorrupted(1, 64, "bad"))
     with damaged, pytest.raises(WalCorrupted):
         log.forget_after(3)
     assert log.failed is None
@@ -288,7 +288,7 @@ def test_a_cut_that_is_interrupted_fails_the_log_and_recovery_finishes_it():
         for error in (KeyboardInterrupt(), OSError(5, "EIO")):
             system, log = several()
             expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else LogFailed
-            with mock.patch.object(withheld, name, side_effect=error), pytest.raises(expected):
+            with mock.patch.object(withholding, name, side_effect=error), pytest.raises(expected):
                 log.forget_after(4)
             assert log.failed is not None
             with pytest.raises(LogFailed):
@@ -308,7 +308,7 @@ def test_a_cut_that_is_interrupted_fails_the_log_and_recovery_finishes_it():
 # --- is the harness sharp? -----------------------------------------------------------------------------------------------
 
 
-def _say_nothing(kept: withheld.Withholding, visible: int | None) -> None:
+def _say_nothing(kept: withholding.Withholding, visible: int | None) -> None:
     kept.active = visible is not None
 
 
@@ -334,12 +334,12 @@ _write_head = Head.write
 _carry_out = truncate.truncate
 
 MUTANTS = {
-    "HEAD not told of what is withheld": (withheld.Withholding, "show", _say_nothing),
+    "HEAD not told of what is withheld": (withholding.Withholding, "show", _say_nothing),
     "HEAD not told of the cut": (Head, "write", _cut_at_once),
     "failed slot of HEAD counts": (Head, "_invalidate", _count_all_the_same),
-    "cut not synced": (withheld, "truncate", _unsynced_cut),
+    "cut not synced": (withholding, "truncate", _unsynced_cut),
     "readers see what is withheld": (
-        withheld.Withholding,
+        withholding.Withholding,
         "readable",
         lambda kept: kept._writer.limit,
     ),
@@ -477,12 +477,12 @@ def test_no_flipped_bit_of_head_shows_what_is_withheld_or_takes_what_was_acknowl
 
 def test_head_that_tells_it_in_one_slot_only_is_noticed(monkeypatch):
     """F28: without the second write, some bit shows what is withheld."""
-    monkeypatch.setattr(withheld.Withholding, "show", _tell_once)
+    monkeypatch.setattr(withholding.Withholding, "show", _tell_once)
     with pytest.raises(AssertionError):
         test_no_flipped_bit_of_head_shows_what_is_withheld_or_takes_what_was_acknowledged(just_withheld)
 
 
-def _tell_once(kept: withheld.Withholding, visible: int | None) -> None:
+def _tell_once(kept: withholding.Withholding, visible: int | None) -> None:
     kept._head_writer.write(visible=visible)
     kept.active = visible is not None
 
