@@ -230,7 +230,7 @@ def executor_of(where: Executor | asyncio.AbstractEventLoop | None) -> Executor:
     Raises:
         TypeError: If it is neither an event loop nor has a ``submit``.
     """
-    if where is None:
+    if where is None or where is INLINE:
         return INLINE
     if isinstance(where, asyncio.AbstractEventLoop):
         return loop_executor(where)

@@ -35,6 +35,7 @@ _PATTERN_MAX: Final = 1024
 _PATTERNS_MAX: Final = 100
 _CONDITIONS_MAX: Final = 64
 _COMPARED_MAX: Final = 64
+_PLAIN: Final = (tuple, list, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +252,7 @@ class Criteria:
         if len(found) > _VALUES_MAX:
             raise InvalidCriteria("criteria", f"{len(found)} wishes", f"at most {_VALUES_MAX}")
         if not found or any(criterion.unconditional for criterion in found):
-            found = {Criterion()}
+            found = {_EVERYTHING}
         return cls(frozenset(_widest(found)))
 
     @classmethod
@@ -306,7 +307,9 @@ def _order(value: Any) -> str:
 
 
 def _collected(name: str, values: Any) -> frozenset[Any]:
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Collection):
+    if type(values) not in _PLAIN and (
+        isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Collection)
+    ):
         raise InvalidCriteria(name, values, "a set or list of values")
     if len(values) > _VALUES_MAX:
         raise InvalidCriteria(name, len(values), f"at most {_VALUES_MAX} values")
@@ -342,3 +345,6 @@ def _conditions(values: Collection[Where | str]) -> frozenset[Where]:
 
 def _members(name: str, values: Collection[_Name | str], kind: type[_Name]) -> frozenset[_Name]:
     return frozenset(member(name, value, kind) for value in _collected(name, values))
+
+
+_EVERYTHING: Final = Criterion()

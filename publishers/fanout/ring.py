@@ -223,8 +223,10 @@ class Ring:
             place = cursor.place
             if place is None or cursor.phase is Phase.JOINING:
                 return BEHIND
-            while (at := place - self._base) < len(self._chunks) and self._chunks[at].version <= upto:
-                chunk = self._chunks[at]
+            chunks = self._chunks
+            base = chunks[0].place if chunks else self._next
+            while (at := place - base) < len(chunks) and chunks[at].version <= upto:
+                chunk = chunks[at]
                 if max_events <= 0 or (max_bytes <= 0 and taken):
                     break
                 begins = not (cursor.next.index and cursor.next.version == chunk.version)
@@ -245,14 +247,14 @@ class Ring:
                             cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
                         break
                 place += 1
-                cursor.next = Position(chunk.version + 1, 0)
-            more = at < len(self._chunks) and self._chunks[at].version <= upto
+                cursor.next = tuple.__new__(Position, (chunk.version + 1, 0))
+            more = at < len(chunks) and chunks[at].version <= upto
             if not more:
-                cursor.next = max(cursor.next, Position(upto + 1, 0))
-            elif cursor.next.version < self._chunks[at].version:
-                cursor.next = Position(self._chunks[at].version, 0)
-            if taken:
-                self._copied_events += sum(map(len, taken))
+                cursor.next = max(cursor.next, tuple.__new__(Position, (upto + 1, 0)))
+            elif cursor.next.version < chunks[at].version:
+                cursor.next = Position(chunks[at].version, 0)
+            for part in taken:
+                self._copied_events += len(part.indices)
             if place != cursor.place:
                 self._lift(cursor)
                 self._stand(cursor, place)

@@ -320,7 +320,7 @@ class ChangeSubscription:
     def pull(self, limit: int, /) -> Sequence[Change]:
         """Takes what is there for the subscriber; never does I/O."""
         batch = self._pull(limit)
-        if isinstance(batch, Batch):
+        if type(batch) is Batch:
             self.delivered += len(batch)
             self._service.deliveries.count(batch.slices)
             return batch if self._batches else batch.changes
@@ -335,7 +335,7 @@ class ChangeSubscription:
             given, self._filled = self._filled.cut(limit)
             return given
         self._settle(cursor.next)  # all that was pulled before has been delivered by now
-        if cursor.finished or (cursor.phase is Phase.LIVE and cursor.next.version > cursor.upto):
+        if cursor.next.version > cursor.upto and (cursor.phase is Phase.LIVE or cursor.finished):
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)

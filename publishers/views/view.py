@@ -81,6 +81,8 @@ class Lens(msgspec.Struct, frozen=True):
 
 
 def _member(parameter: str, value: object, kind: type[_Member]) -> _Member:
+    if type(value) is kind:
+        return value
     try:
         return kind(value)
     except ValueError:

@@ -113,3 +113,21 @@ def test_a_frame_of_the_backlog_enters_few_functions():
             threading.setprofile(None)
     assert reader.taken >= 10 * frames
     assert len(entered) <= MARGIN * 40 * frames
+
+
+def test_a_subscribe_and_a_request_enter_few_functions():
+    first, second = Requesting(), Requesting()
+    with opened() as log:
+        log.changes().subscribe(first, executor=flow.INLINE)
+        entered = calls_of(lambda: log.changes().subscribe(second, executor=flow.INLINE))
+        assert len(entered) <= MARGIN * 100, "\n".join(entered)
+        entered = calls_of(lambda: first.subscription.request(1000))
+        assert len(entered) <= MARGIN * 20, "\n".join(entered)
+        log.commit([upsert("order", "1", b'{"n":1}')])
+        entered = calls_of(lambda: second.subscription.request(1000))
+        assert len(entered) <= MARGIN * 48, "\n".join(entered)
+
+
+class Requesting(Subscriber):
+    def on_subscribe(self, subscription):
+        self.subscription = subscription
