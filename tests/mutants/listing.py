@@ -343,8 +343,8 @@ _READING = [
     Mutant(
         "cursor off by one",
         _RING + "poll",
-        "place += 1\n            cursor.next = Position(chunk.version + 1, 0)",
-        "place += 1\n            cursor.next = Position(chunk.version + 2, 0)",
+        "place += 1\n            cursor.next = tuple.__new__(Position, (chunk.version + 1, 0))",
+        "place += 1\n            cursor.next = tuple.__new__(Position, (chunk.version + 2, 0))",
         _WORLD,
     ),
     Mutant(

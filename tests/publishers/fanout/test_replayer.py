@@ -1,12 +1,13 @@
 """What serves those who read from the WAL: shared frames, and turns."""
 
 import threading
+from unittest import mock
 
 import pytest
 
 import flow
 import publishers.fanout.replayer as replayer_module
-from publishers import Position
+from publishers import Position, WalCorrupted
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
 from publishers.fanout.replayer import FrameCache, Replayer
@@ -68,6 +69,20 @@ def test_what_is_made_from_frames_that_nobody_asks_for_again_counts(wal):
         assert kept <= bound + 64 * block.nbytes
     assert len(blocks) == 320
     assert all(block.nbytes > 5 * block.weight for block in blocks[-100:])
+
+
+def test_damage_that_a_read_meets_is_told_and_raised_each_time(wal, monkeypatch):
+    told = []
+    cache = FrameCache(wal.reader, 1 << 20, told.append)
+    start = cache.locate(1, 0)
+    damage = WalCorrupted(*start, "the crc of the frame is wrong")
+    monkeypatch.setattr(wal.reader, "_frame", mock.Mock(side_effect=damage))
+    for _ in range(2):
+        with pytest.raises(WalCorrupted):
+            cache.read(start)
+    with pytest.raises(WalCorrupted):
+        cache.locate(2, 0)
+    assert told == [damage] * 3
 
 
 def test_a_frame_that_grows_while_it_is_weighed_is_counted_with_one_weight(wal, monkeypatch):
