@@ -256,7 +256,7 @@ class Block:
         if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
             run = made[low:high]
-            if not all(run):
+            if not all(run):  # `None in run` would compare it with every change
                 made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
                 self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
             return run  # type: ignore[return-value]  # what was None is made now

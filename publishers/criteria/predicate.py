@@ -152,9 +152,8 @@ class Predicate:
         self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
         self._broad = not any(wish.asks for wish in self.wishes)
         self._transactions = any(wish.transactions for wish in self.wishes)
-        self._alike: dict[
-            tuple[int, str], bool
-        ] = {}  # whether changes of a kind and an entity type are wished for
+        # Whether changes of a kind and an entity type are wished for.
+        self._alike: dict[tuple[int, str], bool] = {}
 
     def select(self, block: Block) -> Sequence[int]:
         """The indices of the matching changes, ascending; found once per block if they have to be looked at."""
