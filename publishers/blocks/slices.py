@@ -8,7 +8,7 @@ from typing import Final
 from publishers.blocks.block import Block
 from publishers.model.change import Area
 
-__all__ = ["Slice", "Tally"]
+__all__ = ["Slice", "Tally", "tally_of"]
 
 Tally = Mapping[tuple[int, str | None], int]
 """How many changes of each area (its number) and entity type there are."""
@@ -72,6 +72,17 @@ class Slice:
                     count = max(least, place)
                     break
         return self if count == len(indices) else Slice(block, indices[:count])
+
+
+def tally_of(slices: Sequence[Slice]) -> Tally:
+    """How many changes of which kind some slices have together."""
+    if len(slices) == 1:
+        return slices[0].tally
+    found: dict[tuple[int, str | None], int] = {}
+    for part in slices:
+        for kind, count in part.tally.items():
+            found[kind] = found.get(kind, 0) + count
+    return found
 
 
 def _tally_of(block: Block, indices: Sequence[int]) -> Tally:

@@ -10,9 +10,11 @@ The publish gate is taken before leadership is passed on, which keeps publicatio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from flow.interrupts import SHIELD
+from publishers.commits.handover import Handover
 from publishers.commits.pending import Commit, Pending, sift, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.withheld import Withheld
@@ -39,10 +41,12 @@ class Committer:
 
     Attributes:
         groups: Groups written so far; benchmarks tell how large they were.
+        handover: Pauses a thread that commits again and again and meets no other: those that meet wait for each other.
     """
 
     def __init__(self, wal: Wal, publication: PublishGate, options: LogOptions) -> None:
         self.groups = 0
+        self.handover = Handover()
         self._wal = wal
         self._publication = publication
         self._options = options
@@ -79,6 +83,8 @@ class Committer:
             LogForked: In a child of ``fork``; nothing was written.
         """
         found: deque[Wakeable] = deque() if woken is None else woken
+        began = monotonic()
+        commit = pending = None
         try:
             try:
                 if {type(durable), type(visible)} != _SWITCHES:
@@ -89,10 +95,9 @@ class Committer:
                 if ordinary and transaction.producer == NO_PRODUCER:
                     with SHIELD:
                         commit = self._lead_alone(transaction, found, durable=durable)
-                    if commit is not None:
-                        return commit
-                pending = Pending(transaction, durable=durable, hidden=not visible, outdated=outdated)
-                self._take_part(pending, found)
+                if commit is None:
+                    pending = Pending(transaction, durable=durable, hidden=not visible, outdated=outdated)
+                    self._take_part(pending, found)
             finally:
                 if transaction.spool is not None:
                     transaction.discard()
@@ -101,8 +106,12 @@ class Committer:
         finally:
             if found and woken is None:
                 wake(found)  # an interrupt may have come where the first one begins
-        assert pending.commit is not None
-        return pending.commit
+        if pending is not None:
+            commit = pending.commit
+        elif woken is None:
+            self.handover.worked(monotonic() - began)
+        assert commit is not None
+        return commit
 
     def publish(self, version: int) -> None:
         """Shows everything up to a version, and the ordinary commits behind it up to the next withheld one.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from publishers.blocks.slices import Slice
+from publishers.blocks.slices import Slice, Tally, tally_of
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import View
@@ -23,7 +23,7 @@ class Batch(Sequence[Change]):
         view: How the subscriber sees them.
     """
 
-    __slots__ = ("_changes", "_size", "end", "slices", "view")
+    __slots__ = ("_changes", "_size", "_tally", "end", "slices", "view")
 
     def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
         self.slices = slices
@@ -34,6 +34,7 @@ class Batch(Sequence[Change]):
             size += len(part.indices)
         self._size = size
         self._changes: tuple[Change, ...] | None = None
+        self._tally: Tally | None = None
 
     @property
     def boundary(self) -> bool:
@@ -50,6 +51,17 @@ class Batch(Sequence[Change]):
                 found += part.block.changes(part.indices, self.view)
             made = self._changes = tuple(found)
         return made
+
+    @property
+    def tally(self) -> Tally:
+        """How many changes of which kind these are; counted once for all who get this batch, or as it was set."""
+        if self._tally is None:
+            self._tally = tally_of(self.slices)
+        return self._tally
+
+    @tally.setter
+    def tally(self, tally: Tally) -> None:
+        self._tally = tally
 
     def cut(self, events: int) -> "tuple[Batch, Batch | None]":
         """At most ``events`` changes from the front, and the rest if there is one."""

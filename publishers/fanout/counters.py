@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from publishers.blocks.slices import Slice, Tally
+from publishers.fanout.batch import Batch
 from publishers.model.change import Area
 
 __all__ = ["DeliveryCounters", "DeliveryStatistics"]
@@ -47,9 +48,9 @@ class DeliveryCounters:
         self._types: dict[str, int] = {}
         self._others = 0
 
-    def count(self, slices: Iterable[Slice], times: int = 1) -> None:
+    def count(self, given: Iterable[Slice | Batch], times: int = 1) -> None:
         """Counts changes that were given to so many subscribers."""
-        for part in slices:
+        for part in given:
             tally = part.tally
             with self._lock:
                 if len(tally) > self._most + len(_AREAS):

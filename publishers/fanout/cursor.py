@@ -62,6 +62,11 @@ class Cursor(RingCursor):
         """Whether something is visible that it has not read."""
         return self.next.version <= self.upto
 
+    @property
+    def reached(self) -> bool:
+        """Whether the ring seems to have what comes next; without its lock, so ask it by `move`."""
+        return self._ring.start <= self.next
+
     def move(self, event: Occurrence, at: Position | None = None) -> StateRow | None:
         """Changes its state as the table says; None if the event means nothing now."""
         return self._ring.move(self, event, at)

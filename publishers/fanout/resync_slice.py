@@ -1,14 +1,22 @@
 """What one turn reads from the WAL for one subscriber: with its cursor, within its bounds, and maybe in whole transactions."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from publishers.blocks.slices import Slice
-from publishers.errors import LogError
+from publishers.errors import HistoryPruned, LogError
+from publishers.fanout.batch import Batch
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.replayer import FrameCache
+from publishers.fanout.service import Service
+from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.model.position import Position
+from publishers.views.view import View
 
-__all__ = ["SliceBounds", "read_kept", "read_slice"]
+__all__ = ["ResyncReader", "SliceBounds", "read_kept", "read_slice"]
+
+_AT_HAND: Final = 64
+"""Frames that are looked at in one turn on a subscriber's executor, which others may wait for."""
 
 
 @dataclass(slots=True)
@@ -21,6 +29,7 @@ class SliceBounds:
         nbytes: Most bytes of changes.
         weight: Bytes of frames after which the turn is over.
         whole: Whether to end at the end of a transaction, unless that alone is above the bounds.
+        window: Where in a segment to end: at the frame that begins at or behind a multiple of so many bytes; 0 for anywhere.
     """
 
     upto: int
@@ -28,6 +37,7 @@ class SliceBounds:
     nbytes: int
     weight: int
     whole: bool
+    window: int = 0
 
 
 def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: list[Slice]) -> None:
@@ -61,20 +71,128 @@ def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: l
         cursor.location = after
         if block.ends:
             complete = (cursor.next, after, len(taken))
+        if bounds.window and after[1] // bounds.window != location[1] // bounds.window:
+            break
     if bounds.whole and cursor.next.index and complete is not None and complete[2]:
         cursor.next, cursor.location, kept = complete
         del taken[kept:]
 
 
 def read_kept(cursor: Cursor, frames: FrameCache, upto: int, events: int, nbytes: int) -> list[Slice]:
-    """What is at hand of the frame where the cursor is, without reading the disk; empty if nothing is."""
-    if cursor.location is None or cursor.next.version > upto:
-        return []
-    found = frames.peek(cursor.location)
-    if found is None or found[0].version > upto:
-        return []
-    block, after = found
-    pieces = cursor.take(block, events, nbytes)
-    if cursor.next >= block.end:
+    """What is at hand of some frames from where the cursor is, without reading the disk; empty if nothing is."""
+    taken: list[Slice] = []
+    for _ in range(_AT_HAND):
+        if events <= 0 or nbytes <= 0 or cursor.location is None or cursor.next.version > upto:
+            break
+        found = frames.peek(cursor.location)
+        if found is None or found[0].version > upto:
+            break
+        block, after = found
+        for piece in cursor.take(block, events, nbytes, least=0 if taken else 1):
+            taken.append(piece)
+            events -= len(piece.indices)
+            nbytes -= piece.nbytes
+        if cursor.next < block.end:
+            break
         cursor.location = after
-    return pieces
+    return taken
+
+
+class ResyncReader:
+    """Reads from the WAL for one subscription; by the holder of its cursor.
+
+    Args:
+        service: What all subscriptions of the log share.
+        shared: The publisher of its criteria.
+        cursor: Its place, which is moved behind what is read.
+        view: How it sees changes.
+        events: Most changes of a batch.
+        nbytes: Most bytes of a batch.
+        whole: Whether batches end at the end of a transaction, unless that alone is above the bounds.
+
+    Attributes:
+        alone: Whether it reads nothing together with others.
+    """
+
+    __slots__ = ("_bounds", "_cursor", "_service", "_shared", "_view", "_whole", "alone")
+
+    def __init__(
+        self,
+        service: Service,
+        shared: SharedPublisher,
+        cursor: Cursor,
+        view: View,
+        events: int,
+        nbytes: int,
+        *,
+        whole: bool,
+    ) -> None:
+        self._service = service
+        self._shared = shared
+        self._cursor = cursor
+        self._view = view
+        self._bounds = (events, nbytes)
+        self._whole = whole
+        self.alone = False
+
+    def at_hand(self, upto: int, limit: int, demand: int) -> tuple[Batch | None, Batch | None]:
+        """What comes next as far as it is in memory: at most ``limit`` changes, and what was read with them, if any.
+
+        Of single frames, one that could read with others gets nothing: it goes where they read, so that it comes to where
+        they are. So does one that is expensive to match, since this may run on everybody's event loop.
+        """
+        again = self._again(upto, demand)
+        if again is not None:
+            return again.cut(limit)
+        events, nbytes = self._bounds
+        if self._whole or self._shared.standing is Standing.DETACHED or (self._company and demand >= events):
+            return None, None
+        cursor = self._cursor
+        pieces = read_kept(cursor, self._service.frames, upto, limit, nbytes)
+        return (Batch(tuple(pieces), cursor.next, self._view) if pieces else None), None
+
+    def read(self, upto: int, demand: int) -> Batch | None:
+        """One turn on the replayer; None if nothing matches in what was read.
+
+        Raises:
+            HistoryPruned: If the cursor's place is no longer kept.
+            WalCorrupted: If a frame is damaged.
+            LogError: If the log ends too early.
+        """
+        batch = self._again(upto, demand)
+        if batch is not None:
+            return batch
+        cursor, service = self._cursor, self._service
+        begin, reads = cursor.next, cursor.reads
+        events, nbytes = self._bounds
+        weight = service.options.replay_slice_bytes
+        bounds = SliceBounds(
+            upto, min(demand, events), nbytes, weight, self._whole, weight if self._company else 0
+        )
+        taken: list[Slice] = []
+        try:
+            read_slice(cursor, service.frames, bounds, taken)
+        except HistoryPruned as error:
+            if error.oldest <= cursor.next:
+                cursor.location = None  # only what had been looked up is gone
+            elif not taken:
+                raise
+        if not taken:
+            return None
+        batch = Batch(tuple(taken), cursor.next, self._view)
+        if bounds.window and bounds.events >= service.options.batch_events and cursor.location is not None:
+            service.stretches.keep(self._shared.predicate, begin, cursor.reads - reads, cursor, batch)
+        return batch
+
+    @property
+    def _company(self) -> bool:
+        """Whether other subscriptions may want the same."""
+        return len(self._shared.subscriptions) > 1 and not (self._whole or self.alone)
+
+    def _again(self, upto: int, demand: int) -> Batch | None:
+        """What comes next, if another subscription has read it not long ago."""
+        if not self._company:
+            return None
+        events, nbytes = self._bounds
+        stretches, predicate = self._service.stretches, self._shared.predicate
+        return stretches.take(predicate, self._cursor, self._view, upto, min(demand, events), nbytes)

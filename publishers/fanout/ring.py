@@ -16,6 +16,11 @@ Falling behind
 Trimming
     What every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise; the cursors
     that stand at a place are kept in a set there, so trimming and eviction cost what they remove.
+
+Coming back
+    While a cursor reads on in the WAL behind the ring, nothing is trimmed: it comes back when it reaches ``start``, which
+    stays a whole ring behind the head. Else it had to catch up with the head itself, which beside a writer that never pauses
+    it may never do. When the ring has turned over since the last of them read, they are given up, and it is trimmed again.
 """
 
 import threading
@@ -35,6 +40,11 @@ if TYPE_CHECKING:
     from publishers.wal import Location
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingCursor", "RingStatistics"]
+
+# A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
+_LIVE: Final = Phase.LIVE
+_JOINING: Final = Phase.JOINING
+_PAUSED: Final = Phase.PAUSED
 
 
 class RingCursor:
@@ -67,7 +77,7 @@ class RingCursor:
     def live(self) -> bool:
         """Whether the ring serves this cursor, or would if it were not paused."""
         phase = self.phase  # once: readers without the lock may meet a change
-        return phase is Phase.LIVE or (phase is Phase.PAUSED and self.place is not None)
+        return phase is _LIVE or (phase is _PAUSED and self.place is not None)
 
     @property
     def more(self) -> bool:
@@ -107,6 +117,8 @@ class Ring:
         self._chunks: deque[Chunk] = deque()
         self._next = 0  # place of the first chunk that is linked when there is none
         self._standing: dict[int, dict[Hashable, set[RingCursor]]] = {}
+        self._followers: set[RingCursor] = set()  # those that may come back
+        self._followed = 0  # until so many events were linked
         self._events = 0
         self._nbytes = 0
         self._linked_events = 0
@@ -155,9 +167,7 @@ class Ring:
         overtaken: list[RingCursor] = []
         with self.lock:
             while self._chunks and (self._events > self._max_events or self._nbytes > self._max_bytes):
-                overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
-                self._evicted_events += self._chunks[0].events
-                self._drop_oldest()
+                overtaken += self._evict(visible)
             self._trim()
         return overtaken
 
@@ -170,10 +180,8 @@ class Ring:
             at: The place that the event is about, if that is not ``next``.
         """
         with self.lock:
-            place = cursor.place
             row = self._move(cursor, event, at)
-            if place is not None and cursor.place is None:
-                self._trim()
+            self._trim()
             return row
 
     def _holds(self, guard: Guard, cursor: RingCursor, at: Position) -> bool:
@@ -201,6 +209,11 @@ class Ring:
         self.served += cursor.live - served
         if cursor.live:
             cursor.location = None  # it would be that of a place where the WAL was read
+        if row.to not in (Phase.RESYNC, Phase.JOINING) or event is Occurrence.SEEK:
+            self._followers.discard(cursor)
+        elif event in (Occurrence.EVICT, Occurrence.JOIN):
+            self._followers.add(cursor)
+            self._followed = self._linked_events + self._max_events
         return row
 
     def poll(
@@ -221,7 +234,7 @@ class Ring:
         taken: list[Slice] = []
         with self.lock:
             place = cursor.place
-            if place is None or cursor.phase is Phase.JOINING:
+            if place is None or cursor.phase is _JOINING:
                 return BEHIND
             chunks = self._chunks
             base = chunks[0].place if chunks else self._next
@@ -344,7 +357,7 @@ class Ring:
                 at = cursor.next
                 if (
                     cursor in standing
-                    and cursor.phase is Phase.LIVE
+                    and cursor.phase is _LIVE
                     and (not at.index or at.version < ahead.first)
                 ):
                     moved.add(cursor)
@@ -395,12 +408,19 @@ class Ring:
     def _restart(self, version: int, visible: int) -> list[RingCursor]:
         overtaken: list[RingCursor] = []
         while self._chunks:
-            overtaken += self._overtake(self._base, Position(self._chunks[0].version, 0), visible)
-            self._evicted_events += self._chunks[0].events
-            self._drop_oldest()
+            overtaken += self._evict(visible)
         overtaken += self._overtake(self._base, Position(version, 0), visible)
         # A ring made while this version is being published starts behind the whole commit group already.
         self.start = max(self.start, Position(version + 1, 0))
+        return overtaken
+
+    def _evict(self, visible: int) -> list[RingCursor]:
+        """Drops the oldest chunk; answers the cursors that this overtook."""
+        chunk = self._chunks[0]
+        if chunk.place in self._standing:  # else all LIVE cursors have taken it
+            self._evicted_events += chunk.events
+        overtaken = self._overtake(chunk.place, Position(chunk.version, 0), visible)
+        self._drop_oldest()
         return overtaken
 
     def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
@@ -431,6 +451,10 @@ class Ring:
             cursor.place = None
 
     def _trim(self) -> None:
+        if self._followers:
+            if self._linked_events < self._followed:
+                return
+            self._followers.clear()
         while self._chunks and self._chunks[0].place not in self._standing:
             # No cursor stands at the oldest chunk, and none can stand before it.
             self._drop_oldest()

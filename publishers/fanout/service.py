@@ -17,6 +17,7 @@ from publishers.fanout.ports import Subscribed
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.ring import Ring
+from publishers.fanout.stretches import Stretches
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
@@ -39,6 +40,7 @@ class Service:
         watermark: What may be delivered.
         registry: Who wants what.
         frames: Verified frames of the WAL.
+        stretches: What laggards of one publisher have read from these.
         replayer: Serves those who lag.
         waiting: The subscriptions that an advance concerns although nothing may match.
         admission: Makes writers wait for gating subscribers, and knows how far behind who is.
@@ -57,7 +59,9 @@ class Service:
         self.clock = clock
         self.watermark = Watermark(visible)
         self.registry = Registry(visible, options, self.watermark)
-        self.frames = FrameCache(reader, options.replay_bytes, self.note_damage)
+        shared = options.replay_bytes // 4
+        self.frames = FrameCache(reader, options.replay_bytes - shared, self.note_damage)
+        self.stretches = Stretches(shared)
         self.replayer = Replayer(options.replay_threads, name, options.detached_share)
         self.waiting = WaitingList(self.watermark)
         self.admission = Gating(visible, clock, self._gating)
@@ -164,6 +168,7 @@ class Service:
                 subscription.fail(self.reason)
         wake(self.registry.subscriptions())
         self.frames.clear()
+        self.stretches.clear()
         # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.
         self.registry.if_empty(self._dismiss)
 

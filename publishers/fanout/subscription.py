@@ -10,18 +10,17 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
-from publishers.blocks.slices import Slice
 from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import GapNotice, OnGap
-from publishers.fanout.resync_slice import SliceBounds, read_kept, read_slice
+from publishers.fanout.resync_slice import ResyncReader
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.state import Checkpoint, Deed, Occurrence, Phase, State, SubscriptionLag
@@ -33,6 +32,11 @@ __all__ = ["ChangeSubscription"]
 
 
 _ids = count(1)
+
+# A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
+_LIVE: Final = Phase.LIVE
+_JOINING: Final = Phase.JOINING
+_PAUSED: Final = Phase.PAUSED
 
 
 class ChangeSubscription:
@@ -88,6 +92,9 @@ class ChangeSubscription:
             until=until,
             owner=self,
             group=shared.join(self._executor, service.group),
+        )
+        self._reader = ResyncReader(
+            service, shared, self.cursor, view, batch_events, batch_bytes, whole=whole_batches
         )
         self.position = start
         self._filled: Batch | None = None
@@ -182,7 +189,7 @@ class ChangeSubscription:
         if self._drain.try_hold():
             try:
                 cursor = self.cursor
-                if cursor.phase is not Phase.JOINING and self._filled is None:
+                if cursor.phase is not _JOINING and self._filled is None:
                     if cursor.live:
                         cursor.poll(0, 0)
                     self.position = cursor.next
@@ -269,7 +276,7 @@ class ChangeSubscription:
         """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows."""
         cursor = self.cursor
         if (
-            cursor.phase is not Phase.LIVE
+            cursor.phase is not _LIVE
             or ahead.events > self._batch_events
             or ahead.nbytes > self._batch_bytes
             or cursor.until is not None
@@ -278,7 +285,7 @@ class ChangeSubscription:
         ):
             return False
         # Again, with the flag; and in this order, as the replayer fills the queue before it lets go of the cursor.
-        if cursor.phase is not Phase.LIVE or self._filled is not None:
+        if cursor.phase is not _LIVE or self._filled is not None:
             self._drain.give_back(ahead, ())
             return False
         return True
@@ -322,7 +329,7 @@ class ChangeSubscription:
         batch = self._pull(limit)
         if type(batch) is Batch:
             self.delivered += len(batch)
-            self._service.deliveries.count(batch.slices)
+            self._service.deliveries.count((batch,))
             return batch if self._batches else batch.changes
         return batch
 
@@ -335,7 +342,7 @@ class ChangeSubscription:
             given, self._filled = self._filled.cut(limit)
             return given
         self._settle(cursor.next)  # all that was pulled before has been delivered by now
-        if cursor.next.version > cursor.upto and (cursor.phase is Phase.LIVE or cursor.finished):
+        if cursor.next.version > cursor.upto and (cursor.phase is _LIVE or cursor.finished):
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
@@ -349,11 +356,11 @@ class ChangeSubscription:
     def _ready(self) -> bool:
         """Follows what other threads have noted; answers whether its drain may give something now."""
         cursor = self.cursor
-        if cursor.phase is Phase.JOINING:
+        if cursor.phase is _JOINING:
             return False
         if self._sought is not None:
             self._arrive()
-        if cursor.phase is Phase.PAUSED:
+        if cursor.phase is _PAUSED:
             self._rest()
             return False
         if self._observes and self._told is not State.LIVE:
@@ -367,29 +374,32 @@ class ChangeSubscription:
             return ()
         if cursor.phase is Phase.WAITING:
             self._move(Occurrence.ADVANCE)
-        # What is expensive to match runs on no executor of a subscriber, which may be everybody's event loop.
-        if not (self._whole or self.detached) and (
-            pieces := read_kept(cursor, service.frames, cursor.upto, limit, self._batch_bytes)
-        ):
-            return Batch(tuple(pieces), cursor.next, self.view)
+        if cursor.reached and self._move(Occurrence.ENTER):
+            return self._pull(limit)
+        given, self._filled = self._reader.at_hand(cursor.upto, limit, self._drain.demand)
+        if given is not None:
+            return given
         self._move(Occurrence.READ)
         return ()
 
     def outcome(self) -> Outcome | None:
         """Whether it has ended: at ``until``, or because the log was closed."""
         cursor = self.cursor
-        if cursor.phase is Phase.JOINING:
+        if cursor.phase is _JOINING:
             return None
         if self._sought is not None:
             self._drain.signal()  # there may be something to pull at the new place
-        self._ready()
+            self._arrive()
+        if cursor.phase is _PAUSED:
+            self._rest()
         if self._filled is not None:
             return None
         closed = self._service.closed or self._closed
-        if cursor.live and (closed or cursor.until is not None):
+        bounded = cursor.until is not None
+        if (closed or bounded) and cursor.live:
             cursor.poll(0, 0)
         self._settle(cursor.next)
-        if cursor.finished:
+        if bounded and cursor.finished:
             return COMPLETED
         if not cursor.live and cursor.next < (oldest := self._service.oldest):
             if self._missing.on_gap == "fail":
@@ -429,11 +439,7 @@ class ChangeSubscription:
             return self._hand_back(Occurrence.PARK)
         self._move(Occurrence.JOIN, Position(upto + 1, 0))
         try:
-            batch = self._read(
-                SliceBounds(
-                    upto, room, self._batch_bytes, self._service.options.replay_slice_bytes, self._whole
-                )
-            )
+            batch = self._read(upto, room)
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
             if isinstance(error, OSError):
                 error = LogError(f"the log could not be read: {error}")
@@ -448,20 +454,15 @@ class ChangeSubscription:
         self._move(Occurrence.YIELD)
         return True
 
-    def _read(self, bounds: SliceBounds) -> Batch | None:
+    def _read(self, upto: int, room: int) -> Batch | None:
         """One slice of what matches; None if that is nothing, maybe because history is missing."""
-        cursor = self.cursor
-        taken: list[Slice] = []
         try:
-            read_slice(cursor, self._service.frames, bounds, taken)
+            return self._reader.read(upto, room)
         except HistoryPruned as error:
-            if error.oldest <= cursor.next:
-                cursor.location = None  # only what had been looked up is gone
-            elif self._missing.on_gap == "fail":
+            if self._missing.on_gap == "fail":
                 raise
-            elif not taken:
-                self._jump(error.oldest)
-        return Batch(tuple(taken), cursor.next, self.view) if taken else None
+            self._jump(error.oldest)
+            return None
 
     def replay_stopped(self) -> None:
         """The log was closed while it waited for its turn."""

@@ -161,6 +161,7 @@ class HostingSubscription(ChangeSubscription):
         self._missed_ever = 0
         self._passed = 0  # the newest version of which something was delivered
         super().__init__(*args, **named)
+        self._reader.alone = True  # its queue has another use
         self._lags = callable(getattr(args[2], "on_lagged", None))
         board.add(self)
 

@@ -187,7 +187,7 @@ def statistics_of(
         evaluations=publication.evaluations,
         frames_read=read.frames,
         bytes_read=read.bytes,
-        replay_bytes=service.frames.nbytes,
+        replay_bytes=service.frames.nbytes + service.stretches.nbytes,
         replay_waiting=service.replayer.waiting,
         holds=files.retention.statistics() if isinstance(files, Wal) else (),
         held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,

@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from operator import eq
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
 from typing import Final
 
@@ -215,7 +214,7 @@ def check_columns(columns: object) -> Columns:
     if strange := bytes(columns.kinds).translate(None, _KINDS):
         raise InvalidChange("kinds", strange[0], "16 times the number of an Area, plus that of an Operation")
     ends = columns.key.offsets
-    if any(map(eq, ends, ends[1:])):  # seldom, so that no change is looked at one by one
+    if len({*ends}) < len(ends):  # seldom, so that no change is looked at one by one
         for kind, key in zip(columns.kinds, columns.key, strict=True):
             if not key and kind != KEYLESS:
                 raise InvalidChange("key", key, KEY_RIGHT)

@@ -140,6 +140,7 @@ class World:
             place: {group: {twins[one] for one in some} for group, some in groups.items()}
             for place, groups in ring._standing.items()
         }
+        ring._followers = {twins[one] for one in ring._followers}
         return new
 
     def key(self) -> tuple[Any, ...]:
@@ -158,11 +159,13 @@ class World:
             *(self.detached, tuple(sorted(self.listed.items())), self.advanced, ring.start, ring._next),
             tuple(chunk.version for chunk in ring._chunks),
             None if self.ahead is None else self.ahead[:2],
+            bool(ring._followers) and ring._followed - ring._linked_events,
             *(
                 (
                     *(one.next, one.phase.name, one.held, one.place, one.demand, one.drain, one.slices),
                     *(
                         one.taken is None,
+                        one in ring._followers,
                         one.filled,
                         one.sought,
                         one.pending,
@@ -365,7 +368,9 @@ class World:
             case "resync":
                 if one.phase is Phase.WAITING:
                     self._move(one, Occurrence.ADVANCE)
-                if self.plan.kept and not one.live and one.more and one.next.version >= self.oldest:
+                if self._move(one, Occurrence.ENTER) is not None:
+                    one.drain = _Thread("poll", upto=self.visible)
+                elif self.plan.kept and not one.live and one.more and one.next.version >= self.oldest:
                     version = one.next.version
                     one.next = Position(version + 1)
                     self._deliver(one, [version] if self.versions[version - 1] == "m" else [])

@@ -172,6 +172,47 @@ def test_a_joining_cursor_keeps_the_ring_from_being_trimmed():
     assert poll(one, lagging, 3) == [(3, 1), (3, 2)]
 
 
+def overtaken(of, version):
+    """A cursor that the ring has just left behind, which reads on at ``version``."""
+    cursor = entered(of)
+    of.link(chunk(version - 1, of._max_events), version - 2)
+    of.link(chunk(version, 1), version - 1)
+    assert of.settle(version) == [cursor]
+    return cursor
+
+
+def test_a_ring_waits_for_a_cursor_that_it_has_overtaken():
+    """Though no other cursor needs what it holds."""
+    one = ring(max_events=3)
+    cursor = overtaken(one, 2)
+    one.link(chunk(3, 1), 2)
+    one.settle(3)
+    assert one.start == Position(2)
+    cursor.next = Position(2)  # it has read on
+    assert one.move(cursor, Occurrence.ENTER)
+    assert poll(one, cursor, 3) == [(2, 1), (3, 1)]
+    assert one.statistics().events == 0
+
+
+def test_a_ring_that_has_turned_over_waits_no_longer():
+    one = ring(max_events=3)
+    overtaken(one, 2)
+    for version in range(3, 6):
+        one.link(chunk(version, 1), version - 1)
+        one.settle(version)
+        assert one.statistics().events == (min(version - 1, 3) if version < 5 else 0)
+    assert one.statistics().evicted_events == 3
+
+
+@pytest.mark.parametrize("event", [Occurrence.END, Occurrence.PAUSE, Occurrence.SEEK])
+def test_a_ring_does_not_wait_for_a_cursor_that_does_not_come_back(event):
+    one = ring(max_events=3)
+    cursor = overtaken(one, 2)
+    assert one.statistics().events == 1
+    one.move(cursor, event)
+    assert one.statistics().events == 0
+
+
 def test_a_join_is_void_when_the_ring_has_passed_it():
     one = ring(max_events=1)
     lagging = RingCursor(Position(1, 0))
@@ -267,7 +308,7 @@ def test_a_block_of_which_one_change_matches_counts_as_a_whole():
     for version in range(1, 4):
         bounded.link(Chunk(version, (Slice(block(version, 1000), (500,)),)), version - 1)
     assert bounded.settle(3) == [cursor]
-    assert bounded.statistics().nbytes == 0
+    assert bounded.statistics().nbytes == 2 * one.weight
     assert cursor.next == BEGIN
 
 
@@ -326,8 +367,10 @@ def test_a_group_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
         assert cursor.next == (ahead.next if cursor.taken is ahead else BEGIN)
     assert one.statistics().live == 1
     assert poll(one, other, 1) == [(1, 1), (1, 2)]
+    assert all(one.move(cursor, Occurrence.ENTER) for cursor in three)  # the ring has waited for them
+    for cursor in three:
+        assert poll(one, cursor, 1) == ([] if cursor.taken is ahead else [(1, 1), (1, 2)])
     assert one.statistics().chunks == 0
-    assert all(one.move(cursor, Occurrence.ENTER) for cursor in three if cursor.taken is ahead)
 
 
 def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others():
