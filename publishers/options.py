@@ -56,7 +56,8 @@ class LogOptions:
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
         ring_bytes: Most bytes in one ring, blocks with their objects, and as a whole however few of their changes match.
-        replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL.
+        replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL; a
+            quarter of it for what several with equal criteria read together.
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
         replay_threads: Threads that serve subscribers from the WAL.
         detach_weight: Questions that one publisher may have for each change, such as patterns without a literal part and

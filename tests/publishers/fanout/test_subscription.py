@@ -488,17 +488,17 @@ def test_a_pause_just_when_a_commit_takes_the_flag_keeps_the_change_back(log, mo
 
 def test_a_laggard_comes_back_into_the_ring_behind_the_head():
     """It need not catch up with the head in the WAL, which beside a writer that never pauses it may never do."""
-    with opened(ring_events=20) as log:
+    with opened(ring_events=20, batch_events=4) as log:
         probe = Probe()
         log.changes().subscribe(probe, executor=flow.INLINE)
-        fill(log, 30)  # of two changes each, so that the ring keeps the last ten
+        fill(log, 15)  # of two changes each, so that the ring keeps the last ten
         (subscription,) = log._service.registry.subscriptions()
         assert subscription.state.name == "RESYNC"
         probe.request(10**6)
-        probe.wait_for(60)
+        probe.wait_for(30)
         assert probe.positions == everything(log)
         assert subscription.state.name == "LIVE"
-        assert subscription.reads <= 20
+        assert subscription.reads <= 8
         fill(log, 1)
-        probe.wait_for(62)
+        probe.wait_for(32)
         assert log._service.registry.publishers()[0].ring.statistics().events == 0
