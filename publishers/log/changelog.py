@@ -220,8 +220,9 @@ class ChangeLog(ReadableLog):
             committer, _ = self._writer()  # which says why not
         sealed = self._encoder.seal(rows, meta, producer)
         if sealed is None:
-            return self.commit_columns(
-                [columns_of(rows)], meta=meta, producer=producer, durable=durable, visible=visible
+            label = Label.of(meta, producer)
+            return self._commit_columns(
+                [columns_of(rows, keyed=True)], label, durable=durable, visible=visible
             )
         return committer.commit(sealed, durable=durable, visible=visible)
 
@@ -251,16 +252,23 @@ class ChangeLog(ReadableLog):
         visible: bool = True,
     ) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
-        committer, wal = self._writer()
+        self._writer()
         label = Label.of(meta, producer)
         if not isinstance(batches, Iterable):
             raise InvalidChange("batches", batches, "a list of Columns")
-        seal = partial(self._sealed, label=label, directory=wal.directory)
-        stamping = Stamping(self._schemas)
-        write = partial(committer.commit, visible=visible, outdated=stamping.outdated)
         columns: Iterable[Columns] = map(check_columns, batches)
         if isinstance(batches, (list, tuple)):
             columns = list(columns)
+        return self._commit_columns(columns, label, durable=durable, visible=visible)
+
+    def _commit_columns(
+        self, columns: Iterable[Columns], label: Label, *, durable: bool, visible: bool
+    ) -> Commit:
+        committer, wal = self._writer()
+        seal = partial(self._sealed, label=label, directory=wal.directory)
+        stamping = Stamping(self._schemas)
+        write = partial(committer.commit, visible=visible, outdated=stamping.outdated)
+        if isinstance(columns, list):
             stamping.tells = any(map(tells_schemas, columns))
         # The code that makes changes runs here, before anybody is kept waiting; it may commit, and tell schemas, itself.
         kept = None if stamping.tells else seal(stamping.through(columns))

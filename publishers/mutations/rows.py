@@ -115,20 +115,24 @@ def _spread(mutations: Iterable[Mutation]) -> Iterator[Mutation]:
             yield from row.follows
 
 
-def columns_of(mutations: Iterable[Mutation]) -> Columns:
+def columns_of(mutations: Iterable[Mutation], *, keyed: bool = False) -> Columns:
     """Turns changes into the columns of a frame.
+
+    Args:
+        mutations: What ``upsert`` and ``remove`` made.
+        keyed: Whether to refuse an empty key, as ``check_columns`` does.
 
     Raises:
         InvalidChange: If something is not a mutation, an entry version falls, or there are too many entity types for one
             transaction.
     """
     try:
-        return _columns(flattened(mutations))
+        return _columns(flattened(mutations), keyed=keyed)
     except _NONSENSE as error:
         raise InvalidChange("mutations", f"something in which {error}", _RIGHT) from error
 
 
-def _columns(rows: Sequence[Mutation]) -> Columns:
+def _columns(rows: Sequence[Mutation], *, keyed: bool) -> Columns:
     types = [row.entity_type for row in rows]
     names = {name: number for number, name in enumerate(dict.fromkeys(types))}
     for name in names:
@@ -147,6 +151,8 @@ def _columns(rows: Sequence[Mutation]) -> Columns:
     if not _KNOWN.issuperset(kinds):
         for row in rows:
             _check_kind(row)
+    if keyed and b"" in keys:
+        _check_keys(kinds, keys)
     try:
         return Columns(
             memoryview(bytes(kinds)),
@@ -215,10 +221,14 @@ def check_columns(columns: object) -> Columns:
         raise InvalidChange("kinds", strange[0], "16 times the number of an Area, plus that of an Operation")
     ends = columns.key.offsets
     if len({*ends}) < len(ends):  # seldom, so that no change is looked at one by one
-        for kind, key in zip(columns.kinds, columns.key, strict=True):
-            if not key and kind != KEYLESS:
-                raise InvalidChange("key", key, KEY_RIGHT)
+        _check_keys(columns.kinds, columns.key)
     return columns
+
+
+def _check_keys(kinds: Iterable[int], keys: Iterable[bytes | None]) -> None:
+    for kind, key in zip(kinds, keys, strict=True):
+        if not key and kind != KEYLESS:
+            raise InvalidChange("key", key, KEY_RIGHT)
 
 
 def _check_kind(row: Mutation) -> None:

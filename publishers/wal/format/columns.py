@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from struct import Struct
+from struct import Struct, pack
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
 from typing import Any, Final
 
@@ -78,7 +78,8 @@ class Column:
         offsets = [0, *accumulate(map(len, present))]
         if offsets[-1] >= 2**31:
             raise ValueError("a column holds less than 2 GiB")
-        return cls(validity, memoryview(array("i", offsets)), memoryview(b"".join(present)))
+        packed = pack(f"{len(offsets)}i", *offsets)  # faster than an array of them
+        return cls(validity, memoryview(packed).cast("i"), memoryview(b"".join(present)))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
