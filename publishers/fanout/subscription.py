@@ -346,6 +346,9 @@ class ChangeSubscription:
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
+        if taken is None and cursor.reached and self._move(Occurrence.ENTER):
+            self._tell_change()  # before what follows from the ring
+            taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None:
             return self._resync(limit)
         if not taken:
@@ -374,13 +377,10 @@ class ChangeSubscription:
             return ()
         if cursor.phase is Phase.WAITING:
             self._move(Occurrence.ADVANCE)
-        if cursor.reached and self._move(Occurrence.ENTER):
-            return self._pull(limit)
         given, self._filled = self._reader.at_hand(cursor.upto, limit, self._drain.demand)
-        if given is not None:
-            return given
-        self._move(Occurrence.READ)
-        return ()
+        if given is None:
+            self._move(Occurrence.READ)
+        return given or ()
 
     def outcome(self) -> Outcome | None:
         """Whether it has ended: at ``until``, or because the log was closed."""
