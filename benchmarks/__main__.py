@@ -11,7 +11,18 @@ from benchmarks import report
 from benchmarks.harness import environment, save
 from benchmarks.plot import draw
 
-NAMES = ("append", "commit", "resync", "laggards", "matching", "fanout", "flow_signals", "tailing", "growth")
+NAMES = (
+    "append",
+    "commit",
+    "resync",
+    "laggards",
+    "matching",
+    "fanout",
+    "flow_signals",
+    "wire",
+    "tailing",
+    "growth",
+)
 
 
 def main() -> int:

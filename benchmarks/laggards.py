@@ -4,7 +4,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.harness import ROUNDS, Table, Variant, compare, progress
+from benchmarks import harness
+from benchmarks.harness import Table, Variant, compare, progress
 from benchmarks.resync import Waiting
 from publishers import ChangeLog, Position, upsert
 
@@ -56,7 +57,7 @@ def backlog(directory: Path) -> Table:
 def beside(directory: Path) -> Table:
     """A writer that never pauses: what is written, and what arrives."""
     rounds: dict[str, list[float]] = {_DUE: [], _GIVEN: [], _DRAINED: []}
-    for number in range(ROUNDS):
+    for number in range(harness.ROUNDS):
         with ChangeLog.open(Path(tempfile.mkdtemp(dir=directory)) / "log", sync="os") as log:
             readers = [Waiting() for _ in range(READERS)]
             for reader in readers:
@@ -73,7 +74,7 @@ def beside(directory: Path) -> Table:
         rounds[_DUE].append(READERS * written / took)
         rounds[_GIVEN].append(given / took)
         rounds[_DRAINED].append(READERS * written / drained)
-        progress(f"a writer that never pauses: round {number + 1} of {ROUNDS}")
+        progress(f"a writer that never pauses: round {number + 1} of {harness.ROUNDS}")
     progress()
     sizes = f"S={READERS}, B={SIZE}, P=1; sync=os, on_next, the default executor"
     found = Table("a writer that never pauses", "deliveries/s", rounds, sizes).show()

@@ -24,6 +24,7 @@ __all__ = [
     "INLINE",
     "RETRY",
     "SATURATED",
+    "Branch",
     "Executor",
     "LoopExecutor",
     "Rescue",
@@ -60,6 +61,22 @@ class Rescue(Protocol):
         Returns at once, without having submitted anything, and raises nothing. The executor may be `INLINE`: then ``run``
         tells a subscriber of its end, which belongs on no thread but the rescue's own.
         """
+        ...
+
+
+class Branch(Executor, Protocol):
+    """An executor of one subscriber that runs on an event loop, and not always: the loop's other subscribers share theirs.
+
+    What delivers to many on the loop may deliver past ``submit``, on the loop, unless it is ``busy``.
+
+    Attributes:
+        trunk: The executor of the loop.
+    """
+
+    trunk: "LoopExecutor"
+
+    def busy(self) -> bool:
+        """Whether a delivery has to wait; to be asked on the loop."""
         ...
 
 

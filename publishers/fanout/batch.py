@@ -1,7 +1,7 @@
 """What one pull brings to one subscriber."""
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 from publishers.blocks.slices import Slice, Tally, tally_of
 from publishers.model.change import Change
@@ -21,9 +21,10 @@ class Batch(Sequence[Change]):
         slices: The changes.
         end: The position after them: resume there to go on behind this batch.
         view: How the subscriber sees them.
+        memo: What others made of this batch, by their own keys, for all who get it.
     """
 
-    __slots__ = ("_changes", "_size", "_tally", "end", "slices", "view")
+    __slots__ = ("_changes", "_size", "_tally", "end", "memo", "slices", "view")
 
     def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
         self.slices = slices
@@ -35,6 +36,7 @@ class Batch(Sequence[Change]):
         self._size = size
         self._changes: tuple[Change, ...] | None = None
         self._tally: Tally | None = None
+        self.memo: dict[str, Any] = {}
 
     @property
     def boundary(self) -> bool:

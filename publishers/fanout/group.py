@@ -24,6 +24,7 @@ from publishers.views.view import View
 __all__ = ["DeliveryGroup"]
 
 _TURN: Final = 64  # subscribers served before an event loop gets its turn
+_WOKEN: Final = 16  # as many are woken for the price of one that is served
 
 Waiting = deque[tuple[int, list[RingCursor]]]
 """Cursors, by the place where they stand."""
@@ -70,7 +71,8 @@ class DeliveryGroup:
     @staticmethod
     def key(executor: Executor) -> Executor | None:
         """What the subscriptions of one group have in common."""
-        return executor if executor is INLINE or isinstance(executor, LoopExecutor) else None
+        trunk: Executor = getattr(executor, "trunk", executor)
+        return trunk if trunk is INLINE or isinstance(trunk, LoopExecutor) else None
 
     @property
     def lost(self) -> bool:
@@ -115,6 +117,7 @@ class DeliveryGroup:
     def _round(self, waiting: Waiting | None = None) -> None:
         """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
         place = waiting[0][0] if waiting else None
+        spent = 0
         try:
             while True:
                 if not waiting:
@@ -130,9 +133,9 @@ class DeliveryGroup:
                 del cursors[-_TURN:]
                 if not cursors:
                     waiting.popleft()
-                self._serve(place, some)
-                if self._loop is not None:
-                    self._loop.spend(len(some))
+                spent += self._serve(place, some)
+                if self._loop is not None and (spent >= _TURN or not waiting):
+                    self._loop.spend(spent)
                     if waiting:
                         self._schedule(self._loop, partial(self._round, waiting))
                     elif self._place is not None:  # it came meanwhile, and is for a later turn
@@ -146,7 +149,8 @@ class DeliveryGroup:
             self.wake()
             raise
 
-    def _serve(self, place: int, cursors: Sequence[RingCursor]) -> None:
+    def _serve(self, place: int, cursors: Sequence[RingCursor]) -> int:
+        """Serves those that can take part, and wakes the others; answers what that was of a turn."""
         ahead = None
         loop = self._loop
         if self.executor is not None and (loop is None or not loop.closed):
@@ -154,7 +158,7 @@ class DeliveryGroup:
             ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
         if ahead is None:
             _wake_each(cursors)
-            return
+            return len(cursors) // _WOKEN
         lent: deque[Any] = deque()
         ready: list[RingCursor] = []
         left: list[RingCursor] = []
@@ -181,6 +185,7 @@ class DeliveryGroup:
         # Who published that while they were on their way did not find them there.
         if follows is not None and follows <= self._watermark.visible:
             self.note(ahead.end)
+        return took + len(left) // _WOKEN
 
 
 def _wake_each(cursors: Iterable[RingCursor]) -> None:

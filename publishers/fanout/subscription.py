@@ -103,7 +103,7 @@ class ChangeSubscription:
         self._closed = False
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._observes = callable(getattr(subscriber, "on_state", None))
-        self._inline = self._executor is INLINE
+        self._busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
         self.cursor.move(Occurrence.ENTER)
         self._told = self.state
@@ -150,8 +150,7 @@ class ChangeSubscription:
     @property
     def queued(self) -> int:
         """Changes that were read for it from the WAL and not given to it yet; at most one batch."""
-        filled = self._filled
-        return 0 if filled is None else len(filled)
+        return len(self._filled or ())
 
     @property
     def wants(self) -> bool:
@@ -281,6 +280,7 @@ class ChangeSubscription:
             or ahead.nbytes > self._batch_bytes
             or cursor.until is not None
             or (self._observes and self._told is not State.LIVE)
+            or self._busy()
             or not self._drain.lend(ahead.events, ahead)
         ):
             return False
@@ -317,7 +317,7 @@ class ChangeSubscription:
 
     def _run(self, signal: Callable[[], None]) -> None:
         """Signals the drain, which runs the subscriber's code on this thread only if it is INLINE."""
-        if self._inline:
+        if self._executor is INLINE:
             self._service.run_aside(signal)
         else:
             signal()

@@ -423,7 +423,7 @@ _READING = [
     Mutant(
         "checkpoint ahead of what was delivered",
         "publishers.fanout.subscription:ChangeSubscription.checkpoint",
-        "cursor.phase is not Phase.JOINING and self._filled is None",
+        "cursor.phase is not _JOINING and self._filled is None",
         "True",
         _WORLD,
     ),

@@ -144,9 +144,13 @@ class EventEncoder:
 
     def next(self, head: bytes, batch: Batch) -> bytes:
         """A ``next`` message: what ``next_head`` made, the events of a batch, and the cursor after them."""
-        events = b",".join(self.events(batch.slices, batch.view))
-        flag = b"true" if batch.boundary else b"false"
-        return b'%s%s],"cursor":"%s","boundary":%s}' % (head, events, self.cursor(batch.end).encode(), flag)
+        told: bytes | None = batch.memo.get(_FORMAT)
+        if told is None:
+            events = b",".join(self.events(batch.slices, batch.view))
+            flag = b"true" if batch.boundary else b"false"
+            told = b'%s],"cursor":"%s","boundary":%s}' % (events, self.cursor(batch.end).encode(), flag)
+            batch.memo[_FORMAT] = told
+        return head + told
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
         def make() -> _Shelf:

@@ -30,6 +30,9 @@ class Outbound:
         link: Where the deliveries are written.
         limits: Bounds of the connection.
         blocked: Whether something else than the link holds deliveries back.
+
+    Attributes:
+        executor: That of the loop.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class Outbound:
         blocked: Callable[[], bool] | None = None,
     ) -> None:
         self._loop = loop
-        self._executor = loop_executor(loop)
+        self.executor = loop_executor(loop)
         self._link = link
         self._blocked = blocked
         self._window = limits.window
@@ -49,6 +52,7 @@ class Outbound:
         self._running = False
         self._thread = 0
         self._again: asyncio.Handle | None = None
+        self._flushing = False
         self._closed = False
 
     def lane(self, batch_bytes: int, linger: float) -> "Lane":
@@ -69,7 +73,29 @@ class Outbound:
         self._arrived.append((lane, task))
         # A task that submits another one is followed by a look at what arrived: no wake-up is needed.
         if not self._running or get_ident() != self._thread:
-            self._executor.submit(self.run)
+            self.executor.submit(self.run)
+
+    def busy(self, nbytes: int) -> bool:
+        """Whether a frame of so many bytes has to wait its turn, or for the link; to be asked on the loop."""
+        return bool(
+            self._closed
+            or self._running
+            or self._ready
+            or self._arrived
+            or self._link.paused
+            or self._link.unsent + nbytes > self._window
+            or (self._blocked is not None and self._blocked())
+        )
+
+    def settle(self) -> None:
+        """Sends what was written past the lanes when this turn of the loop ends: one write for all of it."""
+        if not self._running and not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._link.flush()
 
     def close(self) -> None:
         """The link is gone: what is waiting, and what comes later, runs without regard to it."""
@@ -128,18 +154,22 @@ class Outbound:
 
 
 class Lane:
-    """The executor of one subscription of a connection.
+    """The executor of one subscription of a connection: a `flow.executors.Branch`.
+
+    What the log delivers to all connections of a loop comes past `submit`, unless the lane is busy.
 
     Attributes:
+        trunk: The executor of the loop.
         batch_bytes: What one of its frames may add to the unsent bytes.
         linger: Seconds to wait for more events before a frame is made.
         eager: Whether the next task is to be run without lingering.
     """
 
-    __slots__ = ("_outbound", "batch_bytes", "eager", "linger")
+    __slots__ = ("_outbound", "batch_bytes", "eager", "linger", "trunk")
 
     def __init__(self, outbound: Outbound, batch_bytes: int, linger: float) -> None:
         self._outbound = outbound
+        self.trunk = outbound.executor
         self.batch_bytes = batch_bytes
         self.linger = linger
         self.eager = True
@@ -151,3 +181,11 @@ class Lane:
             RuntimeError: If the loop is closed.
         """
         self._outbound.put(self, task)
+
+    def busy(self) -> bool:
+        """Whether a batch must come by `submit`; to be asked on the loop."""
+        return (self.linger > 0 and not self.eager) or self._outbound.busy(self.batch_bytes)
+
+    def settle(self) -> None:
+        """Something was written, maybe past `submit`; on the loop."""
+        self._outbound.settle()

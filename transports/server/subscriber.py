@@ -87,6 +87,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         if not isinstance(batch, Batch):
             raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
         self._driver.deliver(self, batch)
+        self.lane.settle()
 
     def on_error(self, error: Exception, /) -> None:
         """The subscription failed."""

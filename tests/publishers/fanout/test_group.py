@@ -140,10 +140,11 @@ def test_a_writer_that_never_rests_does_not_keep_a_loop(log, monkeypatch):
     left = list(range(200))
 
     def serving(*args):
-        serve(*args)
+        spent = serve(*args)
         if left:
             left.pop()
             fill(log, 1)
+        return spent
 
     monkeypatch.setattr(DeliveryGroup, "_serve", serving)
     fill(log, 1)

@@ -71,3 +71,22 @@ def test_what_is_in_memory_is_taken_without_the_disk_and_nothing_else(log):
     assert read_kept(cursor, frames, 3, 100, 1 << 20) == []
     assert (frames.reads, cursor.next) == (reads, Position(3))
     assert read_kept(cursor, frames, 2, 100, 1 << 20) == []
+
+
+def test_what_is_at_hand_is_looked_at_in_bounded_steps(monkeypatch):
+    """A subscriber of few changes must not scan all that is in memory on an executor that others wait for."""
+    monkeypatch.setattr("publishers.fanout.resync_slice._AT_HAND", 4)
+    with opened() as log:
+        fill(log, 6, 1)
+        cursor, frames = reading(log, Position(1))
+        cursor.location = frames.locate(1, 0)
+        read_slice(*reading_all(cursor, frames))
+        cursor.next, cursor.location = Position(1), frames.locate(1, 0)
+        assert told(read_kept(cursor, frames, 6, 100, 1 << 20)) == [
+            (v, i) for v in range(1, 5) for i in (0, 1)
+        ]
+        assert cursor.next == Position(5)
+
+
+def reading_all(cursor, frames):
+    return cursor, frames, bounds(upto=6), []

@@ -88,6 +88,19 @@ def test_each_view_is_shown_what_it_asks_for():
                 assert {change.body is not None for change in entities} == {content is Content.BODY}
 
 
+def test_of_many_views_the_batches_of_a_few_are_kept():
+    with small() as log:
+        fill(log, 60, 3)
+        views = [{"fields": [str(number)]} for number in range(6)]
+        readers = [Probe(first=10**6) for _ in range(18)]
+        for number, reader in enumerate(readers):
+            log.changes(since=EARLIEST, until=60, content=Content.BODY, **views[number % 6]).subscribe(reader)
+        for reader in readers:
+            assert reader.ended.wait(60)
+            assert reader.positions == everything(log)
+        assert all(len(one.batches) <= 4 for one in log._service.stretches._kept.values())
+
+
 def test_publishers_do_not_share():
     with small() as log:
         fill(log, 60, 3)

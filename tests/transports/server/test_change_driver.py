@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from publishers.fanout.ring import Ring
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from transports.codec.events import EventEncoder
 from transports.errors import CloseCode
 from transports.limits import Limits
 from transports.server.change_driver import ChangeDriver
@@ -223,6 +225,28 @@ async def test_a_hundred_subscriptions_of_one_connection_share_their_events_fair
     order = [message["id"] for message in link.messages if message["type"] == "next"]
     assert len(set(order[:count])) == count
     link.receiver.lost()
+
+
+async def test_connections_of_one_loop_are_given_a_commit_together(log, fill, until, monkeypatch):
+    """One look at the ring and one encoding for all; what has no credit is not looked at."""
+    links = [connect(log) for _ in range(30)]
+    for link in links:
+        subscribe(link, credits=1000)
+    subscribe(idle := connect(log), credits=0)
+    await until(lambda: all(kinds(link).count("subscribed") == 1 for link in (*links, idle)))
+    fill(1)
+    await until(lambda: all(kinds(link).count("next") == 1 for link in links))
+    looks, encodings = [], []
+    poll, events = Ring.poll, EventEncoder.events
+    monkeypatch.setattr(Ring, "poll", lambda *args, **named: looks.append(1) or poll(*args, **named))
+    monkeypatch.setattr(EventEncoder, "events", lambda *args: encodings.append(1) or events(*args))
+    fill(1)
+    await until(lambda: all(kinds(link).count("next") == 2 for link in links))
+    assert (len(looks), len(encodings)) == (0, 1)
+    assert len({link.messages[-1]["cursor"] for link in links}) == 1
+    assert kinds(idle).count("next") == 0
+    for link in (*links, idle):
+        link.receiver.lost()
 
 
 async def test_a_log_that_fails_ends_the_subscription_and_not_the_connection(log, monkeypatch, caplog):

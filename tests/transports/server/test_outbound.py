@@ -148,3 +148,47 @@ def test_a_closed_loop_refuses():
     outbound = asyncio.run(start())
     with pytest.raises(RuntimeError, match="closed"):
         outbound.lane(1, 0.0).submit(lambda: None)
+
+
+async def test_a_lane_takes_a_batch_past_its_line_only_while_nothing_has_to_wait():
+    link = FakeLink()
+    blocked = []
+    outbound = Outbound(asyncio.get_running_loop(), link, Limits(), lambda: bool(blocked))
+    lane = outbound.lane(10, 0.0)
+    assert not lane.busy()
+    link.paused = True
+    assert lane.busy()
+    link.paused, link.unsent = False, Limits().window
+    assert lane.busy()
+    link.unsent = 0
+    blocked.append(1)
+    assert lane.busy()
+    blocked.clear()
+    seen = []
+    lane.submit(lambda: seen.append(lane.busy()))
+    assert lane.busy()
+    await turn()
+    assert (seen, lane.busy()) == ([True], False)
+    outbound.close()
+    assert lane.busy()
+
+
+async def test_a_lane_that_lingers_takes_nothing_past_its_line_unless_it_is_eager():
+    lane = make(FakeLink()).lane(10, 0.5)
+    assert not lane.busy()
+    lane.eager = False
+    assert lane.busy()
+
+
+async def test_what_is_written_past_the_lanes_in_a_turn_of_the_loop_is_sent_at_once():
+    link = FakeLink()
+    outbound = make(link)
+    lanes = [outbound.lane(10, 0.0) for _ in range(3)]
+    for lane in lanes:
+        lane.settle()
+    assert link.flushed == 0
+    await turn()
+    assert link.flushed == 1
+    lanes[0].settle()
+    await turn()
+    assert link.flushed == 2

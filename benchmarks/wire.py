@@ -1,0 +1,271 @@
+"""From a commit to WebSocket clients, beside a server that writes ready bytes to as many raw sockets.
+
+The clients are in another process and only count bytes. What is compared is the CPU time of the serving process for each
+event that was delivered, the commits included.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from benchmarks import harness
+from benchmarks.harness import Table, percentile, progress
+from publishers import ChangeLog, upsert
+from transports import serve
+
+SIZE = 10
+CONNECTIONS = (10, 100, 1000)
+EVENTS = 300_000  # delivered in one round, roughly
+_AHEAD = 20  # commits that clients may not have yet
+_MARK = b'"entity_type":'
+_OURS = "penstock, WebSocket, commit included"
+_RAW = "a raw socket write a commit, no log"
+ROWS = [upsert("flight", f"B6/{n}", {"status": "DEPARTED", "dest": "BQN", "n": n}) for n in range(SIZE)]
+
+
+def run(directory: Path) -> dict[str, Table]:
+    """10, 100 and 1,000 connections."""
+    return {f"{count:,} connections": table(directory, count) for count in CONNECTIONS}
+
+
+def table(directory: Path, count: int) -> Table:
+    """CPU time of each way, in turns."""
+    rounds: dict[str, list[float]] = {_RAW: [], _OURS: []}
+    delays: dict[str, list[float]] = {_RAW: [], _OURS: []}
+    commits = max(20, EVENTS // (count * SIZE))
+    place = Path(tempfile.mkdtemp(dir=directory))
+    with (
+        ChangeLog.open(place / "log", sync="os") as log,
+        serve(log, port=0) as server,
+        Clients("wire", server.port, count) as wired,
+        Raw(count) as raw,
+    ):
+        log.commit(ROWS)  # once, so that the raw server knows what to write
+        wired.wait(1)
+        ready = wired.sample
+        ways: list[tuple[str, Callable[[], object], Clients, int]] = [
+            (_RAW, lambda: raw.write(ready), raw.clients, 0),
+            (_OURS, lambda: log.commit(ROWS), wired, 1),
+        ]
+        for number in range(harness.ROUNDS):
+            for name, write, clients, before in ways[:: 1 if number % 2 else -1]:
+                done = before + number * (commits + 50)
+                rounds[name].append(count * SIZE * commits / burst(write, clients, done, commits))
+                delays[name].append(latency(write, clients, done + commits, 50))
+            progress(f"{count:,} connections: round {number + 1} of {harness.ROUNDS}")
+        progress()
+    sizes = f"C={count}, B={SIZE}, P=1; sync=os; clients in another process"
+    found = Table(f"{count:,} connections", "events for a CPU second of the server", rounds, sizes).show()
+    found.reach(_OURS, ">=", 0.7, _RAW)
+    p50 = {name: percentile(delays[name], 0.5) for name in delays}
+    found.note(
+        f"from a commit to the last of all clients, half of all within: {p50[_OURS]:,.0f} us, raw {p50[_RAW]:,.0f} us"
+    )
+    print()
+    return found
+
+
+def burst(write: Callable[[], object], clients: "Clients", done: int, commits: int) -> float:
+    """CPU seconds for commits that follow each other as fast as the clients take them."""
+    began = time.process_time()
+    for number in range(1, commits + 1):
+        write()
+        if number % (_AHEAD // 2) == 0:
+            clients.wait(done + max(0, number - _AHEAD // 2))
+    clients.wait(done + commits)
+    return time.process_time() - began
+
+
+def latency(write: Callable[[], object], clients: "Clients", done: int, commits: int) -> float:
+    """Microseconds from a commit to the last client that has it, half of all."""
+    found = []
+    for number in range(1, commits + 1):
+        began = time.perf_counter()
+        write()
+        clients.wait(done + number)
+        found.append((time.perf_counter() - began) * 1e6)
+    return percentile(found, 0.5)
+
+
+class Raw:
+    """A server that writes the same bytes to all of its sockets, on a loop of its own."""
+
+    def __init__(self, count: int) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._transports: list[asyncio.Transport] = []
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        port = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        self.clients = Clients("raw", port, count)
+
+    async def _listen(self) -> int:
+        made = self._transports
+
+        class Serving(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, asyncio.Transport)
+                made.append(transport)
+
+        self._server = await self._loop.create_server(Serving, "127.0.0.1", 0, backlog=1024)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def write(self, data: bytes) -> None:
+        """Writes to all."""
+        self._loop.call_soon_threadsafe(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        for transport in self._transports:
+            transport.write(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clients.close()
+        self._loop.call_soon_threadsafe(self._server.close)
+        for transport in self._transports:
+            self._loop.call_soon_threadsafe(transport.abort)
+        self._loop.call_soon_threadsafe(lambda: self._loop.call_soon(self._loop.stop))
+        self._thread.join()
+        self._loop.close()
+
+
+class Clients:
+    """Some connections in a process of their own, seen from here.
+
+    Attributes:
+        sample: What the first of them got with the first commit.
+    """
+
+    def __init__(self, kind: str, port: int, count: int) -> None:
+        self.sample = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.wire", kind, str(port), str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parent.parent,
+        )
+        self._say("ready")
+
+    def wait(self, commits: int) -> None:
+        """Waits until every client has everything of so many commits."""
+        answer = self._say(str(commits))
+        self.sample = self.sample or base64.b64decode(answer)
+
+    def _say(self, line: str) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the clients have ended"
+        return answer
+
+    def close(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# What runs in the process of the clients.
+
+
+class Counter(asyncio.Protocol):
+    """One client: counts events by a mark that each of them has."""
+
+    behind: ClassVar[set["Counter"]] = set()
+    due = 0
+    told: Callable[[], None]
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.seen = 0
+        self.rest = b""
+        self.first = b""
+        self.ready = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self.kind == "raw":
+            self.ready.set_result(None)
+            return
+        transport.write(
+            b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)) + b"\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Protocol: penstock.v1+json\r\n\r\n"
+        )
+        self.transport = transport
+
+    def _subscribe(self) -> None:
+        wish = {"criteria": [{"entity_types": ["flight"]}], "content": "BODY", "credits": 2**31 - 1}
+        for message in (
+            {"type": "connection_init"},
+            {"type": "subscribe", "id": "a", "payload": {**wish, "heartbeatMs": 0}},
+        ):
+            data = json.dumps(message).encode()
+            short = len(data) < 126
+            head = bytes((0x81, 0x80 | len(data))) if short else b"\x81\xfe" + len(data).to_bytes(2, "big")
+            self.transport.write(head + bytes(4) + data)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.ready.done():
+            self.rest += data
+            if self.rest.endswith(b"\r\n\r\n"):
+                self._subscribe()
+            if b'"type":"subscribed"' in self.rest:
+                self.rest = b""
+                self.ready.set_result(None)
+            return
+        if not self.seen:
+            self.first += data
+        data = self.rest + data
+        self.seen += data.count(_MARK)
+        self.rest = data[-len(_MARK) + 1 :]
+        if self.seen >= Counter.due and self in Counter.behind:
+            Counter.behind.discard(self)
+            if not Counter.behind:
+                Counter.told()
+
+
+async def clients(kind: str, port: int, count: int) -> None:
+    """Connects all, then answers each line of the standard input when it has come true."""
+    loop = asyncio.get_running_loop()
+    every: list[Counter] = []
+    for _ in range(count):
+        _, client = await loop.create_connection(lambda: Counter(kind), "127.0.0.1", port)
+        await client.ready
+        every.append(client)
+    lines = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
+        if line != b"ready\n":
+            Counter.due = int(line) * SIZE
+            there: asyncio.Future[None] = loop.create_future()
+            Counter.told = staticmethod(lambda there=there: there.set_result(None))  # type: ignore[misc]  # bound early
+            Counter.behind = {one for one in every if one.seen < Counter.due}
+            if Counter.behind:
+                await there
+        os.write(1, base64.b64encode(every[0].first) + b"\n")
+
+
+if __name__ == "__main__":
+    arguments: Any = sys.argv[1:]
+    asyncio.run(clients(arguments[0], int(arguments[1]), int(arguments[2])))
