@@ -62,12 +62,7 @@ class Stretches:
         key = (predicate, cursor.next)
         with self._lock:
             found = self._kept.get(key)
-            if (
-                found is None
-                or found.events > events
-                or found.nbytes > nbytes
-                or found.end.version > upto + 1
-            ):
+            if found is None or found.events > events or found.nbytes > nbytes or found.end > (upto + 1, 0):
                 return None
             self._kept.move_to_end(key)
             self.shared += 1

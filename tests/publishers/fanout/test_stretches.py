@@ -2,11 +2,14 @@
 
 import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
 from publishers import Content, Criterion, Position
+from publishers.blocks.slices import Slice
+from publishers.fanout.batch import Batch
 from publishers.fanout.stretches import Stretches
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
@@ -54,6 +57,25 @@ def test_laggards_of_one_publisher_are_given_what_one_of_them_has_read():
             assert reader.positions == first.positions == everything(log)
         assert log._service.frames.reads == frames == 100
         assert log._service.stretches.shared - shared >= 5 * 10
+
+
+@pytest.mark.parametrize(
+    ("end", "taken"), [(Position(3), True), (Position(3, 1), False), (Position(4), False)]
+)
+def test_a_stretch_that_ends_behind_what_a_subscription_may_read_is_not_for_it(end, taken):
+    """F27: ``until``, or the watermark, is the last version, and not one change of the next is given."""
+    kept = Stretches(1 << 20)
+    with opened() as log:
+        fill(log, 3, 2)
+        log.changes().subscribe(Probe(), executor=flow.INLINE)
+        (subscription,) = log._service.registry.subscriptions()
+        cursor, predicate = subscription.cursor, subscription.shared.predicate
+        block, _ = log._service.frames.read(log._service.frames.locate(1, 0))
+        cursor.next = end
+        kept.keep(predicate, EARLIEST, 2, cursor, Batch((Slice(block, (0, 1)),), end, subscription.view))
+        cursor.next = EARLIEST
+        found = kept.take(predicate, cursor, subscription.view, 2, 100, 1 << 20)
+        assert (found is not None, cursor.next) == ((True, end) if taken else (False, EARLIEST))
 
 
 def test_one_alone_shares_nothing():
