@@ -4,21 +4,9 @@ Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), an
 """
 
 import publishers.spark.requirements  # noqa: F401 - looks for what the others import
+from publishers.spark import errors
 from publishers.spark.debezium import DEBEZIUM, debezium
-from publishers.spark.errors import (
-    BatchChanged,
-    BatchTooLarge,
-    CheckpointLost,
-    ConnectRefused,
-    JavaMissing,
-    RowRefused,
-    SchemaRefused,
-    SinkFailed,
-    SinkNameTaken,
-    SparkError,
-    TooManyBadRows,
-    UnorderedWarning,
-)
+from publishers.spark.errors import *  # noqa: F403 - every error that there is, see __all__ there
 from publishers.spark.java import ensure_java
 from publishers.spark.session import SparkSettingWarning, spark_session
 from publishers.spark.sink import ChangeSink, SinkStatistics
@@ -26,24 +14,13 @@ from publishers.spark.source import ChangeSource, register
 
 __all__ = [
     "DEBEZIUM",
-    "BatchChanged",
-    "BatchTooLarge",
     "ChangeSink",
     "ChangeSource",
-    "CheckpointLost",
-    "ConnectRefused",
-    "JavaMissing",
-    "RowRefused",
-    "SchemaRefused",
-    "SinkFailed",
-    "SinkNameTaken",
     "SinkStatistics",
-    "SparkError",
     "SparkSettingWarning",
-    "TooManyBadRows",
-    "UnorderedWarning",
     "debezium",
     "ensure_java",
     "register",
     "spark_session",
 ]
+__all__ += errors.__all__
