@@ -12,7 +12,9 @@ from importlib import import_module
 # Not of typing, nor is Final: until this is imported an interrupt of the command cannot be met, so it is to be short.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from transports.access.policy import Caller, Policy
+    from transports.access.access import Access, Authenticator, Authoriser
+    from transports.access.grant import Grant, LogAction
+    from transports.access.principal import ANONYMOUS, Credentials, PeerCertificate, Principal
     from transports.access.tokens import TokenFile
     from transports.browser.pages import Page
     from transports.client.backoff import Backoff
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         Forbidden,
         RemoteError,
         ServerFailed,
+        Unauthenticated,
     )
     from transports.limits import Limits
     from transports.server.asgi import Application
@@ -34,17 +37,24 @@ if TYPE_CHECKING:
 
 # LinkProtocol is not in it: it stands on an extra, and `from transports import *` needs none.
 __all__ = [
+    "ANONYMOUS",
+    "Access",
     "Application",
+    "Authenticator",
+    "Authoriser",
     "Backoff",
-    "Caller",
     "CloseCode",
     "ConnectionLost",
+    "Credentials",
     "ExtraMissing",
     "FollowedName",
     "Forbidden",
+    "Grant",
     "Limits",
+    "LogAction",
     "Page",
-    "Policy",
+    "PeerCertificate",
+    "Principal",
     "RemoteChange",
     "RemoteError",
     "RemoteGap",
@@ -53,18 +63,29 @@ __all__ = [
     "Server",
     "ServerFailed",
     "TokenFile",
+    "Unauthenticated",
     "connect",
     "serve",
 ]
 
 _MODULES = {
-    "access.policy": ["Caller", "Policy"],
+    "access.access": ["Access", "Authenticator", "Authoriser"],
+    "access.grant": ["LogAction", "Grant"],
+    "access.principal": ["ANONYMOUS", "Credentials", "PeerCertificate", "Principal"],
     "access.tokens": ["TokenFile"],
     "browser.pages": ["Page"],
     "client.backoff": ["Backoff"],
     "client.remote_log": ["RemoteLog", "connect"],
     "codec.replies": ["RemoteChange", "RemoteGap", "RemoteModelChange"],
-    "errors": ["CloseCode", "ConnectionLost", "ExtraMissing", "Forbidden", "RemoteError", "ServerFailed"],
+    "errors": [
+        "CloseCode",
+        "ConnectionLost",
+        "ExtraMissing",
+        "Forbidden",
+        "RemoteError",
+        "ServerFailed",
+        "Unauthenticated",
+    ],
     "limits": ["Limits"],
     "server.asgi": ["Application"],
     "server.logs": ["FollowedName"],

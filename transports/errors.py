@@ -6,7 +6,9 @@
     |-- WireError            an error of one subscription: code, retryable, data       (code, data)
     |   |-- InvalidRequest   a field of a subscribe message has a wrong value          (path)
     |   |-- InvalidDemand    credits that are no count of events, rule 3.9             (value)
-    |   |-- Forbidden        what is asked for may not be seen                           (path)
+    |   |-- Forbidden        what is asked for may not be seen or done                   (path)
+    |   |-- Unauthenticated  who it is was not shown, or its time is over
+    |   |-- NotAuthenticated who it is was not found out in time                         (seconds)
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
     |   `-- GoingAway        the server is stopping
@@ -60,10 +62,12 @@ __all__ = [
     "InvalidInput",
     "InvalidRequest",
     "LogNotFound",
+    "NotAuthenticated",
     "Problem",
     "RemoteError",
     "ServerFailed",
     "TooManySubscriptions",
+    "Unauthenticated",
     "Violation",
     "WireError",
     "close_reason",
@@ -173,13 +177,33 @@ class InvalidDemand(WireError):
 
 
 class Forbidden(WireError):
-    """The client asks about what it may not see. The text does not repeat what was asked."""
+    """The client asks for what it may not see or do. The text does not repeat what was asked."""
 
     code = "FORBIDDEN"
 
     def __init__(self, path: str, right: str) -> None:
         super().__init__(f"{path} must be {right}", path=path)
         self.path = path
+
+
+class Unauthenticated(WireError):
+    """The credentials of a client are missing or wrong, or the time of its principal is over."""
+
+    code = "UNAUTHENTICATED"
+
+    def __init__(self) -> None:
+        super().__init__("the token or certificate is missing, wrong or expired")
+
+
+class NotAuthenticated(WireError):
+    """Who a client is was not found out in time; it may try again."""
+
+    code = "NOT_AUTHENTICATED"
+    retryable = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"who you are was not found out within {seconds:g} s; try again later")
+        self.seconds = seconds
 
 
 class LogNotFound(WireError):

@@ -33,6 +33,9 @@ class Limits:
         window: Unsent bytes up to which frames are added in one turn.
         request_timeout: How long a client may take to send the head of an HTTP request, and then its body.
         init_timeout: How long a client may take until ``connection_init``.
+        authenticate_timeout: How long it may take to find out who a client is; after it the client is sent away, to try again.
+        authenticate_threads: Most threads of a server on which authenticators run that may block; a client, counted by its
+            address, has half of them at a time.
         keepalive: Time between WebSocket pings, and the time in which each must be answered.
         stall_timeout: How long bytes may wait without any of them being taken, until the connection is aborted.
         close_timeout: How long the peer may take to answer a close frame.
@@ -77,6 +80,8 @@ class Limits:
     window: int = 256 * 1024
     request_timeout: float = 10.0
     init_timeout: float = 3.0
+    authenticate_timeout: float = 5.0
+    authenticate_threads: int = 4
     keepalive: float = 12.0
     stall_timeout: float = 10.0
     close_timeout: float = 2.0

@@ -350,9 +350,9 @@ def test_a_board_without_flights_says_that_it_waits(airport, tab):
 
 
 def test_a_refused_board_says_why(airport, tab):
-    with serve(airport().log, authenticate=lambda _: False, pages=board_pages()) as server:
+    with serve(airport().log, authenticate=lambda _: None, pages=board_pages()) as server:
         tab.open(server.home_url)
         tab.until("document.querySelector('#state').textContent === 'REFUSED'")
-        assert "the token is missing or wrong" in tab.text("#notice")
+        assert "the token or certificate is missing, wrong or expired" in tab.text("#notice")
     tab.run("0")
     tab.complaints = [one for one in tab.complaints if "401" not in one and "ERR_" not in one]

@@ -9,6 +9,7 @@ import pytest
 
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from tests.transports.principals import knowing
 from transports import serve
 
 
@@ -62,7 +63,7 @@ def post(token=None, **more):
 
 
 def test_a_page_that_is_welcome_fetches_and_asks(tab, page, served):
-    url = f"http://127.0.0.1:{served(authenticate=lambda token: token == 'right').port}"
+    url = f"http://127.0.0.1:{served(authenticate=knowing('right')).port}"
     tab.open(f"http://shop.example:{page}/")
     status, body = fetched(tab, f"{url}/health")
     assert (status, json.loads(body)["status"]) == (200, "ok")

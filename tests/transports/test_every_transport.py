@@ -31,7 +31,7 @@ from publishers import (
 from tests.flow.probes import Probe
 from tests.publishers.support import QUICK
 from tests.transports.readers import DEADLINE, EACH, READERS, Wish, dialled
-from transports import connect, serve
+from transports import Grant, connect, serve
 
 
 @EACH
@@ -140,7 +140,7 @@ async def test_what_a_server_masks_is_in_nothing_that_a_client_gets(log, read):
         ],
         meta={"user": "SECRET"},
     )
-    with serve(log, view=WIDEST) as server:
+    with serve(log, authorise=Grant(view=WIDEST)) as server:
         for images in Images:
             found = await read(server, Wish(1, images=images))
             text = repr([(event, *event.texts) for event in found])

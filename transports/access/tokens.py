@@ -2,47 +2,49 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from publishers.errors import InvalidOption
+from transports.access.principal import Credentials, Principal
 
-__all__ = ["Authenticator", "TokenFile", "token_given"]
+__all__ = ["TokenFile", "token_given"]
 
 _MOST: Final = 1 << 20
 _ENVIRONMENT: Final = "PENSTOCK_TOKEN"
 _ONE: Final = "a file with one line, name:token or the token (as :to:ken if it holds a colon)"
 _LINE: Final = "lines such as alice:her-token; empty ones and those that begin with # are skipped"
 
-Authenticator = Callable[[str | None], bool]
-"""Judges the token of a connection, which may be missing."""
-
 
 class TokenFile:
-    """Judges tokens by a file with a line ``name:token`` for each client; see ``serve(..., authenticate=...)``.
+    """Tells clients by their tokens, from a file with a line ``name:token`` for each; see ``serve(..., authenticate=...)``.
 
-    The names are for who keeps the file. A token may hold colons.
+    The names are those of the principals, so lines with the same name are several tokens of one. A token may hold colons.
+
+    Attributes:
+        quick: It reads the file when it is made and on ``reload`` only, so it is asked on the event loop.
 
     Args:
         path: The file.
 
     Raises:
-        InvalidOption: If it cannot be read, is above 1 MiB, or a line is none.
+        InvalidOption: If it cannot be read, is above 1 MiB, a line is none, or two names have the same token.
     """
+
+    quick: Final = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         # Digests, so that how long a look-up takes tells nothing of a token.
-        self._digests: frozenset[bytes] = frozenset()
+        self._principals: dict[bytes, Principal] = {}
         self.reload()
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return len(self._principals)
 
-    def __call__(self, token: str | None) -> bool:
-        """Whether a client with this token is let in."""
-        return token is not None and _digest(token) in self._digests
+    def __call__(self, credentials: Credentials) -> Principal | None:
+        """Whose token it is; None if it is nobody's."""
+        return None if credentials.token is None else self._principals.get(_digest(credentials.token))
 
     def reload(self) -> None:
         """Reads the file again; if that fails, what was read before stays.
@@ -50,7 +52,13 @@ class TokenFile:
         Raises:
             InvalidOption: See above.
         """
-        self._digests = frozenset(map(_digest, _named_tokens(self._path)))
+        found: dict[bytes, Principal] = {}
+        for name, token in _named_tokens(self._path):
+            if found.setdefault(_digest(token), Principal(name)).name != name:
+                raise InvalidOption(
+                    "--token-file", str(self._path), "a file in which no two names have one token"
+                )
+        self._principals = found
 
 
 def token_given(token: str | None, path: str | None) -> str | None:
@@ -76,14 +84,14 @@ def token_given(token: str | None, path: str | None) -> str | None:
     return found
 
 
-def _named_tokens(path: Path) -> list[str]:
+def _named_tokens(path: Path) -> list[tuple[str, str]]:
     found = []
     for line in _lines(path):
         name, _, token = line.partition(":")
         if not name.strip() or not token.strip():
             # Not the line itself: it may be a token.
             raise InvalidOption("--token-file", str(path), _LINE)
-        found.append(token.strip())
+        found.append((name.strip(), token.strip()))
     if not found:
         raise InvalidOption("--token-file", str(path), _LINE)
     return found

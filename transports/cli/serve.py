@@ -10,6 +10,8 @@ from typing import Final
 from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.store.store import ChangeStore
+from transports.access.access import EVERYBODY
+from transports.access.grant import Grant
 from transports.access.host_names import is_loopback
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
@@ -70,7 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
             chosen.port,
             origins=chosen.origin,
             hosts=chosen.allow_host,
-            view=view if view.lenses else None,
+            authorise=Grant(EVERYBODY.actions, view) if view.lenses else None,
             authenticate=tokens,
         ) as server,
     ):

@@ -29,6 +29,8 @@ from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly
 from publishers.model.change import Change
 from publishers.views.view import View
+from transports.access.access import Access
+from transports.access.principal import ANONYMOUS, Principal
 from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted, told
@@ -40,7 +42,6 @@ from transports.graphql.types import ChangeEvent
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
-    from transports.access.policy import Policy
     from transports.limits import Limits
 
 __all__ = ["Engine", "GraphQLOperation", "encode_response"]
@@ -62,13 +63,13 @@ class Engine:
     Args:
         logs: The logs of the server, by name.
         limits: Bounds of documents and pages.
-        policy: What callers may see; None for everything.
+        access: What each principal may do; everything but writing if left out.
     """
 
     def __init__(
-        self, logs: "Mapping[str, ChangeLog]", limits: "Limits", policy: "Policy | None" = None
+        self, logs: "Mapping[str, ChangeLog]", limits: "Limits", access: Access | None = None
     ) -> None:
-        self._policy = policy
+        self._access = access or Access()
         self.encodings = 0
         self.executions = 0
         self.refused = 0
@@ -84,9 +85,9 @@ class Engine:
         operation_name: str | None = None,
         variables: Mapping[str, Any] | None = None,
         *,
-        token: str | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> "GraphQLOperation":
-        """The operation of a request of a caller with this token, ready to be executed; from any thread.
+        """The operation of a request of a principal, ready to be executed; from any thread.
 
         Raises:
             RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it; or
@@ -101,19 +102,19 @@ class Engine:
         executor = Executor.build(
             self._schema,
             document.node,
-            context_value=self.context(token),
+            context_value=self.context(principal),
             raw_variable_values=dict(variables or {}),
             operation_name=operation_name,
         )
         if isinstance(executor, list):
             raise RequestRefused(executor)
         return GraphQLOperation(
-            self, self._schema, document, executor, operation_name, dict(variables or {}), token
+            self, self._schema, document, executor, operation_name, dict(variables or {}), principal
         )
 
-    def context(self, token: str | None) -> Context:
+    def context(self, principal: Principal) -> Context:
         """What the resolvers of one operation work with."""
-        return Context(self._logs, self._limits, self._policy, token)
+        return Context(self._logs, self._limits, self._access, principal)
 
     def answer(self, result: ExecutionResult) -> bytes:
         """The JSON of an answer; if it is too large, of an error that says so."""
@@ -168,9 +169,9 @@ class GraphQLOperation:
         "_engine",
         "_executor",
         "_name",
+        "_principal",
         "_projection",
         "_schema",
-        "_token",
         "_variables",
         "cost",
         "key",
@@ -187,7 +188,7 @@ class GraphQLOperation:
         executor: Executor[Any],
         name: str | None,
         variables: dict[str, Any],
-        token: str | None,
+        principal: Principal,
     ) -> None:
         self._engine = engine
         self._schema = schema
@@ -195,7 +196,7 @@ class GraphQLOperation:
         self._executor: Executor[Any] | None = executor
         self._name = name
         self._variables = variables
-        self._token = token
+        self._principal = principal
         self._projection: PayloadProjection | None = None
         self.kind: str = executor.operation.operation.value
         self.key = engine.key(document, name, executor.variable_values.coerced)
@@ -211,7 +212,7 @@ class GraphQLOperation:
         Args:
             check: Called between records that are read; what it raises ends the reading.
         """
-        context = self._engine.context(self._token)
+        context = self._engine.context(self._principal)
         context.check = check
         return self._execute(None, context)
 

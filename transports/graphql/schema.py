@@ -1,6 +1,6 @@
 """The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -13,7 +13,9 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError, TooCostly
 from publishers.log.start import Since
 from publishers.views.view import Content, Images, Integers, View
-from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.access.access import Access
+from transports.access.grant import Grant, LogAction, check_schemas, narrow
+from transports.access.principal import ANONYMOUS, Principal
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained, kept_place
@@ -74,32 +76,40 @@ class Context:
         logs: The logs of the server, by name.
         limits: Bounds of pages and of the answer, and of what criteria may weigh.
         left: How many of the bytes that all pages of the operation may have there still are.
-        policy: What callers may see; None for everything.
-        token: What the caller gave as its token.
+        access: What each principal may do.
+        principal: Who asks.
         check: Called between records that are read; what it raises ends the reading.
     """
 
     logs: "Mapping[str, ChangeLog]"
     limits: "Limits"
-    policy: Policy | None = None
-    token: str | None = None
+    access: Access = field(default_factory=Access)
+    principal: Principal = ANONYMOUS
     check: Callable[[], None] | None = None
     left: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.left = self.limits.answer_bytes
 
-    def find(self, name: str | None) -> "ChangeLog":
-        """The log of a name.
+    def find(self, name: str | None) -> "tuple[ChangeLog, Grant]":
+        """The log of a name, and what the principal may do with it.
 
         Raises:
+            Forbidden: If it may not read it.
             LogNotFound: If there is none, or there are several and no name.
         """
-        return find_log(self.logs, name, self.policy, self.token)[1]
+        _, log, grant = self.access.find(self.logs, name, self.principal)
+        return log, grant
+
+    def known(self) -> "Iterator[tuple[str, ChangeLog]]":
+        """The logs that the principal may read."""
+        for name, log in self.logs.items():
+            if self.access.allows(self.principal, name, LogAction.READ) is not None:
+                yield name, log
 
     def view(
         self,
-        log: "ChangeLog",
+        grant: Grant,
         criteria: Criteria,
         images: Images,
         fields: list[str] | None,
@@ -114,7 +124,7 @@ class Context:
         """
         rules = None if mask is None else {each.path: each.plain() for each in mask}
         wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
-        return narrow(self.policy, self._caller(log), wanted, criteria)
+        return narrow(grant, wanted, criteria)
 
     def page_bytes(self) -> int:
         """How many bytes the next page may have.
@@ -135,13 +145,9 @@ class Context:
             Forbidden: If it may not.
             LogNotFound: As ``find``.
         """
-        log = self.find(name)
-        check_schemas(self.policy, self._caller(log))
+        log, grant = self.find(name)
+        check_schemas(grant)
         return log
-
-    def _caller(self, log: "ChangeLog") -> Caller:
-        name = next((name for name, each in self.logs.items() if each is log), log.name)
-        return Caller(name, self.token)
 
 
 def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
@@ -179,7 +185,7 @@ def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
             oldest=Cursor(str(log.token(log.oldest))),
             head=Cursor(str(log.token(log.head))),
         )
-        for name, log in info.context.logs.items()
+        for name, log in info.context.known()
     ]
 
 
@@ -245,10 +251,10 @@ def _history(
     found: ChangeLog | None = None
     place: Since = None
     try:
-        found = context.find(log)
+        found, grant = context.find(log)
         whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
-        view = context.view(found, wishes, images, fields, mask, integers)
+        view = context.view(grant, wishes, images, fields, mask, integers)
         page = found.history(
             () if criteria == [] else wishes,
             place,
@@ -289,9 +295,9 @@ def _on_change(
     """The source of the events; subscribes to nothing yet."""
     found: ChangeLog | None = None
     try:
-        found = info.context.find(log)
+        found, grant = info.context.find(log)
         wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
-        view = info.context.view(found, wishes, images, fields, mask, integers)
+        view = info.context.view(grant, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
         source = OperationSource(
             found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole

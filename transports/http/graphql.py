@@ -14,14 +14,15 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from transports.access.tokens import Authenticator
+from transports.access.access import Access
+from transports.access.principal import ANONYMOUS, Principal
 from transports.codec.graphql_ws import graphql_error
-from transports.errors import describe
+from transports.errors import Unauthenticated, describe
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
 from transports.http.asgi import ASGISend, Receive, Scope, respond
-from transports.http.scope import bearer, client_of, headers_of
+from transports.http.scope import client_of, credentials_of, headers_of
 from transports.limits import Limits
 from transports.quotas.pool import Pool, Pools, Turn
 
@@ -79,17 +80,15 @@ class HttpEndpoint:
     Args:
         engine: Executes the queries.
         limits: Bounds; a body holds at most ``message_bytes``.
-        authenticate: Judges the token of ``Authorization``; None lets everybody in. The page needs no token.
+        access: Who is let in, and what each may do. The page is for everybody.
         pools: Threads for what reads the disk.
     """
 
-    def __init__(
-        self, engine: Engine, limits: Limits, authenticate: Authenticator | None, pools: Pools
-    ) -> None:
+    def __init__(self, engine: Engine, limits: Limits, access: Access, pools: Pools) -> None:
         self._engine = engine
         self._pools = pools
         self._limits = limits
-        self._authenticate = authenticate
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one HTTP request."""
@@ -131,7 +130,7 @@ class HttpEndpoint:
             return _page() if not name else _ELSEWHERE
         if media_type is None or media_type == "text/html":
             raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
-        token = self._judge(headers)
+        principal = await self._judge(scope)
         if method == "GET":
             request = _from_query(dict(pairs))
         elif method == "POST":
@@ -140,20 +139,17 @@ class HttpEndpoint:
             raise _Refused(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
             )
-        return await self._execute(asker, request, media_type, token, queries_only=method == "GET")
+        return await self._execute(asker, request, media_type, principal, queries_only=method == "GET")
 
-    def _judge(self, headers: Mapping[str, str]) -> str | None:
-        if self._authenticate is None:
-            return None  # what nobody has judged tells no policy anything
-        given = bearer(headers)
-        if not self._authenticate(given):
+    async def _judge(self, scope: Scope) -> Principal:
+        if self._access.open:
+            return ANONYMOUS
+        try:
+            return await self._access.principal(credentials_of(scope))
+        except Unauthenticated as error:
             raise _Refused(
-                HTTPStatus.UNAUTHORIZED,
-                "the token is missing or wrong",
-                (b"www-authenticate", b"Bearer"),
-                code="UNAUTHENTICATED",
-            )
-        return given
+                HTTPStatus.UNAUTHORIZED, str(error), (b"www-authenticate", b"Bearer"), code=error.code
+            ) from None
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
         kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
@@ -179,10 +175,16 @@ class HttpEndpoint:
                 return bytes(body)
 
     async def _execute(
-        self, asker: "_Asker", request: _Request, media_type: str, token: str | None, *, queries_only: bool
+        self,
+        asker: "_Asker",
+        request: _Request,
+        media_type: str,
+        principal: Principal,
+        *,
+        queries_only: bool,
     ) -> _Answer:
         strict = media_type == _RESPONSE
-        prepare = partial(self._engine.prepare, *request, token=token)
+        prepare = partial(self._engine.prepare, *request, principal=principal)
         try:
             operation = (
                 prepare()

@@ -1,10 +1,13 @@
 """What the scope of a request tells: where it goes in an application, wherever that is mounted, and whose it is."""
 
 from collections.abc import Hashable, Mapping
+from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
-__all__ = ["bearer", "client_of", "headers_of", "path_below"]
+from transports.access.principal import Credentials
+
+__all__ = ["bearer", "client_of", "credentials_of", "headers_of", "path_below"]
 
 
 def path_below(scope: Mapping[str, Any]) -> str:
@@ -46,3 +49,23 @@ def bearer(headers: Mapping[str, str]) -> str | None:
     """The token of an ``Authorization`` header, if there is one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
+
+
+def credentials_of(scope: Mapping[str, Any]) -> Credentials:
+    """By what a request shows whose it is."""
+    headers = headers_of(scope)
+    client = scope.get("client")
+    return Credentials(
+        token=bearer(headers),
+        headers=headers,
+        cookies=_cookies(headers.get("cookie", "")),
+        query=dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)),
+        client=client[0] if client else None,
+    )
+
+
+def _cookies(header: str) -> dict[str, str]:
+    try:
+        return {name: morsel.value for name, morsel in SimpleCookie(header).items()}
+    except CookieError:
+        return {}

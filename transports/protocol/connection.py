@@ -209,11 +209,14 @@ class ServerConnection(ABC, Generic[_Entry]):
         """When there is something to do; infinite for never."""
         if self.phase is ConnectionPhase.CLOSED:
             return math.inf
-        return self._init_by if self.phase.early else self._beat
+        if self.phase.early:
+            # Who has greeted waits for the server, which has bounds of its own for that.
+            return self._init_by if self.phase is ConnectionPhase.OPENED else math.inf
+        return self._beat
 
     def tick(self, now: float) -> list[Effect]:
         """What the passing of time leads to."""
-        if self.phase.early and now >= self._init_by:
+        if self.phase is ConnectionPhase.OPENED and now >= self._init_by:
             waited = f"no connection_init within {self.limits.init_timeout:g} s"
             return self.close(CloseCode.INIT_TIMEOUT, waited)
         return []

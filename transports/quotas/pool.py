@@ -86,6 +86,7 @@ class Pools:
         preparing: Reads and checks large GraphQL requests and heavy criteria, and compiles these.
         scanning: Answers what may read the disk.
         telling: Gathers statistics.
+        judging: Finds out who clients are, where that may block.
 
     Args:
         limits: Bounds of the server.
@@ -96,10 +97,13 @@ class Pools:
         self.preparing = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
         self.scanning = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
         self.telling = Pool("tell", 1, 1, limits.scans_waiting)
+        most = limits.authenticate_threads
+        self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
 
     def close(self) -> None:
         """Ends what runs at its next step, and takes nothing more."""
         self.telling.close()
+        self.judging.close()
         self.preparing.close()
         self.scanning.close()
 
@@ -108,7 +112,8 @@ class Pools:
         return {
             "preparing": self.preparing.running,
             "scanning": self.scanning.running,
-            "waiting": self.preparing.waiting + self.scanning.waiting,
+            "judging": self.judging.running,
+            "waiting": self.preparing.waiting + self.scanning.waiting + self.judging.waiting,
             "held": self.scanning.held,
         }
 

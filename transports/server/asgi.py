@@ -17,15 +17,16 @@ import msgspec
 
 from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
+from transports.access.access import Access, Authenticator, Authoriser
+from transports.access.grant import Grant
 from transports.access.host_names import HostNames
-from transports.access.policy import Policy
-from transports.access.tokens import Authenticator
+from transports.access.principal import ANONYMOUS, Principal
 from transports.access.web_origins import WebOrigins
 from transports.browser.pages import Page, find_own
-from transports.errors import CloseCode, ExtraMissing
+from transports.errors import CloseCode, ExtraMissing, Unauthenticated, describe
 from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.cors import Cors
-from transports.http.scope import bearer, client_of, headers_of, path_below
+from transports.http.scope import client_of, credentials_of, headers_of, path_below
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
@@ -34,7 +35,7 @@ from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
 from transports.server.logs import StoreLogs
-from transports.server.status import Status
+from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ class Application:
         hosts: Names by which it may be asked (header ``Host``), beside those of this machine; None, or ``"*"`` among them,
             for all. Where it is reached under this machine's own name only, an empty list keeps pages of others from
             reading it through a browser here.
-        authenticate: Judges the token of a client (``Authorization: Bearer``, or ``token`` in ``connection_init``).
-        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
-            less. None lets them see everything.
+        authenticate: Tells who a client is by its ``Credentials``, such as the token of ``Authorization: Bearer`` or of
+            ``connection_init``: a ``Principal``, or None if it is not let in. None lets everybody in.
+        authorise: What each principal may do with a log: a ``Grant`` for all, or a function that makes one of principal, name
+            of the log and ``LogAction``. None lets everybody read everything, and nobody write.
         pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
             ``/`` takes the place of the page with links. They are served to everybody, without a token.
 
@@ -88,7 +90,7 @@ class Application:
         origins: Collection[str] = (),
         hosts: Collection[str] | None = None,
         authenticate: Authenticator | None = None,
-        view: Policy | None = None,
+        authorise: Authoriser | Grant | None = None,
         pages: Mapping[str, Page] | None = None,
     ) -> None:
         self._logs = _by_name(logs)
@@ -96,14 +98,15 @@ class Application:
         self._origins = WebOrigins(origins)
         self._cors = Cors(self._http, self._origins)
         self._hosts = HostNames(hosts)
-        self._authenticate = authenticate
-        self._policy = view
         self._pages = _checked(pages or {})
         self._weight = ServerWeight(self._limits.criteria_weight)
         self._pools = Pools(self._limits)
+        self._access = Access(
+            authenticate, authorise, timeout=self._limits.authenticate_timeout, run=self._pools.judging.run
+        )
         self._status = Status(
             self._logs,
-            view,
+            self._access,
             server=_SERVER,
             connections=lambda: self.connections,
             loads=self._loads,
@@ -215,15 +218,15 @@ class Application:
             pools=self._pools,
             client=client_of(scope),
             weight=self._weight,
-            authenticate=self._authenticate,
-            token=bearer(headers_of(scope)),
+            access=self._access,
+            credentials=credentials_of(scope),
             on_lost=self._lost,
         )
         connection: Driver[Any, Any]
         if graphql is not None:
             connection = graphql.connection(offer, **serving)
         else:
-            connection = ChangeDriver(self._logs, offer, server=_SERVER, policy=self._policy, **serving)
+            connection = ChangeDriver(self._logs, offer, server=_SERVER, **serving)
         self._connections.add(connection)
         self._idle.clear()
         offer.attach(connection, subprotocol)
@@ -251,7 +254,7 @@ class Application:
         """Imports it, which takes a while."""
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
-        return GraphQLEndpoint(self._logs, self._limits, self._authenticate, self._policy, self._pools)
+        return GraphQLEndpoint(self._logs, self._limits, self._access, self._pools)
 
     @staticmethod
     def _elsewhere(path: str, what: str) -> str:
@@ -291,13 +294,29 @@ class Application:
         elif page is not None:
             await _show(send, page, headers.get("if-none-match", ""), body=body)
         else:
-            # Without an authenticator a claimed token is none.
-            token = None if self._authenticate is None else bearer(headers)
-            judged = self._authenticate is None or self._authenticate(token)
-            query = scope.get("query_string", b"")
-            await _answer(
-                send, *await self._status.tell(path, query, token, client_of(scope), judged=judged), body=body
-            )
+            await _answer(send, *await self._tell(scope), body=body)
+
+    async def _tell(self, scope: Scope) -> StatusAnswer:
+        """What the server tells of itself to whoever asks."""
+        path, principal = scope["path"], None
+        try:
+            principal = await self._principal(scope)
+        except Unauthenticated:
+            pass
+        except Exception as error:  # noqa: BLE001 - the authenticator of the application
+            problem = describe(error)
+            if path not in ("/health", "/ready"):  # which tell how the server is, if not to whom
+                return StatusAnswer(
+                    HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.INTERNAL_SERVER_ERROR,
+                    {"error": problem.message, "code": problem.code, "retryable": problem.retryable},
+                )
+        query = scope.get("query_string", b"")
+        return await self._status.tell(path, query, principal, client_of(scope))
+
+    async def _principal(self, scope: Scope) -> Principal:
+        if self._access.open:
+            return ANONYMOUS
+        return await self._access.principal(credentials_of(scope))
 
     async def _lifespan(self, receive: Receive, send: ASGISend) -> None:
         while True:

@@ -13,7 +13,7 @@ from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
-from transports.access.policy import Caller, Policy, check_schemas, find_log, narrow
+from transports.access.grant import Grant, check_schemas, narrow
 from transports.codec.events import EventEncoder
 from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
@@ -43,9 +43,10 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         name: What the client knows its log by.
         log: The log it is about.
         encoder: Encodes the events of that log.
+        grant: What its principal may do with the log, as it was told when it subscribed.
     """
 
-    __slots__ = ("encoder", "log", "name", "wish")
+    __slots__ = ("encoder", "grant", "log", "name", "wish")
 
     def __init__(
         self,
@@ -57,12 +58,14 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         name: str,
         log: "ChangeLog",
         encoder: EventEncoder,
+        grant: Grant,
     ) -> None:
         super().__init__(driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits)
         self.wish = wish
         self.name = name
         self.log = log
         self.encoder = encoder
+        self.grant = grant
 
     def cursor(self) -> str:
         """Where the client would resume."""
@@ -86,7 +89,6 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         logs: The logs that may be subscribed to, by name.
         link: The accepted WebSocket.
         server: Name and version, told to the client.
-        policy: What clients may see; None for everything.
         **serving: As for every driver.
     """
 
@@ -96,11 +98,9 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         link: SocketLink,
         *,
         server: str,
-        policy: Policy | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._logs = logs
-        self._policy = policy
         self._encoders: dict[ChangeLog, EventEncoder] = {}
         session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
         super().__init__(session, link, **serving)
@@ -130,7 +130,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def _open(self, entry: SubscriptionEntry, wish: SubscribeWish) -> None:
         try:
-            name, log = find_log(self._logs, wish.log, self._policy, self._token)
+            name, log, grant = self._access.find(self._logs, wish.log, self._principal)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error)))
             return
@@ -138,7 +138,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         lane = self._outbound.lane(wish.batch_bytes, wish.linger)
         kept = wish if wish.wishes is None else wish.bare()
         subscriber = self._subscribers[entry] = ChangeSubscriber(
-            self, entry, lane, kept, name=name, log=log, encoder=encoder
+            self, entry, lane, kept, name=name, log=log, encoder=encoder, grant=grant
         )
         if wish.criteria is None:
             self._jobs.send(self._pools.preparing, entry, wish.read, partial(self._admit, subscriber, wish))
@@ -151,7 +151,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
             criteria, cost = result()
-            view = narrow(self._policy, Caller(subscriber.name, self._token), wish.view, criteria)
+            view = narrow(subscriber.grant, wish.view, criteria)
             check_weight(cost, self._limits)
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             make = partial(_feed, subscriber.log, wish, criteria, view)
@@ -164,8 +164,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def _look_up(self, entry: SchemaEntry, asked: SchemaQuestion) -> None:
         try:
-            name, log = find_log(self._logs, asked.log, self._policy, self._token)
-            check_schemas(self._policy, Caller(name, self._token))
+            name, log, grant = self._access.find(self._logs, asked.log, self._principal)
+            check_schemas(grant)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
             self._perform(self._session.failed(entry, describe(error)))
             return

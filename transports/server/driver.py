@@ -5,15 +5,18 @@ import logging
 import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, Required, TypedDict, TypeVar, Unpack
 
 from publishers.criteria.cost import Cost
+from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from publishers.log.feed import ChangeFeed
-from transports.access.tokens import Authenticator
-from transports.errors import CloseCode
+from transports.access.access import Access
+from transports.access.principal import ANONYMOUS, Credentials, Principal
+from transports.errors import CloseCode, Unauthenticated
 from transports.limits import Limits
 from transports.protocol.connection import (
     Authenticate,
@@ -50,8 +53,8 @@ class DriverOptions(TypedDict, total=False):
         pools: Threads for what reads the disk; some of its own if left out.
         client: Whose share of the threads it takes; None for one of its own.
         weight: That of the whole server; None for a server of this connection alone.
-        authenticate: Judges the client's token; None lets everybody in.
-        token: The token that came with the upgrade.
+        access: Who is let in, and what each may do; everybody and everything but writing if left out.
+        credentials: What came with the upgrade.
         on_lost: Called once when the connection is gone.
     """
 
@@ -60,8 +63,8 @@ class DriverOptions(TypedDict, total=False):
     pools: Pools
     client: Hashable
     weight: ServerWeight | None
-    authenticate: Authenticator | None
-    token: str | None
+    access: Access
+    credentials: Credentials
     on_lost: Callable[[Any], None]
 
 
@@ -90,8 +93,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._link = link
         self._limits = limits
         self._loop = loop
-        self._authenticate = serving.get("authenticate")
-        self._token = serving.get("token")
+        self._access = serving.get("access") or Access()
+        self._credentials = serving.get("credentials") or Credentials()
+        self._principal: Principal = ANONYMOUS
+        self._judging: asyncio.Task[None] | None = None
         self._on_lost = serving.get("on_lost")
         self._outbound = Outbound(loop, link, limits, blocked)
         self._weight = ConnectionWeight(limits.connection_weight, server)
@@ -169,6 +174,8 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         """The connection is gone: everything that runs on it ends here."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._judging is not None:
+            self._judging.cancel()
         self._perform(self._session.lost())
         self._outbound.close()
         self._jobs.close()
@@ -188,7 +195,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                 case Cancel(entry):
                     self._cancel(entry)
                 case Authenticate(payload):
-                    self._judge(payload.get("token"))
+                    self._greeted(payload)
                 case Close(code, reason):
                     self._link.close(code, reason)
                 case _:
@@ -201,16 +208,35 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         if subscriber is not None:
             subscriber.cancel()
 
-    def _judge(self, token: object) -> None:
-        given = token if isinstance(token, str) else self._token
-        if self._authenticate is None:
-            self._token = None  # what nobody has judged tells no policy anything
+    # Who it is.
+
+    def _greeted(self, payload: Mapping[str, Any]) -> None:
+        if self._access.open:  # what nobody has judged tells no authoriser anything
             self._perform(self._session.acknowledge())
-        elif self._authenticate(given):
-            self._token = given
-            self._perform(self._session.acknowledge())
+            return
+        token = payload.get("token")
+        given = replace(
+            self._credentials,
+            token=token if isinstance(token, str) else self._credentials.token,
+            first_message=payload,
+        )
+        self._judging = self._loop.create_task(self._judge(given))
+
+    async def _judge(self, given: Credentials) -> None:
+        try:
+            self._principal = await self._access.principal(given)
+        except Unauthenticated as error:
+            effects = self._session.refuse(str(error))
+        except PenstockError as error:  # nothing is wrong with the client, and it may try again
+            effects = self._session.close(CloseCode.OVERLOAD, str(error))
+        except Exception:  # noqa: BLE001 - the authenticator of the application
+            self._break()
+            effects = []
         else:
-            self._perform(self._session.refuse("the token is missing or wrong"))
+            effects = self._session.acknowledge()
+        self._perform(effects)
+        self._link.flush()
+        self._arm(self._session.due)
 
     def _break(self) -> None:
         """Closes the connection with 4500, for the exception that is being handled."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
-from transports.access.policy import Policy
-from transports.access.tokens import Authenticator
+from transports.access.access import Access
+from transports.access.principal import Principal
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import describe
 from transports.graphql.cost import is_light
@@ -132,16 +132,16 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
     def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
-        prepare, prepared = partial(self._prepare, request, self._token), partial(self._prepared, entry)
+        prepare, prepared = partial(self._prepare, request, self._principal), partial(self._prepared, entry)
         if is_light(request.query, request.variables):
             prepared(prepare)
         else:
             self._jobs.send(self._pools.preparing, entry, prepare, prepared)
 
-    def _prepare(self, request: GraphQLRequest, token: str | None) -> GraphQLOperation:
+    def _prepare(self, request: GraphQLRequest, principal: Principal) -> GraphQLOperation:
         """What is to be executed; from any thread."""
         operation = self._engine.prepare(
-            request.query, request.operation_name, request.variables, token=token
+            request.query, request.operation_name, request.variables, principal=principal
         )
         if operation.kind == "subscription":
             operation.open()
@@ -273,8 +273,7 @@ class GraphQLEndpoint:
     Args:
         logs: The logs of the server, by name.
         limits: Bounds of each connection.
-        authenticate: Judges the tokens of clients; None lets everybody in.
-        policy: What callers may see; None for everything.
+        access: Who is let in, and what each may do.
         pools: Threads for what reads the disk.
     """
 
@@ -285,12 +284,11 @@ class GraphQLEndpoint:
         self,
         logs: "Mapping[str, ChangeLog]",
         limits: Limits,
-        authenticate: Authenticator | None,
-        policy: Policy | None,
+        access: Access,
         pools: Pools,
     ) -> None:
-        self.engine = Engine(logs, limits, policy)
-        self.http = HttpEndpoint(self.engine, limits, authenticate, pools)
+        self.engine = Engine(logs, limits, access)
+        self.http = HttpEndpoint(self.engine, limits, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """What drives one WebSocket, on the running event loop."""

@@ -14,7 +14,7 @@ from publishers.wal import HoldStatistics
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["statistics"]
+__all__ = ["place_json", "statistics"]
 
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
 _LISTED: Final = 64
@@ -52,8 +52,8 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
     options = log.options
     return {
         "epoch": told.epoch,
-        "oldest": _position(log, told.oldest),
-        "head": _position(log, told.head),
+        "oldest": place_json(log, told.oldest),
+        "head": place_json(log, told.head),
         "watermark": told.head.version - 1,
         "ringEvents": options.ring_events,
         "ringBytes": options.ring_bytes,
@@ -84,7 +84,7 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             for wish in told.criteria
         ],
         "ring": {
-            "start": None if told.standing is Standing.DETACHED else _position(log, ring.start),
+            "start": None if told.standing is Standing.DETACHED else place_json(log, ring.start),
             "events": ring.events,
             "bytes": ring.nbytes,
             "live": ring.live,
@@ -102,7 +102,7 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
 
 def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, Any]:
     return {
-        "position": _position(log, told.position),
+        "position": place_json(log, told.position),
         "state": told.state.value,
         "lag": told.lag,
         "demand": told.demand,
@@ -132,7 +132,7 @@ def _delivered(told: DeliveryStatistics) -> dict[str, Any]:
 def _hold(log: "ChangeLog", told: HoldStatistics) -> dict[str, Any]:
     return {
         "name": told.name,
-        "position": _position(log, told.position),
+        "position": place_json(log, told.position),
         "state": told.state.name,
         "heldBytes": told.held_bytes,
         "bytesLeft": told.bytes_left,
@@ -140,5 +140,6 @@ def _hold(log: "ChangeLog", told: HoldStatistics) -> dict[str, Any]:
     }
 
 
-def _position(log: "ChangeLog", position: Position) -> dict[str, Any]:
+def place_json(log: "ChangeLog", position: Position) -> dict[str, Any]:
+    """A position as JSON."""
     return {"version": position.version, "index": position.index, "cursor": str(log.token(position))}

@@ -14,12 +14,14 @@ import msgspec
 from publishers.errors import PenstockError
 from publishers.log.health import LogHealth, Soundness
 from publishers.store.log_entries import SYSTEM
-from transports.access.policy import Caller, Policy, check_schemas, find_log, welcomes
+from transports.access.access import SERVER, Access
+from transports.access.grant import Grant, LogAction, check_schemas
+from transports.access.principal import Principal
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.errors import GoingAway, InvalidRequest, describe
+from transports.errors import GoingAway, InvalidRequest, Unauthenticated, describe
 from transports.quotas.pool import Pools
 from transports.server.logs import FollowedName, StoreLogs
-from transports.server.statistics import statistics
+from transports.server.statistics import place_json, statistics
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -30,6 +32,7 @@ _AGE: Final = 0.2  # seconds for which statistics are given again, however many 
 _DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # of a path in the text of an error
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "GOING_AWAY": HTTPStatus.SERVICE_UNAVAILABLE,
     "TOO_COSTLY": HTTPStatus.SERVICE_UNAVAILABLE,  # too many others ask
     "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -79,7 +82,7 @@ class Status:
 
     Args:
         logs: The logs of the server, by name.
-        policy: What callers may see; None for everything.
+        access: What each principal may do.
         server: Name and version.
         connections: Tells how many connections there are.
         loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
@@ -93,7 +96,7 @@ class Status:
     def __init__(
         self,
         logs: "Mapping[str, ChangeLog]",
-        policy: Policy | None,
+        access: Access,
         *,
         server: str,
         connections: Callable[[], int],
@@ -103,7 +106,7 @@ class Status:
         draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._logs = logs
-        self._policy = policy
+        self._access = access
         self._server = server
         self._connections = connections
         self._loads = loads
@@ -112,52 +115,58 @@ class Status:
         self._draining = draining
         self._statistics = _Recent(self._gather)
         self._healths = _Recent(self._look)
-        self._known: dict[tuple[str, str | None], bool] = {}
+        self._known: dict[tuple[str, Principal, LogAction], Grant | None] = {}
         self._known_until = -math.inf
 
     async def tell(
-        self, path: str, query: bytes, token: str | None, client: Hashable, *, judged: bool = True
+        self, path: str, query: bytes, principal: Principal | None, client: Hashable
     ) -> StatusAnswer:
         """The answer to one request for one of ``paths``.
 
         Args:
             path: The path.
             query: What follows the question mark.
-            token: What the caller gave as its token.
-            client: Whose share of the threads it takes.
-            judged: Whether the caller is let in. One that is not is told by ``/health`` and ``/ready`` their status, and
+            principal: Who asks; None if it is not let in. Then it is told by ``/health`` and ``/ready`` their status, and
                 nothing else.
+            client: Whose share of the threads it takes.
         """
         try:
             match path:
                 case "/health" | "/ready":
-                    return await self._sound(token, ready=path == "/ready", welcome=judged)
-                case _ if not judged:
-                    return StatusAnswer(HTTPStatus.UNAUTHORIZED, {"error": "the token is missing or wrong"})
+                    return await self._sound(principal, ready=path == "/ready")
+                case _ if principal is None:
+                    raise Unauthenticated
                 case "/statistics":
-                    return await self._told(token)
+                    return await self._told(principal)
                 case _:
-                    return await self._schemas(query, token, client)
+                    return await self._schemas(query, principal, client)
         except PenstockError as error:
             problem = describe(error)
             missing = HTTPStatus.BAD_REQUEST if path == "/schemas" else HTTPStatus.SERVICE_UNAVAILABLE
             return StatusAnswer(_STATUS.get(problem.code, missing), _refusal(problem.payload()))
 
-    def _welcomes(self, name: str, token: str | None) -> bool:
-        """Whether a caller may know of a log; the policy is asked once in a moment, however often that caller asks."""
+    def _allows(self, principal: Principal, name: str, action: LogAction) -> Grant | None:
+        """What a principal may do with a log; it is asked once in a moment, however often that principal asks."""
         now = asyncio.get_running_loop().time()
         if now >= self._known_until:
             self._known.clear()
             self._known_until = now + _AGE
-        if (name, token) not in self._known:
-            self._known[name, token] = welcomes(self._policy, Caller(name, token))
-        return self._known[name, token]
+        asked = (name, principal, action)
+        if asked not in self._known:
+            self._known[asked] = self._access.allows(principal, name, action)
+        return self._known[asked]
 
-    async def _told(self, token: str | None) -> StatusAnswer:
-        """The statistics of the logs that a caller may know of."""
+    async def _told(self, principal: Principal) -> StatusAnswer:
+        """The statistics of the logs that a principal may operate, and the ends of those that it may read only."""
         told = await self._statistics.get()
-        logs = {name: log for name, log in told["logs"].items() if self._welcomes(name, token)}
-        return StatusAnswer(HTTPStatus.OK, {**told, "logs": logs})
+        logs: dict[str, Any] = {}
+        for name, log in told["logs"].items():
+            if self._allows(principal, name, LogAction.OPERATE) is not None:
+                logs[name] = log
+            elif self._allows(principal, name, LogAction.READ) is not None and name in self._logs:
+                logs[name] = _ends(self._logs[name])
+        whole = told if self._allows(principal, SERVER, LogAction.OPERATE) is not None else {}
+        return StatusAnswer(HTTPStatus.OK, {**whole, "logs": logs})
 
     async def _gather(self) -> Mapping[str, Any]:
         """The statistics of all, gathered on a thread."""
@@ -170,7 +179,7 @@ class Status:
             "mostConnectionWeight": max((weight for _, weight in loads), default=0),
         }
         found = await self._pools.telling.run(
-            None, partial(_encoded, self._logs, discreet=self._policy is not None)
+            None, partial(_encoded, self._logs, discreet=not self._access.uniform)
         )
         return told | dict(self._costs()) | {"logs": found}
 
@@ -178,7 +187,7 @@ class Status:
         """How all logs are together, in a word, and each of them; looked at on a thread."""
         return await self._pools.telling.run(None, partial(_healths, self._logs))
 
-    async def _sound(self, token: str | None, *, ready: bool, welcome: bool) -> StatusAnswer:
+    async def _sound(self, principal: Principal | None, *, ready: bool) -> StatusAnswer:
         """``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the end.
 
         To be healthy a server has to be ``ok``; to be ready it is enough to serve some of the logs, as a load balancer that
@@ -189,20 +198,23 @@ class Status:
         except GoingAway:
             status, logs = "stopping", {}
         told: dict[str, Any] = {"status": status}
-        if welcome:
-            told |= {
-                "server": self._server,
-                "connections": self._connections(),
-                "logs": {name: log for name, log in logs.items() if self._welcomes(name, token)},
+        if principal is not None:
+            told["server"] = self._server
+            if self._allows(principal, SERVER, LogAction.OPERATE) is not None:
+                told["connections"] = self._connections()
+            told["logs"] = {
+                name: log
+                for name, log in logs.items()
+                if self._allows(principal, name, LogAction.READ) is not None
             }
         good = status == "ok" or (ready and status == "degraded")
         return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
 
-    async def _schemas(self, query: bytes, token: str | None, client: Hashable) -> StatusAnswer:
+    async def _schemas(self, query: bytes, principal: Principal, client: Hashable) -> StatusAnswer:
         """A schema, or without ``entity_type`` which there are."""
         asked = _asked(query)
-        name, log = find_log(self._logs, asked.get("log"), self._policy, token)
-        check_schemas(self._policy, Caller(name, token))
+        name, log, grant = self._access.find(self._logs, asked.get("log"), principal)
+        check_schemas(grant)
         if "entity_type" not in asked:
             return StatusAnswer(
                 HTTPStatus.OK, {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)}
@@ -254,6 +266,14 @@ def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
         "commitAge": None if health.commit_age is None else round(health.commit_age, 3),
         "writer": {"alive": alive, "pid": pid},
     }
+
+
+def _ends(log: "ChangeLog") -> dict[str, Any]:
+    """What a reader may know of a log: its ends."""
+    try:
+        return {"epoch": log.epoch, "oldest": place_json(log, log.oldest), "head": place_json(log, log.head)}
+    except PenstockError as error:
+        return {"failure": type(error).__name__}
 
 
 def _encoded(logs: "Mapping[str, ChangeLog]", *, discreet: bool) -> dict[str, msgspec.Raw]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
-    from transports.access.policy import Policy
-    from transports.access.tokens import Authenticator
+    from transports.access.access import Authenticator, Authoriser
+    from transports.access.grant import Grant
     from transports.browser.pages import Page
 
 __all__ = ["Server", "serve"]
@@ -163,7 +163,7 @@ def serve(
     origins: Collection[str] = (),
     hosts: Collection[str] = (),
     authenticate: "Authenticator | None" = None,
-    view: "Policy | None" = None,
+    authorise: "Authoriser | Grant | None" = None,
     pages: "Mapping[str, Page] | None" = None,
 ) -> Server:
     """Serves a log, several by name, or a store, from inside this program.
@@ -178,9 +178,10 @@ def serve(
         hosts: Names by which the server may be asked, beside those of this machine; ``"*"`` for all. A server that listens
             on this machine only answers to no others, lest a page of somebody else's read it through a browser here; any
             other server answers to all names unless some are given.
-        authenticate: Judges the token of a client; None lets everybody in.
-        view: The widest view that clients may have, or a function that tells that of a ``Caller``; they can only ask for
-            less. None lets them see everything.
+        authenticate: Tells who a client is by its ``Credentials``: a ``Principal``, or None if it is not let in. None lets
+            everybody in.
+        authorise: What each principal may do with a log: a ``Grant`` for all, or a function that makes one of principal, name
+            of the log and ``LogAction``. None lets everybody read everything, and nobody write.
         pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
 
     Returns:
@@ -198,7 +199,7 @@ def serve(
         origins=origins,
         hosts=hosts if hosts or is_loopback(host) else None,
         authenticate=authenticate,
-        view=view,
+        authorise=authorise,
         pages=pages,
     )
     return Server(application, host=host, port=port, limits=limits).start()

@@ -8,6 +8,7 @@ import pytest
 
 from publishers import InvalidOption
 from tests.transports.cli.test_program import one_line, start
+from transports import Credentials, Principal
 from transports.access.tokens import TokenFile, token_given
 from transports.cli import main
 
@@ -34,15 +35,16 @@ def test_a_file_of_tokens_lets_in_those_that_it_names_and_reads_itself_again(tok
     judge = TokenFile(tokens)
     assert len(judge) == 2
     given = ("secret-of-ann", "with:colons", "colons", "ann", "ann:secret-of-ann", "", None)
-    assert [judge(token) for token in given] == [True, True, False, False, False, False, False]
+    found = [judge(Credentials(token)) for token in given]
+    assert found == [Principal("ann"), Principal("bob"), *[None] * 5]
     tokens.write_text("eve:new")
-    assert judge("secret-of-ann")
+    assert judge(Credentials("secret-of-ann"))
     judge.reload()
-    assert [judge("secret-of-ann"), judge("new")] == [False, True]
+    assert [judge(Credentials("secret-of-ann")), judge(Credentials("new"))] == [None, Principal("eve")]
     tokens.write_text("eve:")
     with pytest.raises(InvalidOption, match="alice"):
         judge.reload()
-    assert judge("new")
+    assert judge(Credentials("new"))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,7 @@ def test_a_file_of_tokens_lets_in_those_that_it_names_and_reads_itself_again(tok
         (b"just-a-token", "alice:her-token"),
         (b":nameless", "alice:her-token"),
         (b"ann:\xff", "UTF-8"),
+        (b"ann:one\nbob:one", "no two names have one token"),
         (b"a:b\n" * 300_000, "at most 1048576 bytes"),
         (None, "No such file"),
     ],

@@ -66,9 +66,9 @@ def test_serve_narrows_what_every_client_sees(filled, monkeypatch, capsysbinary)
 
     monkeypatch.setattr("transports.cli.serve.start", spy)
     assert main(["serve", str(filled.path), "--port", "0", "--mask", "card"]) == 0
-    assert given["view"] == view_of(argparse.Namespace(field=[], mask=["card"]))
+    assert given["authorise"].view == view_of(argparse.Namespace(field=[], mask=["card"]))
     capsysbinary.readouterr()
-    with start(filled, view=given["view"]) as server:
+    with start(filled, authorise=given["authorise"]) as server:
         options = ["--since", "1", "--until", "1", "--entity-type", "order", "--mask", "card=PARTIAL"]
         assert main(["tail", server.url, *options]) == 0
     assert json.loads(capsysbinary.readouterr().out)["body"]["card"] == "***"

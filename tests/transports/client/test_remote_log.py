@@ -17,6 +17,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
+from tests.transports.principals import knowing
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
 from transports.protocol.client import ClientSession
 
@@ -227,7 +228,7 @@ async def test_no_server_is_told_at_once_also_with_reconnect(serving):
 
 
 async def test_a_wrong_address_or_token_is_told_at_once(serving):
-    server = serving(authenticate=lambda token: token == "right")
+    server = serving(authenticate=knowing("right"))
     for url, options, says in (
         ("http://localhost/ws", {}, "isn't a valid URI"),
         (server.url.replace("/ws", "/other"), {}, "404: /other is not served"),

@@ -12,7 +12,7 @@ from flow.bridges.asyncio import aiter as iterate
 from publishers import Area, ChangeLog, Content, Criterion, View, schema, upsert
 from publishers.schemas.registry import Schemas
 from tests.publishers.support import QUICK
-from transports import Backoff, ConnectionLost, RemoteError, connect, serve
+from transports import Backoff, ConnectionLost, Grant, RemoteError, connect, serve
 
 TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}
 NOTE = {"type": "struct", "fields": [{"name": "note", "type": "string"}]}
@@ -122,7 +122,7 @@ async def test_who_may_not_see_a_schema_may_not_look_it_up(log, dial):
         (View.of(Content.BODY, images="NOTHING"), True),
         (View.of(Content.BODY, fields=["note"], mask={"total": "***"}), False),
     ):
-        with serve(log, view=view) as server:
+        with serve(log, authorise=Grant(view=view)) as server:
             async with dial(server.url) as wire:
                 await wire.init()
                 answer = await ask(wire, entity_type="order")

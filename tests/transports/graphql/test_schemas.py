@@ -5,7 +5,7 @@ import json
 import urllib.request
 
 from publishers import Content, View, schema, upsert
-from transports import serve
+from transports import Grant, serve
 
 TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}
 LOOK_UP = """query ($type: String!, $version: Long, $log: String) {
@@ -68,7 +68,7 @@ async def test_who_may_not_see_a_schema_may_not_look_it_up(log):
     """F10, F59."""
     log.commit([schema("order", TOTAL)])
     for view, refused in ((View(), True), (View.of(Content.BODY, fields=["note"]), False)):
-        with serve(log, view=view) as server:
+        with serve(log, authorise=Grant(view=view)) as server:
             for query in (LOOK_UP, LISTED):
                 variables = {"type": "order"} if query is LOOK_UP else {}
                 answer = await posted(server, query, **variables)

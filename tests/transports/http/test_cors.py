@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.transports.principals import knowing
 from transports import serve
 
 SHOP = "https://shop.example"
@@ -95,7 +96,7 @@ async def test_graphql_answers_queries_of_a_page(serving):
     ],
 )
 async def test_a_page_may_read_why_it_is_refused(serving, status, method, path, headers, body):
-    server = serving(origins=(SHOP,), authenticate=lambda token: token == "right")
+    server = serving(origins=(SHOP,), authenticate=knowing("right"))
     got, told, why = await ask(server, path, method, body, origin=SHOP, **headers)
     assert (got, told[ALLOWED]) == (status, SHOP)
     assert json.loads(why)
@@ -115,7 +116,7 @@ async def test_a_file_that_the_browser_has_may_be_read_again(serving):
 )
 @pytest.mark.parametrize("origin", WELCOME)
 async def test_a_preflight_is_agreed_to(serving, path, origin):
-    server = serving(origins=(SHOP,), authenticate=lambda token: token == "right")
+    server = serving(origins=(SHOP,), authenticate=knowing("right"))
     asked = {
         "origin": origin,
         "access_control_request_method": "POST",

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 from graphql import get_introspection_query
 
+from tests.transports.principals import knowing
 from transports.http.graphql import _negotiate
 
 STRICT = "application/graphql-response+json"
@@ -156,7 +157,7 @@ async def test_a_failure_of_ours_gets_500_and_an_id(serving, monkeypatch, caplog
 
 
 async def test_a_token_is_judged(serving):
-    server = serving(authenticate=lambda token: token == "right")
+    server = serving(authenticate=knowing("right"))
     query = b'{"query":"{__typename}"}'
     status, headers, body = await fetch(server.graphql_url, query)
     assert (status, headers["www-authenticate"]) == (401, "Bearer")

@@ -13,6 +13,7 @@ import uvicorn
 import websockets
 
 from publishers import ChangeLog, upsert
+from tests.transports.principals import knowing
 from transports import Application, Limits, serve
 
 KEYS = "subscription ($since: Cursor, $until: Long) { onChange(since: $since, until: $until) { version index key } }"
@@ -80,7 +81,7 @@ async def test_connections_are_counted_and_limited_together_with_the_others(serv
 
 
 async def test_a_token_is_judged_wherever_it_comes_from(serving, graphql):
-    server = serving(authenticate=lambda token: token == "right")
+    server = serving(authenticate=knowing("right"))
     async with graphql(server) as wire:
         await wire.init(token="right")
     async with graphql(server, additional_headers={"Authorization": "Bearer right"}) as wire:

@@ -8,10 +8,11 @@ from collections import Counter
 
 import pytest
 
-from publishers import ChangeLog, View, upsert
+from publishers import ChangeLog, upsert
 from tests.publishers.support import QUICK, scratch
+from tests.transports.principals import knowing
 from tests.transports.server.test_status import fetch
-from transports import Limits, serve
+from transports import Grant, Limits, LogAction, Principal, serve
 
 SOON = {"tail_poll": 0.01, "tail_idle": 0.02}
 
@@ -120,7 +121,7 @@ async def test_a_log_that_was_closed_is_not_served(serving, log):
 
 async def test_a_caller_without_a_token_hears_the_status_and_nothing_else(owned, followed):
     """F59."""
-    with serve(followed, authenticate=lambda token: token == "right") as server:
+    with serve(followed, authenticate=knowing("right")) as server:
         for path in ("/health", "/ready"):
             assert await fetch(server, path) == (200, {"status": "ok"})
             assert await fetch(server, path, "wrong") == (200, {"status": "ok"})
@@ -128,7 +129,7 @@ async def test_a_caller_without_a_token_hears_the_status_and_nothing_else(owned,
     flip(owned, "here-4")
     with (
         ChangeLog.open(owned.path, read_only=True) as again,
-        serve(again, authenticate=lambda token: token == "right") as server,
+        serve(again, authenticate=knowing("right")) as server,
     ):
         for path in ("/health", "/ready"):
             assert await fetch(server, path) == (503, {"status": "failed"})
@@ -145,26 +146,33 @@ async def test_what_is_wrong_is_told_without_the_directories_of_the_server(owned
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/statistics", "/schemas"])
-async def test_a_request_is_judged_once_and_the_policy_asked_once_for_each_log(
+async def test_a_request_is_judged_once_and_the_authoriser_asked_once_for_each_log(
     owned, followed, path, monkeypatch
 ):
     """F59: both are the code of the application, and run on the event loop."""
     asked = Counter()
     monkeypatch.setattr("transports.server.status._AGE", 60.0)
 
-    def judge(token):
+    def judge(credentials):
         asked["judge"] += 1
-        return token is not None
+        return Principal(credentials.token)
 
-    def policy(caller):
-        asked[caller.log, caller.token] += 1
-        return View()
+    def authorise(principal, log, action):
+        asked[log, principal.name, action.name] += 1
+        return Grant({LogAction.READ, LogAction.OPERATE})
 
-    with serve({"a": owned, "b": followed}, limits=Limits(), authenticate=judge, view=policy) as server:
+    with serve(
+        {"a": owned, "b": followed}, limits=Limits(), authenticate=judge, authorise=authorise
+    ) as server:
         for _ in range(3):
             await fetch(server, path, "ann", **({"log": "a"} if path == "/schemas" else {}))
         assert asked.pop("judge") == 3
         if path == "/schemas":
-            assert asked == {("a", "ann"): 3}
+            assert asked == {("a", "ann", "READ"): 3}
         else:
-            assert asked == {("a", "ann"): 1, ("b", "ann"): 1}
+            action = "OPERATE" if path == "/statistics" else "READ"
+            assert asked == {
+                ("a", "ann", action): 1,
+                ("b", "ann", action): 1,
+                ("$system", "ann", "OPERATE"): 1,
+            }

@@ -8,6 +8,7 @@ import urllib.request
 from publishers.criteria.criteria import Criterion
 from publishers.mutations.mutation import upsert
 from tests.flow.probes import Probe
+from tests.transports.principals import knowing
 from transports.server.statistics import statistics
 
 
@@ -96,7 +97,7 @@ async def test_the_heaviest_connection_and_those_that_were_ended_are_told(servin
 
 
 async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):
-    server = serving(authenticate=lambda token: token == "right")
+    server = serving(authenticate=knowing("right"))
     url = server.health_url.replace("/health", "/statistics")
     assert await fetch(url) == (401, "Bearer")
     assert (await fetch(url, "wrong"))[0] == 401

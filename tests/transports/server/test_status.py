@@ -9,7 +9,8 @@ import urllib.request
 import pytest
 
 from publishers import ChangeLog, ChangeStore, Content, View, schema, upsert
-from transports import Forbidden, Limits, serve
+from tests.transports.principals import knowing
+from transports import Forbidden, Grant, Limits, LogAction, serve
 from transports.cli import main
 
 TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}
@@ -70,7 +71,7 @@ async def test_a_wrong_question_is_told_with_what_would_be_right(serving, log, q
 async def test_schemas_are_for_those_who_may_see_them(log):
     """F10, F59."""
     log.commit([schema("order", TOTAL)])
-    with serve(log, authenticate=lambda token: token in ("ann", "bob"), view=_view) as server:
+    with serve(log, authenticate=knowing("ann", "bob"), authorise=_authorise) as server:
         assert (await fetch(server, entity_type="order"))[0] == 401
         assert (await fetch(server, token="ann", entity_type="order"))[0] == 200
         for query in ({}, {"entity_type": "order"}, {"entity_type": "none"}):
@@ -78,22 +79,22 @@ async def test_schemas_are_for_those_who_may_see_them(log):
             assert (status, answer["code"]) == (403, "FORBIDDEN")
 
 
-def _view(caller):
-    return View(Content.BODY) if caller.token == "ann" else View()
+def _authorise(principal, _log, _action):
+    return Grant(view=View(Content.BODY) if principal.name == "ann" else View())
 
 
 async def test_statistics_leave_out_logs_that_a_caller_is_refused(tmp_path):
     """F59: a caller learns neither of their entity types nor of their holds, also right after another one has asked."""
 
-    def policy(caller):
-        if caller.token != "ann" and caller.log == "secret":
+    def authorise(principal, log, _action):
+        if principal.name != "ann" and log == "secret":
             raise Forbidden("token", "one that may read this log")
-        return View()
+        return Grant({LogAction.READ, LogAction.OPERATE})
 
     with (
         ChangeLog.open(tmp_path / "open") as shown,
         ChangeLog.open(tmp_path / "secret") as hidden,
-        serve({"open": shown, "secret": hidden}, authenticate=bool, view=policy) as server,
+        serve({"open": shown, "secret": hidden}, authenticate=knowing(), authorise=authorise) as server,
     ):
         hidden.hold("invention")
         for token, names in (("ann", ["open", "secret"]), ("bob", ["open"]), ("ann", ["open", "secret"])):

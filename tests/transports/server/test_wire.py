@@ -11,6 +11,7 @@ import websockets
 
 from publishers import Position
 from publishers.mutations.mutation import upsert
+from tests.transports.principals import knowing
 
 
 async def test_the_handshake_and_the_first_events(serving, dial, fill, log):
@@ -449,7 +450,7 @@ async def test_too_many_subscriptions_and_too_many_connections(serving, dial):
 
 
 async def test_tokens_are_judged_from_header_or_init(serving, dial):
-    server = serving(authenticate=lambda token: token == "open sesame")
+    server = serving(authenticate=knowing("open sesame"))
     async with dial(server.url) as wire:
         await wire.init(token="open sesame")
     async with dial(server.url, additional_headers={"Authorization": "Bearer open sesame"}) as wire:

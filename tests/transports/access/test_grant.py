@@ -4,8 +4,9 @@ import pytest
 
 from publishers import Content, Criterion, Drop, Images, View
 from publishers.criteria.criteria import Criteria
-from transports import Caller, Forbidden
-from transports.access.policy import narrow
+from publishers.errors import InvalidOption
+from transports import Forbidden, Grant, LogAction
+from transports.access.grant import narrow
 
 HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={"card.number": "***"})
 
@@ -38,19 +39,30 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
     """F59: a filter would tell the value bit by bit."""
     criteria = Criteria.of(Criterion(entity_types=["other"]), Criterion(**wish))
     if refused is None:
-        assert narrow(widest, Caller("shop"), View(), criteria) == View().within(widest)
+        assert narrow(Grant(view=widest), View(), criteria) == View().within(widest)
         return
     with pytest.raises(Forbidden) as caught:
-        narrow(widest, Caller("shop"), View(), criteria)
+        narrow(Grant(view=widest), View(), criteria)
     assert caught.value.path == refused
-    assert narrow(None, Caller("shop"), View(), criteria) == View()
+    assert narrow(Grant(), View(), criteria) == View()
 
 
-def test_a_policy_that_answers_with_something_else_lets_nobody_in():
-    """F59: rather an error than everything."""
-    with pytest.raises(TypeError, match="a policy answers with a View"):
-        narrow(lambda _: None, Caller("shop"), View(), Criteria.of())
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"actions": "READ"}, "actions is 'READ', but must be a set of LogAction"),
+        ({"actions": {"READ"}}, "a set of LogAction, such as {LogAction.READ}"),
+        ({"actions": None}, "a set of LogAction"),
+        ({"view": {"mask": "x"}}, "a View, as View.of"),
+    ],
+)
+def test_a_grant_of_something_else_is_refused_in_words(given, says):
+    """F140."""
+    with pytest.raises(InvalidOption, match=says):
+        Grant(**given)
 
 
-def test_the_token_of_a_caller_is_in_no_repr():
-    assert "secret" not in repr(Caller("shop", "secret"))
+def test_equal_grants_are_equal_in_whatever_form_their_actions_were_given():
+    """F140."""
+    assert Grant([LogAction.READ, LogAction.WRITE]) == Grant({LogAction.WRITE, LogAction.READ})
+    assert Grant().actions == {LogAction.READ}

@@ -1,0 +1,142 @@
+"""What a principal may do with a log, and what it is shown of it.
+
+A grant holds the widest view that a principal may have. What it asks for is narrowed to that, so a client can leave out
+more and mask more, but never less. A client that could ask in which changes a field that it may not see has some value
+would learn the value bit by bit; so conditions on such fields are refused.
+"""
+
+import enum
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from publishers.criteria.criteria import Criteria
+from publishers.errors import InvalidOption
+from publishers.views.paths import Path, parse_path
+from publishers.views.view import Content, Images, View
+from transports.errors import Forbidden
+
+__all__ = ["Grant", "LogAction", "check_schemas", "narrow"]
+
+_WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
+_WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
+_READABLE: Final = "about fields that may be seen here"
+
+
+class LogAction(enum.Enum):
+    """What a principal may want to do with a log."""
+
+    READ = "READ"
+    """Subscribe, ask for history and schemas, and be told the positions of the log."""
+    WRITE = "WRITE"
+    """Append transactions."""
+    OPERATE = "OPERATE"
+    """Be told how the log and its subscriptions are doing: statistics and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a principal may do with one log.
+
+    Attributes:
+        actions: What it may do; reading alone unless more is said.
+        view: The widest view that it may have; None for everything.
+
+    Raises:
+        InvalidOption: If one of them is something else.
+    """
+
+    actions: frozenset[LogAction]
+    view: View | None = None
+
+    def __init__(self, actions: Collection[LogAction] = (LogAction.READ,), view: View | None = None) -> None:
+        told: object = actions
+        if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
+            raise InvalidOption("actions", actions, "a set of LogAction, such as {LogAction.READ}")
+        shown: object = view
+        if not isinstance(shown, View | None):
+            raise InvalidOption("view", view, "a View, as View.of() makes it, or None")
+        object.__setattr__(self, "actions", frozenset(actions))
+        object.__setattr__(self, "view", view)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether anything of the log is kept from its readers."""
+        return self.view is not None
+
+
+def narrow(grant: Grant, wanted: View, criteria: Criteria) -> View:
+    """What a principal is shown that asks for a view of the changes that fulfil some criteria.
+
+    Raises:
+        Forbidden: If the criteria ask about what it may not see.
+    """
+    if grant.view is None:
+        return wanted
+    for criterion in criteria.criterions:
+        _check(criterion, grant.view)
+    return wanted.within(grant.view)
+
+
+def check_schemas(grant: Grant) -> None:
+    """Checks whether a principal may look schemas up: without a view of whole bodies it may not.
+
+    Raises:
+        Forbidden: If it may not.
+    """
+    widest = grant.view
+    if widest is not None and (widest.content is not Content.BODY or widest.images not in _WHOLE_AFTER):
+        raise Forbidden("entity_type", "left alone, because schemas may not be seen here")
+
+
+def _check(criterion: Any, widest: View) -> None:
+    # Attributes that a criterion does not have are wishes that nobody can have.
+    def given(*names: str) -> str | None:
+        return next((name for name in names if getattr(criterion, name, ())), None)
+
+    asked = given("keys", "key_globs", "key_patterns")
+    if asked and any(lens.mask is not None and lens.mask.touches((), "$key") for lens in widest.lenses):
+        raise Forbidden(asked, "left out, because keys may not be seen here")
+    changed = getattr(criterion, "changed", ())
+    if changed and widest.images is Images.KEYS_ONLY:
+        raise Forbidden("changed", _READABLE)
+    for name in changed:
+        if not all(_visible(path, widest) for path in _readings(name)):
+            raise Forbidden("changed", _READABLE)
+    conditions = getattr(criterion, "where", ())
+    both = bool(getattr(criterion, "transitions", ()))
+    for condition in conditions:
+        before = both or condition.image.name == "BEFORE"
+        after = both or condition.image.name == "AFTER"
+        seen = widest.content is Content.BODY
+        seen = seen and (not before or widest.images in _WHOLE_BEFORE)
+        seen = seen and (not after or widest.images in _WHOLE_AFTER)
+        if not seen or not all(_visible(path, widest) for path in _through_lists(condition.path)):
+            raise Forbidden("where", _READABLE)
+
+
+def _visible(path: Path, view: View) -> bool:
+    """Whether what lies at a path is shown wholly, and as it is."""
+    return all(
+        (lens.fields is None or lens.fields.shows(path, wholly=True))
+        and (lens.mask is None or not lens.mask.touches(path))
+        for lens in view.lenses
+    )
+
+
+def _readings(name: str) -> Iterator[Path]:
+    """What the name of a changed field may stand for: a field of that name, and a path."""
+    yield (name,)
+    try:
+        root, path = parse_path("changed", name)
+    except ValueError:
+        return
+    if not root:
+        yield path
+
+
+def _through_lists(path: Iterable[str]) -> Iterator[Path]:
+    """What the path of a condition may stand for: a name of digits is a field, or a place in a list."""
+    names = tuple(path)
+    yield names
+    yield tuple(name for name in names if not name.isdigit())
