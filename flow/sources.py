@@ -10,7 +10,7 @@ from flow.drain import COMPLETED, Drain, Failed, Feed, Outcome
 from flow.executors import Executor
 from flow.misuse import require_functions, require_iterable
 
-__all__ = ["Source", "empty", "error", "from_iterable", "generate", "never"]
+__all__ = ["Served", "Source", "empty", "error", "from_iterable", "generate", "never"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -47,7 +47,7 @@ def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]
             (rule 2.9); without, nothing is taken that was not requested.
     """
     require_iterable("iterable", iterable)
-    return _Cold(
+    return _cold(
         lambda: _IterableFeed(lambda: iterable, lookahead=lookahead, shared=isinstance(iterable, Iterator))
     )
 
@@ -62,17 +62,17 @@ def generate(make: Callable[[], Iterable[T]], *, lookahead: bool = True) -> Sour
         lookahead: As in `from_iterable`.
     """
     require_functions(make=make)
-    return _Cold(lambda: _IterableFeed(make, lookahead=lookahead, shared=False))
+    return _cold(lambda: _IterableFeed(make, lookahead=lookahead, shared=False))
 
 
 def empty() -> Source[Never]:
     """Complete at once, without any request."""
-    return _Cold(lambda: _Settled(COMPLETED))
+    return _cold(lambda: _Settled(COMPLETED))
 
 
 def never() -> Source[Never]:
     """Give ``on_subscribe`` and then nothing."""
-    return _Cold(lambda: _Settled(None))
+    return _cold(lambda: _Settled(None))
 
 
 def error(error: Exception) -> Source[Never]:
@@ -83,14 +83,18 @@ def error(error: Exception) -> Source[Never]:
     """
     if not isinstance(error, Exception):
         raise TypeError(f"error: {error!r}; an instance of Exception is expected")
-    return _Cold(lambda: _Settled(Failed(error)))
+    return _cold(lambda: _Settled(Failed(error)))
 
 
-class _Cold(Generic[T]):
-    __slots__ = ("_make_feed",)
+class Served(Generic[T]):
+    """A source of a function that serves each subscriber, where its signals are to run."""
 
-    def __init__(self, make_feed: Callable[[], Feed[T]]) -> None:
-        self._make_feed = make_feed
+    __slots__ = ("_serve",)
+
+    def __init__(
+        self, serve: "Callable[[Subscriber[T], Executor | asyncio.AbstractEventLoop | None], object]"
+    ) -> None:
+        self._serve = serve
 
     def subscribe(
         self,
@@ -99,7 +103,12 @@ class _Cold(Generic[T]):
         *,
         executor: Executor | asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        Drain(subscriber, self._make_feed(), executor=executor).start()
+        """Let the function serve it."""
+        self._serve(subscriber, executor)
+
+
+def _cold(make_feed: Callable[[], Feed[T]]) -> Served[T]:
+    return Served(lambda subscriber, executor: Drain(subscriber, make_feed(), executor=executor).start())
 
 
 class _Settled:

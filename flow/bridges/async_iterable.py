@@ -5,14 +5,15 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from flow import hooks
 from flow.bridges.loop_tasks import begin
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import Executor, LoopExecutor, loop_executor
-from flow.sources import Source, error
+from flow.executors import Executor, LoopExecutor, loop_executor, running_loop
+from flow.sources import Served, Source, error
 
 __all__ = ["from_async_iterable"]
 
@@ -60,12 +61,11 @@ def from_async_iterable(
     """
     if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
         raise TypeError(f"loop: {loop!r}; an event loop or None is expected")
+    make: Any = source
     if isinstance(source, AsyncIterable):
-        return _AsyncCold(
-            _once(source) if isinstance(source, AsyncIterator) else lambda: source, loop, lookahead
-        )
-    if callable(source):
-        return _AsyncCold(source, loop, lookahead)
+        make = _once(source) if isinstance(source, AsyncIterator) else lambda: source
+    if callable(make):
+        return Served(partial(_serve, make, loop, lookahead))
     raise TypeError(
         f"source: {type(source).__name__}; an asynchronous iterable or a function that makes one is expected;"
         " for what is iterated over with a plain for there is flow.from_iterable"
@@ -88,40 +88,24 @@ def _once(iterator: AsyncIterator[T]) -> Callable[[], AsyncIterable[T]]:
     return make
 
 
-class _AsyncCold(Generic[T]):
-    __slots__ = ("_lookahead", "_loop", "_make")
-
-    def __init__(
-        self,
-        make: Callable[[], AsyncIterable[T]],
-        loop: asyncio.AbstractEventLoop | None,
-        lookahead: bool,
-    ) -> None:
-        self._make = make
-        self._loop = loop
-        self._lookahead = lookahead
-
-    def subscribe(
-        self,
-        subscriber: Subscriber[T],
-        /,
-        *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        loop = self._loop
-        if loop is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                missing = RuntimeError(
-                    "no event loop runs where subscribe was called; name one with from_async_iterable(..., loop=loop)"
-                )
-                error(missing).subscribe(subscriber, executor=executor)
-                return
-        feed = _AsyncFeed(self._make, loop_executor(loop), lookahead=self._lookahead)
-        drain = Drain(subscriber, feed, executor=loop if executor is None else executor)
-        feed.attach(drain)
-        drain.start()
+def _serve(
+    make: Callable[[], AsyncIterable[T]],
+    loop: asyncio.AbstractEventLoop | None,
+    lookahead: bool,
+    subscriber: Subscriber[T],
+    executor: Executor | asyncio.AbstractEventLoop | None,
+) -> None:
+    loop = loop or running_loop()
+    if loop is None:
+        missing = RuntimeError(
+            "no event loop runs where subscribe was called; name one with from_async_iterable(..., loop=loop)"
+        )
+        error(missing).subscribe(subscriber, executor=executor)
+        return
+    feed = _AsyncFeed(make, loop_executor(loop), lookahead=lookahead)
+    drain = Drain(subscriber, feed, executor=loop if executor is None else executor)
+    feed.attach(drain)
+    drain.start()
 
 
 class _AsyncFeed(Generic[T]):

@@ -9,18 +9,19 @@ Importing this needs no reactivex, calling it does: ``pip install 'penstock-cdc[
 import asyncio
 import importlib.util
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flow.bridges.callbacks import CallbackSubscription
 from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
-from flow.drain import COMPLETED, Drain, Outcome
-from flow.errors import Overflowed
+from flow.drain.feed import GONE
 from flow.executors import Executor
 from flow.misuse import require_functions, require_publisher
-from flow.overflow import KEPT, Backlog, Meter, Overflow
-from flow.sources import Source
+from flow.operators.on_backpressure_buffer import Bounded
+from flow.overflow import Backlog, Meter, Overflow
+from flow.sources import Served, Source
 
 if TYPE_CHECKING:
     import reactivex
@@ -137,102 +138,74 @@ def from_observable(
         raise TypeError(f"observable: {observable!r}; a reactivex.Observable is expected")
     if none not in ("error", "drop"):
         raise ValueError(f"none: {none!r}; 'error' or 'drop' is expected")
-    Backlog[T](overflow, capacity, meter)
+    backlog = partial(Backlog[T], overflow, capacity, meter)
+    backlog()  # refused now, and not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
-    return _Observed(
-        observable,
-        scheduler,
-        lambda: _Intake(Backlog(overflow, capacity, meter), on_drop, skips_none=none == "drop"),
-    )
 
+    def serve(subscriber: Subscriber[T], executor: Executor | asyncio.AbstractEventLoop | None) -> None:
+        pushing = _Pushing(observable, scheduler, skips_none=none == "drop")
+        Bounded(pushing, backlog(), on_drop).serve(subscriber, executor)
 
-class _Observed(Generic[T]):
-    __slots__ = ("_make_intake", "_observable", "_scheduler")
-
-    def __init__(
-        self,
-        observable: "reactivex.Observable[T]",
-        scheduler: "abc.SchedulerBase | None",
-        make_intake: "Callable[[], _Intake[T]]",
-    ) -> None:
-        self._observable = observable
-        self._scheduler = scheduler
-        self._make_intake = make_intake
-
-    def subscribe(
-        self,
-        subscriber: Subscriber[T],
-        /,
-        *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        intake = self._make_intake()
-        drain = Drain(subscriber, intake, executor=executor)
-        intake.attach(drain)
-        drain.start()
-        if not drain.ended:
-            intake.observe(self._observable, self._scheduler, drain)
+    return Served(serve)
 
 
 class _Unwind(BaseException):
     """Leaves a source that pushes in a loop of its own and looks at nothing; it passes ``except Exception``."""
 
 
-class _Intake(Generic[T]):
-    """The observer of an observable, and the feed of the drain that serves its subscriber."""
+class _Pushing:
+    """A publisher for one inlet, which requests everything; and its subscription, and the observer of the observable."""
 
     __slots__ = (
-        "_backlog",
         "_closed",
         "_disposable",
-        "_drain",
+        "_inlet",
         "_lock",
-        "_on_drop",
-        "_outcome",
+        "_observable",
+        "_scheduler",
         "_skips_none",
         "_stop",
         "_subscribing",
     )
 
     def __init__(
-        self, backlog: Backlog[T], on_drop: Callable[[T], object] | None, *, skips_none: bool
+        self,
+        observable: "reactivex.Observable[Any]",
+        scheduler: "abc.SchedulerBase | None",
+        *,
+        skips_none: bool,
     ) -> None:
         from reactivex.subject import Subject  # noqa: PLC0415 - an extra, and from_observable has found it
 
-        self._lock = threading.Lock()
-        self._backlog = backlog
-        self._on_drop = on_drop
+        self._observable = observable
+        self._scheduler = scheduler
         self._skips_none = skips_none
-        self._drain: Drain[T] | None = None
-        self._outcome: Outcome | None = None
-        self._closed = False  # nothing is taken in any more
+        self._lock = threading.Lock()
+        self._inlet: Any = GONE
+        self._closed = False  # nothing is passed on any more
         self._subscribing = 0  # the thread that is inside the observable's subscribe
         # What subscribe returns is too late for a source that pushes inside it; this is there before.
         self._stop: Subject[None] = Subject()
         self._disposable: abc.DisposableBase | None = None
 
-    def attach(self, drain: Drain[T]) -> None:
-        """Note who is to be told that there is something."""
-        self._drain = drain
-
-    def observe(
-        self, observable: "reactivex.Observable[T]", scheduler: "abc.SchedulerBase | None", drain: Drain[T]
-    ) -> None:
+    def subscribe(self, inlet: Any, /) -> None:
         """Subscribe to the observable, whose signals may come before this returns."""
         from reactivex import operators  # noqa: PLC0415 - an extra, and from_observable has found it
 
+        self._inlet = inlet
+        inlet.on_subscribe(self)
         self._subscribing = threading.get_ident()
         try:
-            disposable = observable.pipe(operators.take_until(self._stop)).subscribe(
-                self.on_next, self.on_error, self.on_completed, scheduler=scheduler
+            disposable = self._observable.pipe(operators.take_until(self._stop)).subscribe(
+                self.on_next, self.on_error, self.on_completed, scheduler=self._scheduler
             )
         except _Unwind:
             return
         except Exception as error:  # noqa: BLE001 - rule 1.9: told to the subscriber
-            drain.fail(error)
+            inlet.on_error(error)
             return
         except BaseException:
-            drain.cancel()
+            inlet.close()
             raise
         finally:
             self._subscribing = 0
@@ -243,30 +216,33 @@ class _Intake(Generic[T]):
         if closed:
             disposable.dispose()
 
+    # What the inlet calls.
+
+    def request(self, n: int, /) -> None:
+        """An observable knows no demand."""
+
+    def cancel(self) -> None:
+        """Dispose of the subscription."""
+        with self._lock:
+            self._closed = True
+            self._inlet = GONE
+            disposable, self._disposable = self._disposable, None
+        self._stop.on_next(None)
+        if disposable is not None:
+            disposable.dispose()
+
     # What the observable calls.
 
-    def on_next(self, item: T) -> None:
-        """Take in one element, and wake the drain."""
-        evicted: Any = KEPT
-        waiting = 0
-        with self._lock:
-            drain = self._drain
-            wanted = drain is not None and not self._closed
-            if wanted and item is not None:
-                evicted = self._backlog.put(item)
-                waiting = len(self._backlog)
-        if drain is None:
+    def on_next(self, item: Any) -> None:
+        """Pass on one element."""
+        if self._closed:
             # take_until is deaf until its source's subscribe has returned, and a naive loop never returns.
             if self._subscribing == threading.get_ident():
                 raise _Unwind
-        elif not wanted:
-            return
-        elif item is None:
-            self._refuse_none()
-        else:
-            if evicted is not KEPT:
-                self._overflow(evicted, waiting)
-            drain.signal()
+        elif item is not None:
+            self._inlet.on_next(item)
+        elif not self._skips_none:
+            self._fail(TypeError("rule 2.13: None is not an element; none='drop' skips it"))
 
     def on_error(self, error: object) -> None:
         """End, before what waits."""
@@ -278,59 +254,12 @@ class _Intake(Generic[T]):
 
     def on_completed(self) -> None:
         """End, after what waits."""
-        with self._lock:
-            drain = self._drain
-            self._outcome = COMPLETED
-        if drain is not None:
-            drain.signal()
-
-    def _refuse_none(self) -> None:
-        if not self._skips_none:
-            self._fail(TypeError("rule 2.13: None is not an element; none='drop' skips it"))
-
-    def _overflow(self, evicted: Any, waiting: int) -> None:
-        on_drop = self._on_drop
-        if self._backlog.overflow is Overflow.ERROR:
-            self._fail(Overflowed(waiting + 1, waiting))
-        elif on_drop is not None:
-            try:
-                on_drop(evicted)
-            except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
-                self._fail(error)
+        self._inlet.on_complete()
 
     def _fail(self, error: Exception) -> None:
-        drain = self._drain
-        if drain is not None:
-            drain.fail(error)
-            # Its executor may be busy; the source is not waited for.
-            self._close()
-
-    def _close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            disposable, self._disposable = self._disposable, None
-        self._stop.on_next(None)
-        if disposable is not None:
-            disposable.dispose()
-
-    # What the drain calls.
-
-    def pull(self, limit: int, /) -> Sequence[T]:
-        with self._lock:
-            return self._backlog.take(limit)
-
-    def outcome(self) -> Outcome | None:
-        with self._lock:
-            return None if self._backlog else self._outcome
-
-    def release(self) -> None:
-        with self._lock:
-            self._drain = None
-            self._on_drop = None
-            self._backlog.clear()
-        self._close()
+        self._inlet.on_error(error)
+        # The subscriber's executor may be busy; the source is not waited for.
+        self.cancel()
 
 
 def _require(name: str) -> None:

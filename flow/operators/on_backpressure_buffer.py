@@ -14,7 +14,7 @@ from flow.operators.link import Fitting, In, present
 from flow.operators.stage import QueueStage, staged
 from flow.overflow import KEPT, Backlog, Meter, Overflow
 
-__all__ = ["on_backpressure_buffer"]
+__all__ = ["Bounded", "on_backpressure_buffer"]
 
 T = TypeVar("T")
 
@@ -42,10 +42,10 @@ def on_backpressure_buffer(
     backlog = partial(Backlog[In], overflow, capacity, meter)
     backlog()  # refused now, and not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
-    return staged(lambda source: _Bounded(source, backlog(), on_drop))
+    return staged(lambda source: Bounded(source, backlog(), on_drop))
 
 
-class _Bounded(QueueStage[T]):
+class Bounded(QueueStage[T]):
     """A queue that requests everything, so nothing is to be settled."""
 
     __slots__ = ("_inlet",)
@@ -57,9 +57,11 @@ class _Bounded(QueueStage[T]):
         super().__init__((source,), (self._inlet,))
 
     def pull(self, limit: int, /) -> Sequence[T]:
+        """Take the oldest elements."""
         return self._inlet.take(limit)
 
     def outcome(self) -> Outcome | None:
+        """Ended as the inlet has."""
         return self._inlet.outcome()
 
 
