@@ -5,6 +5,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -102,49 +103,33 @@ def _serve(
         )
         error(missing).subscribe(subscriber, executor=executor)
         return
-    feed = _AsyncFeed(make, loop_executor(loop), lookahead=lookahead)
+    feed = _AsyncFeed(make, loop_executor(loop), lookahead)
     drain = Drain(subscriber, feed, executor=loop if executor is None else executor)
     feed.attach(drain)
     drain.start()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _AsyncFeed(Generic[T]):
     """Elements on their way from a task on a loop to a drain on any thread.
 
     What waits and what is to be fetched is never more than the last pull asked for, or one with look-ahead.
     """
 
-    __slots__ = (
-        "_arrived",
-        "_awake",
-        "_context",
-        "_drain",
-        "_idle",
-        "_lock",
-        "_lookahead",
-        "_loop",
-        "_make",
-        "_outcome",
-        "_released",
-        "_task",
-        "_wanted",
-    )
-
-    def __init__(self, make: Callable[[], AsyncIterable[T]], loop: LoopExecutor, *, lookahead: bool) -> None:
-        self._make: Callable[[], AsyncIterable[T]] | None = make
-        self._loop = loop
-        self._lookahead = lookahead
-        self._context: contextvars.Context | None = contextvars.copy_context()
-        self._lock = threading.Lock()
-        self._drain: Drain[T] | None = None
-        self._arrived: deque[T] = deque()
-        self._wanted = 0
-        self._idle = True  # the task waits to be roused, or was not begun
-        self._released = False
-        self._outcome: Outcome | None = None
-        # The loop's own:
-        self._task: asyncio.Task[None] | None = None
-        self._awake = asyncio.Event()
+    _make: Callable[[], AsyncIterable[T]] | None
+    _loop: LoopExecutor
+    _lookahead: bool
+    _context: contextvars.Context | None = field(default_factory=contextvars.copy_context)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _drain: Drain[T] | None = None
+    _arrived: deque[T] = field(default_factory=deque)
+    _wanted: int = 0
+    _idle: bool = True  # the task waits to be roused, or was not begun
+    _released: bool = False
+    _outcome: Outcome | None = None
+    # The loop's own:
+    _task: asyncio.Task[None] | None = None
+    _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def attach(self, drain: Drain[T]) -> None:
         """Note who is to be told that there is something."""

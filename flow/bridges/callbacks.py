@@ -8,6 +8,7 @@ from flow import forks, hooks
 from flow.contracts import UNBOUNDED, Publisher, Subscription
 from flow.demand import Tide
 from flow.misuse import require_functions, require_publisher
+from flow.operators.link import present
 
 __all__ = ["CallbackSubscription", "subscribe"]
 
@@ -100,8 +101,7 @@ class CallbackSubscription(Generic[T]):
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Accept the first subscription (rule 2.5), and request if it may."""
-        if subscription is None:
-            raise TypeError("rule 2.13: the subscription is None")
+        present(subscription, "the subscription")
         with self._lock:
             refused = self._subscription is not None or self._cancelled
             if not refused:
@@ -135,8 +135,7 @@ class CallbackSubscription(Generic[T]):
 
     def on_error(self, error: Exception, /) -> None:
         """Call back, or report an error that nobody wants to know of."""
-        if error is None:
-            raise TypeError("rule 2.13: the error is None")
+        present(error, "the error")
         call = self._on_error
         if self._cancelled:
             return

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final, Generic, Literal, TypeVar
 
 from flow import forks
 from flow.contracts import Subscription
 from flow.demand import Tide
 from flow.errors import Forked, Lagged
+from flow.operators.link import present
 
 __all__ = ["EMPTY", "Inbox", "OnLag"]
 
@@ -32,6 +34,7 @@ class _Lag:
         self.missed = missed
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Inbox(Generic[T]):
     """Receives signals on any thread, and hands the elements to one consumer on another.
 
@@ -44,35 +47,23 @@ class Inbox(Generic[T]):
         on_lag: What `take` does where elements are missing.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_arrived",
-        "_closed",
-        "_done",
-        "_error",
-        "_lock",
-        "_on_lag",
-        "_ready",
-        "_subscription",
-        "_tide",
-        "_waiting",
-        "_wake",
-    )
+    _tide: Tide
+    _wake: Callable[[], object]
+    _on_lag: OnLag
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _arrived: list[T | _Lag] = field(default_factory=list)  # guarded by the lock
+    _ready: list[T | _Lag] = field(
+        default_factory=list
+    )  # the consumer's own, the next one last: an empty list is small
+    _subscription: Subscription | None = None
+    _error: Exception | None = None
+    _done: bool = False  # no further signal comes
+    _closed: bool = False  # the consumer wants no more
+    _waiting: bool = False
 
-    def __init__(self, tide: Tide, wake: Callable[[], object], on_lag: OnLag) -> None:
-        if not callable(on_lag) and on_lag not in ("raise", "skip"):
-            raise ValueError(f"on_lag: {on_lag!r}; 'raise', 'skip' or a callable is expected")
-        self._tide = tide
-        self._wake = wake
-        self._on_lag = on_lag
-        self._lock = threading.Lock()
-        self._arrived: list[T | _Lag] = []  # guarded by the lock
-        self._ready: list[T | _Lag] = []  # the consumer's own, the next one last: an empty list is small
-        self._subscription: Subscription | None = None
-        self._error: Exception | None = None
-        self._done = False  # no further signal comes
-        self._closed = False  # the consumer wants no more
-        self._waiting = False
+    def __post_init__(self) -> None:
+        if not callable(self._on_lag) and self._on_lag not in ("raise", "skip"):
+            raise ValueError(f"on_lag: {self._on_lag!r}; 'raise', 'skip' or a callable is expected")
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
@@ -88,8 +79,7 @@ class Inbox(Generic[T]):
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Accept the first subscription and request what may be buffered."""
-        if subscription is None:
-            raise TypeError("rule 2.13: the subscription is None")
+        present(subscription, "the subscription")
         with self._lock:
             refused = self._subscription is not None or self._closed or self._done
             if not refused:
@@ -125,8 +115,7 @@ class Inbox(Generic[T]):
 
     def on_error(self, error: Exception, /) -> None:
         """End; what is buffered is discarded."""
-        if error is None:
-            raise TypeError("rule 2.13: the error is None")
+        present(error, "the error")
         self._finish(error)
 
     def on_complete(self) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from flow.contracts import Subscription
@@ -16,6 +17,7 @@ __all__ = ["Inlet"]
 T = TypeVar("T")
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Inlet(Generic[T]):
     """Receives one upstream, on any thread, into a buffer from which the holder of a drain's flag takes.
 
@@ -28,31 +30,15 @@ class Inlet(Generic[T]):
         on_failure: Called instead of ``wake`` with the error of upstream; ``None`` if that waits for what is buffered.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_buffer",
-        "_greeted",
-        "_lent",
-        "_lock",
-        "_on_failure",
-        "_outcome",
-        "_subscription",
-        "_tide",
-        "_wake",
-    )
-
-    def __init__(
-        self, tide: Tide, wake: Callable[[], object], on_failure: Callable[[Exception], object] | None = None
-    ) -> None:
-        self._lock = threading.Lock()
-        self._tide = tide  # the holder's own
-        self._wake = wake
-        self._on_failure = on_failure
-        self._buffer: Any = deque()  # or what a subclass puts there, of its own kind
-        self._outcome: Outcome | None = None
-        self._subscription: Subscription | None = GONE
-        self._greeted = False
-        self._lent = 0  # taken, and not yet done with; the holder's own
+    _tide: Tide  # the holder's own
+    _wake: Callable[[], object]
+    _on_failure: Callable[[Exception], object] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _buffer: Any = field(default_factory=deque)  # or what a subclass puts there, of its own kind
+    _outcome: Outcome | None = None
+    _subscription: Subscription | None = GONE
+    _greeted: bool = False
+    _lent: int = 0  # taken, and not yet done with; the holder's own
 
     # What upstream calls.
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from flow import hooks
@@ -21,6 +22,7 @@ def switched(begin: Callable[[Publisher[T], Subscriber[T]], "Switch[T]"]) -> Ope
     return lambda source: Lifted(lambda below: begin(source, one_by_one(below)).switch(source))
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Switch(Generic[T]):
     """The subscription of who is below, and the subscriber of one publisher after the other.
 
@@ -31,32 +33,17 @@ class Switch(Generic[T]):
         below: Gets ``on_subscribe`` when the first publisher has given it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_below",
-        "_delivered",
-        "_demand",
-        "_ended",
-        "_greeted",
-        "_lock",
-        "_next",
-        "_refusal",
-        "_subscribing",
-        "_upstream",
-    )
-
-    def __init__(self, below: Subscriber[T]) -> None:
-        self._lock = threading.Lock()
-        self._below: Subscriber[T] = below
-        self._upstream: Subscription | None = None
-        self._demand = 0  # requested and not delivered
-        self._next: Publisher[T] | None = None
-        # Of a request that was passed on: its error is no failure of upstream.
-        self._refusal: Exception | None = None
-        self._subscribing = False
-        self._greeted = False
-        self._delivered = False  # something of the publisher that is there
-        self._ended = False
+    _below: Subscriber[T]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _upstream: Subscription | None = None
+    _demand: int = 0  # requested and not delivered
+    _next: Publisher[T] | None = None
+    # Of a request that was passed on: its error is no failure of upstream.
+    _refusal: Exception | None = None
+    _subscribing: bool = False
+    _greeted: bool = False
+    _delivered: bool = False  # something of the publisher that is there
+    _ended: bool = False
 
     def _follow(self, error: Exception | None) -> None:
         """Go on after a publisher completed, or failed: `switch`, or `finish`."""
