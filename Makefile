@@ -10,7 +10,7 @@ ARGS ?=
 # Test files run side by side.
 WORKERS ?= auto
 
-.PHONY: demo test unit promises lint prove history bench wheel clean help
+.PHONY: demo test unit promises lint prove history soak bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
@@ -20,6 +20,7 @@ help:
 	@echo "make lint                                    style, types, import directions"
 	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
+	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled and hostile ones"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:
@@ -72,6 +73,9 @@ prove: $(VENV)/.dev
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.soak $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,269 @@
+"""The clients of a soak, in a process of their own: commands come as lines on standard input, answers go as lines of JSON.
+
+``ready`` waits until all are subscribed; ``measure SECONDS`` tells what LIVE clients got in that time, and how late;
+``worsen`` lets the others come; ``finish VERSION`` lets slow clients read on, and tells of each honest client whether it got
+every change up to that version once and in order.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from tests.soak.frames import greet, said
+from tests.soak.hostile import ATTACKS
+
+WINDOW: Final = 4_096  # credits that a client keeps with the server
+SLOWLY: Final = 0.2  # seconds that a slow client takes for a change
+TOGETHER: Final = 50  # connections that are dialled at a time
+
+
+class _Event(msgspec.Struct):
+    version: int
+    index: int
+    count: int
+    timestamp: datetime
+
+
+class _Message(msgspec.Struct):
+    type: str
+    events: list[_Event] = []
+    cursor: str = ""
+    payload: dict[str, Any] = {}
+
+
+_message: Final = msgspec.json.Decoder(_Message)
+
+
+class Client:
+    """An honest connection: subscribes to everything from version 1 on, and checks that nothing lacks and nothing repeats.
+
+    One that is cut off connects again, and goes on where it was.
+
+    Attributes:
+        events: How many came.
+        next: The version and the index that have to come next.
+        faults: What came otherwise.
+        cut: How often it was cut off.
+        subscribed: Set once it is subscribed.
+        delays: Seconds from a commit to each message, while they are measured.
+    """
+
+    def __init__(self, port: int, *, slow: bool = False) -> None:
+        self.events = 0
+        self.next = (1, 0)
+        self.faults: list[str] = []
+        self.cut = 0
+        self.subscribed = asyncio.Event()
+        self.delays: list[float] | None = None
+        self._came = asyncio.Event()
+        self._port = port
+        self._slow = slow
+        self._begin: dict[str, Any] = {"start": {"version": 1}}
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def run(self) -> None:
+        """Lives until it is cancelled, or something came that must not."""
+        while not self.faults:
+            with contextlib.suppress(OSError, EOFError):
+                await self._connected()
+            self._came.set()
+            self.cut += 1
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+
+    async def reached(self, version: int) -> None:
+        """Waits until everything up to a version has come, or something that must not."""
+        while self.next <= (version, 0) and not self.faults:
+            self._came.clear()
+            await self._came.wait()
+
+    def hurry(self) -> None:
+        """Takes all that there is from now on."""
+        self._slow = False
+        if self._writer is not None:
+            self._writer.write(said(type="request", id="a", n=WINDOW))
+
+    async def _connected(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer = writer
+        try:
+            frames = await greet(reader, writer)
+            left = 1 if self._slow else WINDOW
+            wish = {"criteria": [], "credits": left, "batch": {"maxEvents": 100}, **self._begin}
+            writer.write(said(type="subscribe", id="a", payload=wish))
+            while data := await reader.read(1 << 16):
+                for text in frames.texts(data):
+                    left -= self._take(_message.decode(text))
+                writer.write(frames.answers())
+                if self._slow and left <= 0:
+                    await asyncio.sleep(SLOWLY)
+                least = 0 if self._slow else WINDOW // 2
+                if left <= least:
+                    more = 1 if self._slow else WINDOW - left
+                    writer.write(said(type="request", id="a", n=more))
+                    left += more
+        finally:
+            self._writer = None
+            writer.close()
+
+    def _take(self, message: _Message) -> int:
+        match message.type:
+            case "subscribed":
+                self.subscribed.set()
+            case "error":
+                if not message.payload.get("retryable"):
+                    self.faults.append(str(message.payload))
+                raise EOFError
+            case "next":
+                for event in message.events:
+                    if (event.version, event.index) != self.next:
+                        self.faults.append(
+                            f"{event.version}:{event.index} came where {self.next} was to come"
+                        )
+                        raise EOFError
+                    last = event.index + 1 == event.count
+                    self.next = (event.version + 1, 0) if last else (event.version, event.index + 1)
+                self.events += len(message.events)
+                self._begin = {"since": message.cursor}
+                if self.delays is not None:
+                    # One clock for both processes of this machine, and no other one is in the change.
+                    now = time.time()  # noqa: TID251 - see above
+                    self.delays.append(now - message.events[-1].timestamp.timestamp())
+        self._came.set()
+        return len(message.events)
+
+
+async def stall(port: int) -> None:
+    """Subscribes to everything and reads nothing more, again and again."""
+    while True:
+        with contextlib.suppress(OSError, EOFError):
+            taken = socket.create_connection(("127.0.0.1", port))
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            reader, writer = await asyncio.open_connection(sock=taken, limit=4_096)
+            try:
+                await greet(reader, writer)
+                wish = {"criteria": [], "credits": 2**31 - 1, "start": "earliest"}
+                writer.write(said(type="subscribe", id="a", payload=wish))
+                while not writer.is_closing():  # what is written shows that the server has cut the connection
+                    await asyncio.sleep(1)
+                    writer.write(said(type="ping"))
+                    await writer.drain()
+            finally:
+                writer.close()
+
+
+async def attack(port: int, pace: float, done: Callable[[str], None]) -> None:
+    """One hostile client: a random attack after the other."""
+    chance = random.Random()
+    while True:
+        name = chance.choice(list(ATTACKS))
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
+            async with asyncio.timeout(5):
+                await ATTACKS[name](port)
+        done(name)
+        await asyncio.sleep(chance.expovariate(pace))
+
+
+class Crowd:
+    """All of them.
+
+    Args:
+        port: Of the server.
+        live: Clients that take everything at once.
+        slow: Clients that take a change now and then.
+        stalled: Clients that read nothing.
+        hostile: Clients that attack.
+        pace: Attacks a second of each of those.
+    """
+
+    def __init__(self, port: int, live: int, slow: int, stalled: int, hostile: int, pace: float) -> None:
+        self._port = port
+        self._live = [Client(port) for _ in range(live)]
+        self._slow = [Client(port, slow=True) for _ in range(slow)]
+        self._stalled = stalled
+        self._hostile = hostile
+        self._pace = pace
+        self._attacks: dict[str, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._others: list[asyncio.Task[None]] = []
+
+    async def ready(self) -> dict[str, Any]:
+        """Connects the LIVE ones, some at a time."""
+        await self._start(self._live)
+        return {}
+
+    async def worsen(self) -> dict[str, Any]:
+        """Connects all others."""
+        await self._start(self._slow)
+        self._others += [asyncio.create_task(stall(self._port)) for _ in range(self._stalled)]
+        done = self._count
+        self._others += [
+            asyncio.create_task(attack(self._port, self._pace, done)) for _ in range(self._hostile)
+        ]
+        return {}
+
+    async def measure(self, seconds: float) -> dict[str, Any]:
+        """What the LIVE clients get in a time."""
+        for client in self._live:
+            client.delays = []
+        before = sum(client.events for client in self._live)
+        began = time.monotonic()
+        await asyncio.sleep(seconds)
+        took = time.monotonic() - began
+        events = sum(client.events for client in self._live) - before
+        delays = sorted(delay for client in self._live for delay in client.delays or ())
+        for client in self._live:
+            client.delays = None
+        ends = {"p50": 0.5, "p99": 0.99}
+        late = {
+            name: delays[int(part * (len(delays) - 1))] if delays else None for name, part in ends.items()
+        }
+        return {"rate": events / took, **late}
+
+    async def finish(self, version: int) -> dict[str, Any]:
+        """Waits until every honest client has everything up to a version, or something came that must not."""
+        for client in self._slow:
+            client.hurry()
+        honest = self._live + self._slow
+        async with asyncio.timeout(300):
+            await asyncio.gather(*(client.reached(version) for client in honest))
+        for task in self._tasks + self._others:
+            task.cancel()
+        return {
+            "faults": [fault for client in honest for fault in client.faults],
+            "cut": {"live": sum(one.cut for one in self._live), "slow": sum(one.cut for one in self._slow)},
+            "attacks": self._attacks,
+        }
+
+    def _count(self, name: str) -> None:
+        self._attacks[name] = self._attacks.get(name, 0) + 1
+
+    async def _start(self, clients: list[Client]) -> None:
+        for at in range(0, len(clients), TOGETHER):
+            some = clients[at : at + TOGETHER]
+            self._tasks += [asyncio.create_task(client.run()) for client in some]
+            async with asyncio.timeout(120):
+                await asyncio.gather(*(client.subscribed.wait() for client in some))
+
+
+async def main(arguments: dict[str, Any]) -> None:
+    """Obeys until standard input ends."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    crowd = Crowd(**arguments)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        command, *rest = line.split()
+        answer = await getattr(crowd, command)(*map(json.loads, rest))
+        print(json.dumps(answer), flush=True)  # noqa: T201 - what this process is for
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))
