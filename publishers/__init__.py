@@ -4,6 +4,7 @@ from publishers import errors
 from publishers.backups import BackupReport, backup, restore
 from publishers.commits.builder import TransactionBuilder, TransactionState
 from publishers.commits.group_commit import Commit
+from publishers.commits.submission import Submission, Wait
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import *  # noqa: F403 - every error that there is, see __all__ there
@@ -92,10 +93,12 @@ __all__ = [
     "Start",
     "State",
     "StoreStatistics",
+    "Submission",
     "TransactionBuilder",
     "TransactionState",
     "Transition",
     "View",
+    "Wait",
     "Where",
     "add",
     "apply_field",

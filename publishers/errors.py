@@ -29,6 +29,7 @@
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
     |   |-- AlreadyVisible     what was shown cannot be forgotten               (version, visible)
     |   |-- NoSuchVersion      it was never committed, or was forgotten         (version, newest)
+    |   |-- ExpectationFailed  something was committed that the writer did not know of (expected, found, at, key)
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   |   `-- KeyTooLong     a key is above ``max_key_bytes``               (option, value, limit)
     |   |-- BackupRefused      a directory is not what a backup or a restore can go by  (path, why, choice)
@@ -66,6 +67,7 @@ __all__ = [
     "BackupRefused",
     "BodyMismatch",
     "ConsumerBusy",
+    "ExpectationFailed",
     "FormatTooNew",
     "HistoryPruned",
     "InvalidChange",
@@ -425,6 +427,44 @@ class NoSuchVersion(LogError):
         super().__init__(f"there is no version {version}; the newest one is {newest}")
         self.version = version
         self.newest = newest
+
+
+class ExpectationFailed(LogError):
+    """Something was committed that the writer, by its ``expect``, did not know of. Nothing was written.
+
+    Read on from ``expected`` up to ``found``, and commit what is right then, expecting ``found``.
+
+    Attributes:
+        expected: From where on nothing was expected.
+        found: The end of the log at the turn of the commit.
+        at: Of an expectation of keys, the first change that concerns one of them; None if nobody could tell.
+        entity_type: Of that change.
+        key: Of that change; None if it concerns all keys, as a TRUNCATE does.
+    """
+
+    def __init__(
+        self,
+        expected: "Position",
+        found: "Position",
+        at: "Position | None" = None,
+        entity_type: str | None = None,
+        key: str | None = None,
+        *,
+        untold: str | None = None,
+    ) -> None:
+        if untold is not None:
+            what = f"nobody can tell whether the keys were changed at {expected} or later: {untold}"
+        elif at is not None:
+            whose = "all keys" if key is None else f"key {key!r:.120}"
+            what = f"{whose} of {entity_type!r:.120} changed at {at}, and nothing was expected from {expected} on"
+        else:
+            what = f"the log is at {found}, and nothing was expected from {expected} on"
+        super().__init__(f"{what}; read on from there, and commit again, expecting what is found")
+        self.expected = expected
+        self.found = found
+        self.at = at
+        self.entity_type = entity_type
+        self.key = key
 
 
 class TransactionTooLarge(LogError):

@@ -43,6 +43,8 @@ class LogOptions:
         group_bytes: Most bytes that one group commit writes.
         group_transactions: Most transactions in one group commit.
         queue_bytes: Bytes of commits that may wait for their turn; then callers wait.
+        expect_bytes: Most bytes of the log that are looked through for a commit that expects keys to be unchanged; where
+            more was committed since, it is refused.
         deferred_bytes: Most bytes of withheld transactions that are kept in memory; beyond it, subscribers read them from
             the log when they are shown.
         head_sync: Longest time after a commit until HEAD tells of it.
@@ -94,6 +96,7 @@ class LogOptions:
     group_bytes: int = 8 * MIB
     group_transactions: int = 1024
     queue_bytes: int = 64 * MIB
+    expect_bytes: int = 16 * MIB
     deferred_bytes: int = 32 * MIB
     head_sync: float = 1.0
     compress: bool = False
@@ -228,6 +231,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "max_key_bytes": (16, 1024 * MIB),
     "max_transaction_bytes": (KIB, 4 * 1024 * MIB - 1),
     "max_transaction_changes": (1, 2**31 - 1),
+    "expect_bytes": (0, 2**62),
     "deferred_bytes": (0, 2**62),
     "fill_step": (0, 1024 * MIB),
     "reserve_bytes": (0, 2**40),

@@ -1,8 +1,9 @@
 """Group commit: the caller leads.
 
 Whoever finds no leader leads: it takes all that wait, writes them with one write and one sync, passes leadership on, and
-publishes them; so the disk already works for the next group while this one is published. No timer forms groups, and no
-thread commits but the callers' (LevelDB and RocksDB do it so).
+publishes them; so the disk already works for the next group while this one is published. No timer forms groups, and the
+callers' threads commit (LevelDB and RocksDB do it so). One thread leads in the place of those who wait elsewhere for what
+they have submitted.
 
 The publish gate is taken before leadership is passed on, which keeps publication in version order.
 """
@@ -14,9 +15,11 @@ from time import monotonic
 from typing import Final
 
 from flow.interrupts import SHIELD
+from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
 from publishers.commits.pending import Commit, Pending, sift, to_publish
 from publishers.commits.queue import CommitQueue
+from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
 from publishers.errors import AlreadyVisible, InvalidChange, LogError, LogFailed, LogFull, NoSuchVersion
 from publishers.fanout.ports import Wakeable
@@ -38,14 +41,19 @@ class Committer:
         wal: The log's files; whoever leads holds their write gate.
         publication: The publish gate.
         options: Bounds of groups and queue, and the sync policy.
+        name: Of its threads, if anything is submitted.
 
     Attributes:
         groups: Groups written so far; benchmarks tell how large they were.
+        arrivals: Tells writers that do not wait here how far their transactions are.
         handover: Pauses a thread that commits again and again and meets no other: those that meet wait for each other.
     """
 
-    def __init__(self, wal: Wal, publication: PublishGate, options: LogOptions) -> None:
+    def __init__(
+        self, wal: Wal, publication: PublishGate, options: LogOptions, name: str = "penstock"
+    ) -> None:
         self.groups = 0
+        self.arrivals = Arrivals(lambda: (wal.durable, publication.visible), self._lead_submitted, name)
         self.handover = Handover()
         self._wal = wal
         self._publication = publication
@@ -65,6 +73,7 @@ class Committer:
         visible: bool = True,
         woken: deque[Wakeable] | None = None,
         outdated: Callable[[], InvalidChange | None] | None = None,
+        expect: Expectation | None = None,
     ) -> Commit:
         """Commits a transaction, alone or in a group with what other threads commit at the same time.
 
@@ -74,9 +83,11 @@ class Committer:
             visible: Whether subscribers get it, unless something before it is withheld; False withholds it.
             woken: Takes those who are to be woken, for a caller that holds something; it wakes them, whatever is raised.
             outdated: Asked when its turn has come: why it may not be written any more, or None.
+            expect: What is expected of the log when its turn has come.
 
         Raises:
             InvalidChange: What ``outdated`` says; nothing was written.
+            ExpectationFailed, PositionError: If the log is not what ``expect`` says; nothing was written.
             LogClosed: If the log was closed; nothing was written.
             LogFull: If the disk has no room; nothing was written.
             LogFailed: If the disk failed.
@@ -91,12 +102,16 @@ class Committer:
                     check_switches(durable=durable, visible=visible)
                 if self._wal.inherited is not None:
                     raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
-                ordinary = visible and outdated is None and transaction.spool is None
+                ordinary = visible and outdated is None and expect is None and transaction.spool is None
                 if ordinary and transaction.producer == NO_PRODUCER:
                     with SHIELD:
                         commit = self._lead_alone(transaction, found, durable=durable)
                 if commit is None:
-                    pending = Pending(transaction, durable=durable, hidden=not visible, outdated=outdated)
+                    if expect is not None:
+                        expect.look()
+                    pending = Pending(
+                        transaction, durable=durable, hidden=not visible, outdated=outdated, expect=expect
+                    )
                     self._take_part(pending, found)
             finally:
                 if transaction.spool is not None:
@@ -112,6 +127,52 @@ class Committer:
             self.handover.worked(monotonic() - began)
         assert commit is not None
         return commit
+
+    def submit(
+        self,
+        transaction: Transaction,
+        *,
+        durable: bool = False,
+        visible: bool = True,
+        outdated: Callable[[], InvalidChange | None] | None = None,
+        expect: Expectation | None = None,
+    ) -> Submission:
+        """Queues a transaction, without waiting for more than room in the queue; the arguments are those of ``commit``.
+
+        Raises:
+            LogClosed, LogFailed, LogForked: If the log takes no commits; nothing was written.
+        """
+        pending = Submitted(
+            self.arrivals, transaction, durable=durable, hidden=not visible, outdated=outdated, expect=expect
+        )
+        try:
+            check_switches(durable=durable, visible=visible)
+            if self._wal.inherited is not None:
+                raise self._wal.inherited
+            self.arrivals.start()
+            if expect is not None:
+                expect.look()
+            while not pending.inside:
+                with SHIELD:
+                    self._queue.enter(pending)
+                    if pending.leads:
+                        self.arrivals.lead(pending)
+                if not pending.inside:
+                    pending.wait()
+        except BaseException:
+            if not pending.inside:
+                if self._wal.inherited is None:  # else the lock may be that of a thread which is not there
+                    self._queue.leave(pending)
+                transaction.discard()
+            raise
+        return pending.submission
+
+    def _lead_submitted(self, pending: Pending) -> None:
+        woken: deque[Wakeable] = deque()
+        try:
+            self._lead(pending, woken)
+        finally:
+            wake(woken)
 
     def publish(self, version: int) -> None:
         """Shows everything up to a version, and the ordinary commits behind it up to the next withheld one.
@@ -164,8 +225,11 @@ class Committer:
     def close(self) -> None:
         """Refuses later commits, lets those in progress finish, and syncs what is left."""
         self._queue.close()
-        if self.failed is None:
-            self._run(Pending(None, durable=True))
+        try:
+            if self.failed is None:
+                self._run(Pending(None, durable=True))
+        finally:
+            self.arrivals.close()
 
     @property
     def failed(self) -> str | None:
@@ -268,6 +332,8 @@ class Committer:
             if published:
                 self._wal.publish_tail(published[-1].version)
                 woken.extend(self._publication.publish(published))
+        if self.arrivals.used:
+            self.arrivals.settle()
 
     def _judge(self, error: BaseException, woken: deque[Wakeable], *, written: bool) -> LogError:
         """What a group is told that has met an error, which may be a KeyboardInterrupt or anything else.
@@ -310,8 +376,12 @@ class Committer:
             if ahead is not None and ahead.commit is None:
                 member.error = ahead.error  # what it repeats, or came too late for, was not written after all
                 continue
+            if member.error is not None:
+                continue
             original = ahead.commit.version if ahead and ahead.commit and version is None else version
             member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
+        if self.arrivals.used:
+            self.arrivals.accept(group)
         return self._synced(durable=any(member.durable for member in group))
 
     def _synced(self, *, durable: bool) -> list[Published]:
@@ -397,6 +467,7 @@ class Committer:
             with self._publication.gate:
                 wal.forget_after(version)
             withheld.forget_after(version)
+            self.arrivals.forget_after(version)
             self._settle()
         return self._release()
 
@@ -420,3 +491,4 @@ class Committer:
     def _fail(self, why: str) -> None:
         if self._queue.failed is None:
             self._queue.failed = why
+            self.arrivals.fail(LogFailed("unknown", why))

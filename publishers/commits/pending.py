@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from publishers.blocks.block import Block
+from publishers.commits.expectation import Expectation, GroupAhead
 from publishers.errors import InvalidChange, LogError, PenstockError
 from publishers.fanout.publish_gate import Published
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
@@ -46,6 +47,7 @@ class Pending:
         commit: What became of it.
         error: Or why nothing did.
         outdated: Tells why it may not be written any more, if anything can be in the way; see ``Committer.commit``.
+        expect: What its writer expects of the log, or None.
         inside: Whether it was let into the queue.
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
@@ -58,6 +60,7 @@ class Pending:
         "done",
         "durable",
         "error",
+        "expect",
         "hidden",
         "inside",
         "leads",
@@ -77,6 +80,7 @@ class Pending:
         task: Callable[[], list[Published]] | None = None,
         size: int = 0,
         outdated: Callable[[], InvalidChange | None] | None = None,
+        expect: Expectation | None = None,
     ) -> None:
         self.transaction = transaction
         self.durable = durable
@@ -86,6 +90,7 @@ class Pending:
         self.commit: Commit | None = None
         self.error: PenstockError | None = None
         self.outdated = outdated
+        self.expect = expect
         self.inside = self.leads = self.taken = self.done = False
         # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
         self._asleep = threading.Lock()
@@ -117,11 +122,11 @@ class Pending:
 
 
 class Repeated(NamedTuple):
-    """A transaction that its producer has committed before, or one that comes after a later one.
+    """A transaction that its producer has committed before, or one that comes after a later one, or was not to come after one.
 
     Attributes:
-        member: The transaction.
-        ahead: The one in the same group that it repeats, or comes after.
+        member: The transaction; it is told why already if it is refused.
+        ahead: The one in the same group that it repeats, or comes after; if that is not written, this one shares its fate.
         version: The version of the one that it repeats; None for that of ``ahead``, 0 if unknown.
     """
 
@@ -135,32 +140,60 @@ def sift(
 ) -> tuple[list[Repeated], list[Pending]]:
     """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too.
 
-    Who is outdated is neither, and is told so.
+    Who is outdated is neither, and is told so; so is one whose writer expected something else, once it is known to be no
+    repetition: an honest one is to be told what became of the first.
     """
     repeated: list[Repeated] = []
     fresh: list[Pending] = []
     newest: dict[bytes, tuple[Pending, int]] = {}
+    ahead_of: GroupAhead | None = None  # what is in fresh, once somebody expects something
     for member in group:
         transaction = member.transaction
         if transaction is None:
             member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
             continue
-        producer, sequence = transaction.producer_id, transaction.sequence
-        if producer is not None:
-            ahead = newest.get(transaction.producer)
-            known = producer_state(producer) if ahead is None else None
-            if ahead is not None and sequence <= ahead[1]:
-                repeated.append(Repeated(member, ahead[0], None if sequence == ahead[1] else 0))
-                continue
-            if known is not None and sequence <= known.sequence:
-                repeated.append(Repeated(member, None, known.version if sequence == known.sequence else 0))
-                continue
+        producer = transaction.producer_id
+        if producer is not None and (
+            again := _repeats(member, transaction, producer, newest, producer_state)
+        ):
+            repeated.append(again)
+            continue
         if member.outdated is not None and member.is_outdated():
             continue  # after what it repeats was looked for, and before anybody repeats it
+        if member.expect is not None:
+            if ahead_of is None:
+                ahead_of = GroupAhead(one.transaction for one in fresh if one.transaction is not None)
+            if (refusal := member.expect.judge_turn(ahead_of)) is not None:
+                member.error = refusal.error
+                if refusal.ahead is not None:
+                    repeated.append(Repeated(member, fresh[refusal.ahead], None))
+                continue
         if producer is not None:
-            newest[transaction.producer] = (member, sequence)
+            newest[transaction.producer] = (member, transaction.sequence)
         fresh.append(member)
+        if ahead_of is not None:
+            ahead_of.transactions.append(transaction)
     return repeated, fresh
+
+
+def _repeats(
+    member: Pending,
+    transaction: Transaction,
+    producer: UUID,
+    newest: dict[bytes, tuple[Pending, int]],
+    producer_state: Callable[[UUID], ProducerState | None],
+) -> Repeated | None:
+    """What a transaction of a producer repeats, or comes after, in its group or in the log."""
+    sequence = transaction.sequence
+    ahead = newest.get(transaction.producer)
+    if ahead is not None:
+        return (
+            Repeated(member, ahead[0], None if sequence == ahead[1] else 0) if sequence <= ahead[1] else None
+        )
+    known = producer_state(producer)
+    if known is None or sequence > known.sequence:
+        return None
+    return Repeated(member, None, known.version if sequence == known.sequence else 0)
 
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:

@@ -69,6 +69,11 @@ class PublishGate:
         self._service = service
         self._halfway = False  # a publishing has failed before the advance, and some rings have its chunks
 
+    @property
+    def visible(self) -> int:
+        """Newest version that subscribers may be given."""
+        return self._service.watermark.visible
+
     def publish(self, transactions: Sequence[Published]) -> list[Wakeable]:
         """Makes transactions visible. The caller holds the gate, and wakes whom this returns after leaving it.
 

@@ -16,7 +16,9 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.encoder import RowEncoder
+from publishers.commits.expectation import Expect, Expectation
 from publishers.commits.label import Label, Producer, check_mutations, producer_id
+from publishers.commits.submission import Submission
 from publishers.errors import (
     InvalidChange,
     InvalidOption,
@@ -31,6 +33,7 @@ from publishers.errors import (
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
+from publishers.log.column_writer import ColumnWriter
 from publishers.log.health import LogHealth, health_of
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
@@ -40,21 +43,18 @@ from publishers.log.readable import ReadableLog
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.model.position import Position, check_position
+from publishers.model.position import Position, PositionToken, check_position
 from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import check_columns
 from publishers.options import LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
-from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
 from publishers.wal import (
     Columns,
     FileSystem,
     Follower,
     Hold,
     RealFileSystem,
-    Transaction,
     Wal,
-    seal_transaction,
 )
 from publishers.wal.disk.filesystem import means_full
 
@@ -94,17 +94,17 @@ class ChangeLog(ReadableLog):
         service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
         super().__init__(service, Places(service, Lineage(files)))
         self._schemas = Schemas(files, storage, lambda: self._failed)
-        self._origin = None if options.origin is None else Origin(options.origin)
+        origin = None if options.origin is None else Origin(options.origin)
         self._publication = PublishGate(service)
         self._committer: Committer | None = None
         self._following: Following | None = None
-        stamp = None if self._origin is None else self._origin.row
-        self._encoder = RowEncoder(options, self._schemas.versions, stamp)
+        self._encoder = RowEncoder(options, self._schemas.versions, None if origin is None else origin.row)
+        self._columns = ColumnWriter(path, self._schemas, origin, storage, options, self._check_open)
         self._oldest = service.oldest
         self._closing = threading.Lock()
         forks.register(self)
         if isinstance(files, Wal):
-            self._committer = Committer(files, self._publication, options)
+            self._committer = Committer(files, self._publication, options, name)
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
             )
@@ -186,10 +186,12 @@ class ChangeLog(ReadableLog):
         *,
         durable: bool = False,
         visible: bool = True,
+        expect: Expect | None = None,
     ) -> TransactionBuilder:
         """A transaction that is filled in a block, ``with`` or ``async with``, and committed on leaving it; see ``TransactionBuilder``."""
         self._writer()
-        return TransactionBuilder(self.name, self.commit, meta, producer, durable=durable, visible=visible)
+        write = self.commit if expect is None else partial(self.commit, expect=expect)
+        return TransactionBuilder(self.name, write, meta, producer, durable=durable, visible=visible)
 
     def commit(
         self,
@@ -199,6 +201,7 @@ class ChangeLog(ReadableLog):
         producer: Producer | None = None,
         durable: bool = False,
         visible: bool = True,
+        expect: Expect | None = None,
     ) -> Commit:
         """Commits changes as one transaction, and returns when the sync policy says so.
 
@@ -208,23 +211,67 @@ class ChangeLog(ReadableLog):
             producer: Name and sequence; a sequence that is not above the producer's last writes nothing.
             durable: Whether to sync before returning, whatever the policy.
             visible: False withholds the transaction, and with it every later one, until ``publish``.
+            expect: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed there or later.
+                Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these was changed. A
+                repetition of what the producer has committed is none, and is not refused.
 
         Raises:
             InvalidChange: If something cannot be stored, or the schema of something was forgotten at that moment.
             TransactionTooLarge: If the transaction is above a bound.
+            ExpectationFailed: If something was committed that the writer did not expect.
+            PositionError: If the token of ``expect`` is none of this log's history.
+            InvalidOption: If ``expect`` is neither a token nor a pair of one and keys.
             LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
         """
         rows = mutations if type(mutations) is list else check_mutations(mutations)
         committer = self._committer
         if committer is None or self._service.closed:
             committer, _ = self._writer()  # which says why not
+        expected = None if expect is None else self._expectation(expect)
         sealed = self._encoder.seal(rows, meta, producer)
-        if sealed is None:
-            label = Label.of(meta, producer)
-            return self._commit_columns(
-                [columns_of(rows, keyed=True)], label, durable=durable, visible=visible
-            )
-        return committer.commit(sealed, durable=durable, visible=visible)
+        if sealed is not None:
+            return committer.commit(sealed, durable=durable, visible=visible, expect=expected)
+        label, columns = Label.of(meta, producer), [columns_of(rows, keyed=True)]
+        return self._columns.commit(committer, columns, label, expected, durable=durable, visible=visible)
+
+    def submit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        durable: bool = False,
+        visible: bool = True,
+        expect: Expect | None = None,
+    ) -> Submission:
+        """Has changes committed as one transaction, without waiting for that; they are committed in the order of the calls.
+
+        It encodes here, and waits here for room in the queue (``queue_bytes``); a transaction that tells schemas is committed
+        when it returns. However many are submitted, one thread commits them, in groups with what other threads commit.
+
+        Args:
+            mutations: As for ``commit``, and likewise the others.
+            meta: Annotations of the transaction.
+            producer: Name and sequence.
+            durable: Whether to sync at once, whatever the policy.
+            visible: False withholds the transaction.
+            expect: What nothing may have been committed since.
+
+        Returns:
+            Futures of three degrees: accepted, durable and visible. They raise what ``commit`` raises.
+
+        Raises:
+            InvalidChange, TransactionTooLarge, InvalidOption, LogClosed, LogReadOnly, LogFailed, LogForked: As ``commit``, as
+                far as that is known at once.
+        """
+        rows = check_mutations(mutations)
+        committer, _ = self._writer()
+        expected = self._expectation(expect)
+        sealed = self._encoder.seal(rows, meta, producer)
+        if sealed is not None:
+            return committer.submit(sealed, durable=durable, visible=visible, expect=expected)
+        label, columns = Label.of(meta, producer), [columns_of(rows, keyed=True)]
+        return self._columns.submit(committer, columns, label, expected, durable=durable, visible=visible)
 
     async def commit_async(
         self,
@@ -234,11 +281,12 @@ class ChangeLog(ReadableLog):
         producer: Producer | None = None,
         durable: bool = False,
         visible: bool = True,
+        expect: Expect | None = None,
     ) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
         rows = check_mutations(mutations)
         work = asyncio.to_thread(
-            self.commit, rows, meta=meta, producer=producer, durable=durable, visible=visible
+            self.commit, rows, meta=meta, producer=producer, durable=durable, visible=visible, expect=expect
         )
         return await asyncio.shield(work)
 
@@ -250,44 +298,29 @@ class ChangeLog(ReadableLog):
         producer: Producer | None = None,
         durable: bool = False,
         visible: bool = True,
+        expect: Expect | None = None,
     ) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
-        self._writer()
+        committer, _ = self._writer()
         label = Label.of(meta, producer)
         if not isinstance(batches, Iterable):
             raise InvalidChange("batches", batches, "a list of Columns")
         columns: Iterable[Columns] = map(check_columns, batches)
         if isinstance(batches, (list, tuple)):
             columns = list(columns)
-        return self._commit_columns(columns, label, durable=durable, visible=visible)
+        expected = self._expectation(expect)
+        return self._columns.commit(committer, columns, label, expected, durable=durable, visible=visible)
 
-    def _commit_columns(
-        self, columns: Iterable[Columns], label: Label, *, durable: bool, visible: bool
-    ) -> Commit:
-        committer, wal = self._writer()
-        seal = partial(self._sealed, label=label, directory=wal.directory)
-        stamping = Stamping(self._schemas)
-        write = partial(committer.commit, visible=visible, outdated=stamping.outdated)
-        if isinstance(columns, list):
-            stamping.tells = any(map(tells_schemas, columns))
-        # The code that makes changes runs here, before anybody is kept waiting; it may commit, and tell schemas, itself.
-        kept = None if stamping.tells else seal(stamping.through(columns))
-        if kept is not None and not stamping.tells:
-            return write(kept, durable=durable)
-        woken: deque[Wakeable] = deque()
-        try:
-            self._check_open()  # in a child of fork the turn may be that of a thread which is not there
-            with self._schemas.turn:
-                stamped = stamping.telling(columns if kept is None else unsealed(kept))
-                commit = write(seal(stamped), durable=True, woken=woken)
-                if not commit.duplicate:
-                    stamping.done(commit.version)
-            wake(woken)  # only now: what they run may tell schemas, or forget
-        finally:
-            if kept is not None:
-                kept.discard()
-            wake(woken)  # whatever was raised, and wherever an interrupt came
-        return commit
+    def _expectation(self, expect: Expect | None) -> Expectation | None:
+        if expect is None:
+            return None
+        _, wal = self._writer()
+        service, lineage = self._service, self._places.lineage
+
+        def judge(token: PositionToken, head: Position) -> Position:
+            return lineage.judge(token, service.oldest, head, pruned=True)
+
+        return Expectation(expect, judge, wal, self.options.expect_bytes)
 
     def produced(self, producer: str | UUID) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""
@@ -308,25 +341,6 @@ class ChangeLog(ReadableLog):
         """
         self.check_here()
         self._service.admission.wait(stopped, stall_timeout)
-
-    def _sealed(self, batches: Iterable[Columns], label: Label, directory: Path) -> Transaction:
-        if self._origin is not None:
-            batches = map(self._origin.columns, batches)
-        try:
-            return seal_transaction(
-                batches,
-                label.annotations,
-                producer=label.producer,
-                sequence=label.sequence,
-                options=self.options,
-                filesystem=self._storage,
-                directory=directory,
-            )
-        except OSError as error:
-            self._check_open()  # a child of fork has no spool
-            if means_full(error):  # of the spool: the log itself has not been touched
-                raise LogFull(None, self.options.spool_bytes) from error
-            raise
 
     # Commits that subscribers do not get yet: shown or forgotten later.
 

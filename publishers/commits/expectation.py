@@ -1,0 +1,277 @@
+"""What a writer expects of a log, judged at the turn of its commit: that nothing was committed since it looked.
+
+What stands in the log is looked through before the turn comes; at the turn only what has come meanwhile, and what is written
+in the same group, is.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from publishers.blocks.block import Block
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.predicate import Predicate
+from publishers.errors import (
+    ExpectationFailed,
+    HistoryPruned,
+    InvalidOption,
+    LogFailed,
+    PenstockError,
+    PositionError,
+)
+from publishers.model.change import Area, Operation
+from publishers.model.position import Position, PositionToken
+from publishers.mutations.arguments import key_bytes
+from publishers.schemas.stamping import unsealed
+from publishers.wal import Transaction, Wal
+
+__all__ = ["EXPECTED_KEYS", "Expect", "Expectation", "ExpectedKeys", "GroupAhead", "Refusal", "expected"]
+
+EXPECTED_KEYS: Final = 1_000
+"""Most keys that one commit may expect something of."""
+
+Key = tuple[str, str | bytes]
+Expect = str | PositionToken | tuple[str | PositionToken, Collection[Key]]
+"""A place behind which nothing may have been committed; or such a place and keys, each with its entity type, of which nothing may."""
+
+_DATA: Final = frozenset(range(Area.DATA * 16, Area.DATA * 16 + 16))
+_RIGHT: Final = (
+    "a token of this log, such as log.token(log.head), or a pair of one and keys: (token, [('order', '42')])"
+)
+_KEYS_RIGHT: Final = f"1 to {EXPECTED_KEYS} pairs of an entity type and a key: [('order', '42')]"
+
+
+class Refusal(NamedTuple):
+    """Why something may not be written.
+
+    Attributes:
+        error: What its writer is told.
+        ahead: The place, among those that are written before it in the same group, of the one that it met; None if it met
+            what was written before.
+    """
+
+    error: PenstockError
+    ahead: int | None
+
+
+class ExpectedKeys:
+    """Keys of which something is expected.
+
+    Attributes:
+        pairs: Each with its entity type, and as it is stored; without a key what concerns all of a type.
+
+    Args:
+        keys: Each with its entity type.
+
+    Raises:
+        InvalidOption: If they are none, or too many.
+    """
+
+    __slots__ = ("_predicate", "pairs")
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        given = list(keys)
+        if not 0 < len(given) <= EXPECTED_KEYS:
+            raise InvalidOption("expect", f"{len(given)} keys", _KEYS_RIGHT)
+        by_type: dict[str, set[str]] = {}
+        for pair in given:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise InvalidOption("expect", pair, _KEYS_RIGHT)
+            entity_type, key = pair
+            text = key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else key
+            if not (isinstance(entity_type, str) and entity_type and isinstance(text, str) and text):
+                raise InvalidOption("expect", pair, _KEYS_RIGHT)
+            by_type.setdefault(entity_type, set()).add(text)
+        self.pairs = {(name, key_bytes(text)) for name, texts in by_type.items() for text in texts}
+        self.pairs |= {(name, b"") for name in by_type}
+        wishes = [
+            Criterion(areas={Area.DATA}, entity_types={name}, keys=texts) for name, texts in by_type.items()
+        ]
+        # It concerns every key of its entity type, and has none itself.
+        wishes.append(
+            Criterion(areas={Area.DATA}, entity_types=set(by_type), operations={Operation.TRUNCATE})
+        )
+        self._predicate = Predicate(Criteria.of(*wishes))
+
+    def touched(self, block: Block, since: Position) -> tuple[Position, str, str | None] | None:
+        """The first change at or behind a place that concerns one of them: where it is, its entity type and key."""
+        for index in self._predicate.select(block):
+            if (block.version, index) >= since:
+                return Position(block.version, index), block.entity_type(index) or "", _text(block.key(index))
+        return None
+
+
+class GroupAhead:
+    """What is written before a commit in its group; its changes are looked at once somebody expects something of keys.
+
+    Args:
+        transactions: What is in the group so far.
+    """
+
+    __slots__ = ("_looked", "_spooled", "_touched", "transactions")
+
+    def __init__(self, transactions: Iterable[Transaction]) -> None:
+        self.transactions = list(transactions)
+        self._looked = 0
+        self._spooled: int | None = None
+        self._touched: dict[tuple[str, bytes], tuple[int, int]] = {}  # by which, at which index
+
+    def meets(self, keys: ExpectedKeys, place: Position, written: int) -> Refusal | None:
+        """Why something that expects keys to be unchanged may not be written behind it; None if it may be."""
+        head = Position(written + 1 + len(self.transactions))
+        self._look()
+        if self._spooled is not None:
+            why = "a transaction too large for memory is committed at the same time"
+            return Refusal(ExpectationFailed(place, head, untold=why), self._spooled)
+        for pair in keys.pairs & self._touched.keys():
+            number, index = self._touched[pair]
+            at = Position(written + 1 + number, index)
+            return Refusal(ExpectationFailed(place, head, at, pair[0], _text(pair[1])), number)
+        return None
+
+    def _look(self) -> None:
+        for number in range(self._looked, len(self.transactions)):
+            transaction = self.transactions[number]
+            if transaction.spool is not None:
+                self._spooled = number if self._spooled is None else self._spooled
+                continue
+            index = 0
+            for columns in unsealed(transaction):
+                names, types = columns.entity_types, columns.type_ids
+                for row, (kind, key) in enumerate(zip(columns.kinds, columns.key, strict=True)):
+                    index += 1
+                    if kind in _DATA:
+                        pair = names[0 if types is None else types[row]], key or b""
+                        self._touched.setdefault(pair, (number, index))
+        self._looked = len(self.transactions)
+
+
+def expected(expect: Expect) -> tuple[PositionToken, ExpectedKeys | None]:
+    """What is expected, taken apart.
+
+    Raises:
+        InvalidOption: If it is neither a token nor a pair of one and keys.
+        PositionMalformed: If a text is no token.
+    """
+    token, keys = expect, None
+    if isinstance(expect, (tuple, list)) and not isinstance(expect, PositionToken) and len(expect) == 2:
+        token, given = expect
+        _check_several(given)
+        keys = ExpectedKeys(given)
+    if isinstance(token, str):
+        return PositionToken.parse(token), keys
+    if not isinstance(token, PositionToken):
+        raise InvalidOption("expect", expect, _RIGHT)
+    return token, keys
+
+
+class Expectation:
+    """What one commit expects. Used by one thread at a time.
+
+    Args:
+        expect: See ``Expect``.
+        judge: Makes the position of a token, if it is one of this log, which ends at its second argument.
+        wal: The log; `judge_turn` is for whoever holds its write gate.
+        most: Most bytes of the log that are looked through for the sake of keys: option ``expect_bytes``.
+
+    Raises:
+        InvalidOption, PositionMalformed: As `expected`.
+    """
+
+    __slots__ = ("_judge", "_keys", "_left", "_met", "_most", "_next", "_reader", "_token", "_untold", "_wal")
+
+    def __init__(
+        self,
+        expect: Expect,
+        judge: Callable[[PositionToken, Position], Position],
+        wal: Wal,
+        most: int,
+    ) -> None:
+        self._token, self._keys = expected(expect)
+        self._judge = judge
+        self._wal = wal
+        self._reader = wal.whole
+        self._most = self._left = most
+        self._next: Position | None = None  # up to where nothing was met
+        self._met: tuple[Position, str, str | None] | None = None
+        self._untold: str | None = None
+
+    def look(self) -> None:
+        """Looks through what stands in the log already, so that little is left for the turn; may read the disk.
+
+        What it meets, or what is wrong with the token, is told at the turn: by then it is known whether the commit repeats one
+        that was not refused.
+        """
+        if self._keys is not None:
+            durable = self._wal.durable
+            with contextlib.suppress(PositionError):
+                place = self._judge(self._token, Position(self._wal.appended + 1))
+                self._look_through(self._keys, place, durable)
+
+    def judge_turn(self, ahead: GroupAhead) -> Refusal | None:
+        """Why the commit may not be written; None if it may be. For whoever leads.
+
+        Args:
+            ahead: What is about to be written before it.
+
+        Raises:
+            LogFailed: If what was written could not be synced, so as to be looked through.
+        """
+        written = self._wal.appended
+        head = Position(written + 1 + len(ahead.transactions))
+        try:
+            place = self._judge(self._token, head)
+            if place.version >= head.version:
+                return None
+            if self._keys is None:
+                met = place.version - written - 1
+                return Refusal(ExpectationFailed(place, head), met if met >= 0 else None)
+            return self._judge_keys(self._keys, place, head, ahead)
+        except LogFailed:
+            raise
+        except PenstockError as error:
+            return Refusal(error, None)
+
+    def _judge_keys(
+        self, keys: ExpectedKeys, place: Position, head: Position, ahead: GroupAhead
+    ) -> Refusal | None:
+        wal = self._wal
+        if place.version <= wal.appended and self._met is None and self._untold is None:
+            if wal.durable < wal.appended:
+                wal.sync()  # what is not durable cannot be read
+            self._look_through(keys, place, wal.appended)
+        if self._untold is not None:
+            return Refusal(ExpectationFailed(place, head, untold=self._untold), None)
+        if self._met is not None:
+            return Refusal(ExpectationFailed(place, head, *self._met), None)
+        return ahead.meets(keys, place, wal.appended)
+
+    def _look_through(self, keys: ExpectedKeys, place: Position, upto: int) -> None:
+        start = self._next or place
+        if start.version > upto:
+            return
+        reader = self._reader
+        try:
+            location = reader.locate(*start)
+            while (frame := reader.read(location)) is not None and frame.header.version <= upto:
+                self._left -= frame.header.length
+                if self._left < 0:
+                    self._untold = f"more than {self._most} bytes (expect_bytes) were committed since"
+                    return
+                self._met = keys.touched(Block.of(frame.header, *frame.decoded), place)
+                if self._met is not None:
+                    return
+                location = frame.next
+        except HistoryPruned as error:
+            self._untold = f"the history before {error.oldest} is no longer kept"
+            return
+        self._next = Position(upto + 1)
+
+
+def _check_several(keys: object) -> None:
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Collection):
+        raise InvalidOption("expect", keys, _KEYS_RIGHT)
+
+
+def _text(key: bytes | None) -> str | None:
+    return key.decode("utf-8", "surrogateescape") if key else None
