@@ -63,6 +63,11 @@ class Cursor(RingCursor):
         return self.next.version <= self.upto
 
     @property
+    def idle(self) -> bool:
+        """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
+        return self.place == self._ring.end and self.live
+
+    @property
     def reached(self) -> bool:
         """Whether the ring seems to have what comes next; without its lock, so ask it by `move`."""
         return self._ring.start <= self.next

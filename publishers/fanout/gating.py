@@ -6,7 +6,7 @@ subscriber is within its own; the others never hold anybody back.
 
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -19,6 +19,7 @@ from publishers.model.position import Position
 __all__ = ["Gating"]
 
 _VERSIONS_MAX: Final = 65_536
+_RECENT: Final = 60.0  # seconds over which the rate of writing is averaged
 _STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
 
 
@@ -104,6 +105,39 @@ class Gating:
             if position.version <= self._unknown:
                 return changes, None, None
             return changes, self._nbytes[-1] - self._nbytes[at - 1], self._times[at]
+
+    @property
+    def published_in_all(self) -> tuple[int, int]:
+        """Changes that became visible since the log was opened, and their stored bytes, as far as they were counted."""
+        with self._lock:
+            return self._totals[-1], self._nbytes[-1]
+
+    def rate(self) -> float | None:
+        """Stored bytes that became visible in a second, over the last minute or since the log was opened; None if it is not known."""
+        with self._lock:
+            known = max(1, bisect_right(self._versions, self._unknown))
+            if known == len(self._versions):
+                return None
+            now = self._clock.now_us()
+            at = bisect_left(self._times, now - _RECENT * 1_000_000, lo=known)
+            seconds = _RECENT if at > known else (now - self._times[known]) / 1e6
+            return (self._nbytes[-1] - self._nbytes[at - 1]) / min(max(1.0, seconds), _RECENT)
+
+    def at_least(self, lag: SubscriptionLag) -> SubscriptionLag:
+        """The same with the least that is sure where it is not known: what this log remembers, which a lag beyond that has."""
+        if None not in (lag.changes, lag.nbytes, lag.seconds):
+            return lag
+        with self._lock:
+            changes, nbytes = self._totals[-1] - self._totals[0], self._nbytes[-1] - self._nbytes[0]
+            known = bisect_right(self._versions, self._unknown)
+            began = self._times[known] if known < len(self._times) else self._clock.now_us()
+        seconds = max(0.0, (self._clock.now_us() - began) / 1e6)
+        return SubscriptionLag(
+            lag.versions,
+            max(lag.versions, changes) if lag.changes is None else lag.changes,
+            nbytes if lag.nbytes is None else lag.nbytes,
+            seconds if lag.seconds is None else lag.seconds,
+        )
 
     def wait(self, stopped: threading.Event, stall_timeout: float) -> None:
         """Waits until every gating subscriber is within its ``max_lag``.

@@ -201,6 +201,12 @@ class Registry:
             publishers, subscriptions = list(self._publishers.values()), len(self._by_id)
         return len(publishers), subscriptions, sum(shared.ring.served for shared in publishers)
 
+    def rings(self) -> tuple[int, int, float]:
+        """Changes and bytes in all rings, and how full the fullest is, from 0 to 1."""
+        found = [shared.ring.fullness() for shared in self.publishers()]
+        events, nbytes = sum(one[0] for one in found), sum(one[1] for one in found)
+        return events, nbytes, max((full for _, _, full in found), default=0.0)
+
     def subscriptions(self) -> list[Subscribed]:
         """All subscriptions at this moment."""
         with self._lock:

@@ -84,6 +84,11 @@ class RingCursor:
         """Whether something is visible that it has not read."""
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
+        return False
+
 
 class _Behind(Enum):
     BEHIND = "BEHIND"
@@ -388,6 +393,16 @@ class Ring:
             groups.pop(group, None)
             if not groups:
                 del self._standing[place]
+
+    def fullness(self) -> tuple[int, int, float]:
+        """Changes and bytes that are present, and their share of that bound which is nearer."""
+        events, nbytes = self._events, self._nbytes
+        return events, nbytes, max(events / self._max_events, nbytes / self._max_bytes)
+
+    @property
+    def end(self) -> int:
+        """The place behind the last chunk: where a cursor stands that has taken all of them."""
+        return self._next
 
     def statistics(self) -> RingStatistics:
         """What the ring holds now."""

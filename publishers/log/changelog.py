@@ -487,12 +487,13 @@ class ChangeLog(ReadableLog):
 
     # Life.
 
-    def statistics(self, *, listed: int | None = None) -> LogStatistics:
+    def statistics(self, *, listed: int | None = None, lag: bool = False) -> LogStatistics:
         """What the log holds and does at this moment.
 
         Args:
             listed: Most shared publishers, and most subscriptions of each, that are told one by one; what is counted counts
                 all. None for all of them, which costs the more the more there are.
+            lag: Whether ``LogStatistics.lag`` is found out, for which every subscription is looked at.
 
         Raises:
             InvalidOption: If ``listed`` is no number.
@@ -503,8 +504,9 @@ class ChangeLog(ReadableLog):
             check_whole("listed", listed, "a whole number from 0, or None")
         if self.failure is not None:
             raise self.failure
+        files, service = self._files, self._service
         return statistics_of(
-            self.name, self._files, self._service, self._publication, self._committer, listed=listed
+            self.name, files, service, self._publication, self._committer, listed=listed, lag=lag
         )
 
     def health(self) -> LogHealth:

@@ -11,6 +11,7 @@ from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.state import State, SubscriptionLag
+from publishers.log.lag import LagStatistics, lag_of
 from publishers.model.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
 
@@ -119,6 +120,16 @@ class LogStatistics:
         lagging: How many of them no ring serves, so that they read from the WAL; paused ones too.
         clock_ahead: Seconds by which the time of the last commit is ahead of the clock; above 0 only after the clock was ahead, and
             then each commit is stamped a microsecond after the one before. 0 for those who do not own the log.
+        published_changes: Changes that became visible since the log was opened, as far as they were counted.
+        published_bytes: Stored bytes of their transactions.
+        groups: Groups of commits that were written since the log was opened; each with one write, and one sync at most.
+        syncs: How often commits were synced.
+        sync_seconds: How long that took.
+        segments: Segments that are kept, as far as this opening has looked.
+        nbytes: Their bytes; None if this is not the owner.
+        ring_events, ring_bytes: What all rings hold.
+        ring_fill: How full the fullest of them is, from 0 to 1.
+        lag: All subscriptions together, if that was asked for.
     """
 
     name: str
@@ -152,6 +163,17 @@ class LogStatistics:
     attached_weight: int = 0
     match_weight: int = 0
     lagging: int = 0
+    published_changes: int = 0
+    published_bytes: int = 0
+    groups: int = 0
+    syncs: int = 0
+    sync_seconds: float = 0.0
+    segments: int = 0
+    nbytes: int | None = None
+    ring_events: int = 0
+    ring_bytes: int = 0
+    ring_fill: float = 0.0
+    lag: LagStatistics | None = None
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -167,8 +189,19 @@ def statistics_of(
     committer: Committer | None = None,
     *,
     listed: int | None = None,
+    lag: bool = False,
 ) -> LogStatistics:
-    """Gathers the statistics of an opened log; of publishers, and of the subscriptions of each, ``listed`` are told."""
+    """Gathers the statistics of an opened log.
+
+    Args:
+        name: Of the log.
+        files: Its files.
+        service: Its subscribers.
+        publication: Where it publishes.
+        committer: Who commits, if this is the owner.
+        listed: How many publishers, and how many subscriptions of each, are told; None for all.
+        lag: Whether every subscription is looked at, for ``lag``.
+    """
     publishers = tuple(_publisher(*one) for one in service.registry.listed(listed))
     publisher_count, subscription_count, live = service.registry.counts()
     read = files.reader.statistics
@@ -177,6 +210,9 @@ def statistics_of(
     durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
     durable = min(durable, appended)
     withheld = committer.withheld if committer is not None else None
+    published_changes, published_bytes = service.admission.published_in_all
+    syncs, sync_seconds = files.syncs if isinstance(files, Wal) else (0, 0.0)
+    ring_events, ring_bytes, ring_fill = service.registry.rings()
     queued, queue_bytes = committer.waiting if committer is not None else (0, 0)
     return LogStatistics(
         name=name,
@@ -210,6 +246,17 @@ def statistics_of(
         attached_weight=service.registry.weights.attached,
         match_weight=service.registry.weights.weight,
         lagging=max(0, subscription_count - live),
+        published_changes=published_changes,
+        published_bytes=published_bytes,
+        groups=committer.groups if committer is not None else 0,
+        syncs=syncs,
+        sync_seconds=sync_seconds,
+        segments=files.reader.segments,
+        nbytes=files.bytes if isinstance(files, Wal) else None,
+        ring_events=ring_events,
+        ring_bytes=ring_bytes,
+        ring_fill=ring_fill,
+        lag=lag_of(files, service) if lag else None,
     )
 
 

@@ -201,6 +201,11 @@ class Wal:
         return Reader(self._catalog, lambda: self._writer.limit)
 
     @property
+    def syncs(self) -> tuple[int, float]:
+        """How often commits were synced since the opening, and the seconds that took."""
+        return self._writer.syncs, self._writer.sync_seconds
+
+    @property
     def failed(self) -> str | None:
         """Why the log takes no more commits; None while all is well."""
         return self._writer.health.why

@@ -6,6 +6,7 @@ out as effects, in order. A protocol adds what its messages mean.
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -101,6 +102,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         limits: Bounds of the connection.
         phase: Where it is.
         entries: What runs on it, by the ids of the client.
+        errors: Counts the errors that the client is told, by their codes; maybe together with those of others.
 
     Args:
         limits: Bounds of the connection.
@@ -114,6 +116,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         self.limits = limits
         self.phase = ConnectionPhase.OPENED
         self.entries: dict[str, _Entry] = {}
+        self.errors: Counter[str] = Counter()
         self._init_by = now + limits.init_timeout
         self._tokens = _BURST * limits.messages_per_second
         self._refilled = now
@@ -178,9 +181,14 @@ class ServerConnection(ABC, Generic[_Entry]):
                 raise TooManySubscriptions(self.limits.subscriptions)
             entry, effect = make()
         except PenstockError as error:
-            return [Send(self._error(name, describe(error)))]
+            return [self._refusal(name, describe(error))]
         self.entries[name] = entry
         return [effect]
+
+    def _refusal(self, name: str, problem: Problem) -> Send:
+        """Tells what is wrong, and counts it."""
+        self.errors[problem.code] += 1
+        return Send(self._error(name, problem))
 
     def _forget(self, entry: _Entry | None) -> list[Effect]:
         if entry is None or entry.ended:

@@ -153,7 +153,11 @@ class GraphQLSession(ServerConnection[OperationEntry]):
 
     def failed(self, entry: OperationEntry, errors: list[dict[str, Any]]) -> list[Effect]:
         """The operation ended with errors; no ``complete`` follows."""
-        return [] if entry.ended else [Send(error(entry.id, errors)), *self._forget(entry)]
+        if entry.ended:
+            return []
+        # What graphql-core says of a request has no code.
+        self.errors.update(one.get("extensions", {}).get("code", "INVALID_REQUEST") for one in errors)
+        return [Send(error(entry.id, errors)), *self._forget(entry)]
 
     def completed(self, entry: OperationEntry) -> list[Effect]:
         """The operation came to its end."""

@@ -147,7 +147,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         return [Demand(entry, message.n)]
 
     def _end(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
-        return [Send(self._error(entry.id, problem)), *self._forget(entry)]
+        return [self._refusal(entry.id, problem), *self._forget(entry)]
 
     # From the server.
 

@@ -1,7 +1,7 @@
 """The ASGI application.
 
 ``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is a page with links to the rest, or a
-page of the program; ``/health``, ``/ready``, ``/statistics`` and ``/schemas`` say how things are.
+page of the program; ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas`` say how things are.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from transports.server.link import LINK, Offer
 from transports.server.logs import StoreLogs
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
+from transports.telemetry.latency import Latencies
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -48,6 +49,15 @@ SUBPROTOCOL: Final = "penstock.v1+json"
 """The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
 
 _TURN: Final = 256  # connections that are looked at in one turn of the loop
+_BOUNDS: Final = {
+    "connections": "connections",
+    "window": "window",
+    "criteriaWeight": "criteria_weight",
+    "connectionWeight": "connection_weight",
+    "scansWaiting": "scans_waiting",
+    "documentCacheBytes": "document_cache_bytes",
+}
+"""Of figures that have a bound, the field of ``Limits``."""
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
 
@@ -104,6 +114,9 @@ class Application:
         self._access = Access(
             authenticate, authorise, timeout=self._limits.authenticate_timeout, run=self._pools.judging.run
         )
+        self._latencies = Latencies()
+        self._errors: Counter[str] = Counter()
+        self._protocols: Counter[str] = Counter()
         self._status = Status(
             self._logs,
             self._access,
@@ -112,6 +125,8 @@ class Application:
             loads=self._loads,
             costs=self._costs,
             pools=self._pools,
+            latencies=self._latencies,
+            errors=self._errors,
             draining=lambda: self._stopping,
         )
         self._connections: set[Driver[Any, Any]] = set()
@@ -141,10 +156,17 @@ class Application:
         graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
         return {
             "criteriaWeight": self._weight.weight,
+            "protocols": dict(self._protocols),
             "ended": dict(self._ended),
+            "errors": dict(self._errors),
+            "limits": {name: getattr(self._limits, option) for name, option in _BOUNDS.items()},
             "threads": self._pools.statistics(),
             **graphql,
         }
+
+    async def figures(self) -> Mapping[str, Any]:
+        """The statistics of the server and its logs as the table of metrics reads them; on the event loop."""
+        return await self._status.figures()
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
         """Announces the end to every connection, and takes no new one; on the event loop."""
@@ -221,6 +243,8 @@ class Application:
             access=self._access,
             credentials=credentials_of(scope),
             on_lost=self._lost,
+            latencies=self._latencies,
+            errors=self._errors,
         )
         connection: Driver[Any, Any]
         if graphql is not None:
@@ -228,6 +252,7 @@ class Application:
         else:
             connection = ChangeDriver(self._logs, offer, server=_SERVER, **serving)
         self._connections.add(connection)
+        self._protocols[connection.protocol] += 1
         self._idle.clear()
         offer.attach(connection, subprotocol)
 
@@ -239,6 +264,7 @@ class Application:
         if connection.ending is not None:
             self.count_ended(connection.ending)
         self._connections.discard(connection)
+        self._protocols[connection.protocol] -= 1
         if not self._connections:
             self._idle.set()
 
@@ -287,7 +313,9 @@ class Application:
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
         elif page is None and path not in Status.paths:
-            why = self._elsewhere(path, "try /, /graphql, /health, /ready, /schemas, /statistics or /ws")
+            why = self._elsewhere(
+                path, "try /, /graphql, /health, /metrics, /ready, /schemas, /statistics or /ws"
+            )
             await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
             await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
@@ -381,10 +409,12 @@ async def _add_slash(send: ASGISend, scope: Scope) -> None:
     await respond(send, HTTPStatus.TEMPORARY_REDIRECT, headers)
 
 
-async def _answer(send: ASGISend, status: HTTPStatus, content: Any, *, body: bool = True) -> None:
-    data = msgspec.json.encode(content) + b"\n"
+async def _answer(
+    send: ASGISend, status: HTTPStatus, content: Any, kind: str = "application/json", *, body: bool = True
+) -> None:
+    data = content if isinstance(content, bytes) else msgspec.json.encode(content) + b"\n"
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", kind.encode()),
         (b"content-length", b"%d" % len(data)),
         (b"cache-control", b"no-store"),
     ]

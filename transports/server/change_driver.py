@@ -26,6 +26,7 @@ from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
 from transports.server.subscriber import WireSubscriber
+from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -44,9 +45,10 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         log: The log it is about.
         encoder: Encodes the events of that log.
         grant: What its principal may do with the log, as it was told when it subscribed.
+        latency: Where is noted how long they took.
     """
 
-    __slots__ = ("encoder", "grant", "log", "name", "wish")
+    __slots__ = ("encoder", "grant", "latency", "log", "name", "wish")
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         log: "ChangeLog",
         encoder: EventEncoder,
         grant: Grant,
+        latency: Latency,
     ) -> None:
         super().__init__(driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits)
         self.wish = wish
@@ -66,6 +69,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         self.log = log
         self.encoder = encoder
         self.grant = grant
+        self.latency = latency
 
     def cursor(self) -> str:
         """Where the client would resume."""
@@ -91,6 +95,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         server: Name and version, told to the client.
         **serving: As for every driver.
     """
+
+    protocol = "penstock.v1+json"
 
     def __init__(
         self,
@@ -138,7 +144,15 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         lane = self._outbound.lane(wish.batch_bytes, wish.linger)
         kept = wish if wish.wishes is None else wish.bare()
         subscriber = self._subscribers[entry] = ChangeSubscriber(
-            self, entry, lane, kept, name=name, log=log, encoder=encoder, grant=grant
+            self,
+            entry,
+            lane,
+            kept,
+            name=name,
+            log=log,
+            encoder=encoder,
+            grant=grant,
+            latency=self._latencies.of(log),
         )
         if wish.criteria is None:
             self._jobs.send(self._pools.preparing, entry, wish.read, partial(self._admit, subscriber, wish))
@@ -216,6 +230,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             return
         if frame is not None:
             self._link.write(frame)
+            if not subscriber.entry.resync:
+                subscriber.latency.observe(batch.slices[0].block.committed_at)
             if subscriber.entry.unsettled:
                 self._arm(subscriber.entry.due(self._limits))
 

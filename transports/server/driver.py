@@ -5,10 +5,11 @@ import logging
 import math
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, Required, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, Generic, Required, TypedDict, TypeVar, Unpack
 
 from publishers.criteria.cost import Cost
 from publishers.errors import PenstockError
@@ -35,6 +36,7 @@ from transports.server.disk_jobs import DiskJobs
 from transports.server.link import SocketLink
 from transports.server.outbound import Outbound
 from transports.server.subscriber import WireSubscriber
+from transports.telemetry.latency import Latencies
 
 __all__ = ["Driver", "DriverOptions"]
 
@@ -56,6 +58,8 @@ class DriverOptions(TypedDict, total=False):
         access: Who is let in, and what each may do; everybody and everything but writing if left out.
         credentials: What came with the upgrade.
         on_lost: Called once when the connection is gone.
+        latencies: Where it notes how long changes took until they were sent; some of its own if left out.
+        errors: Counts the errors that its client is told, by their codes; likewise.
     """
 
     limits: Required[Limits]
@@ -66,6 +70,8 @@ class DriverOptions(TypedDict, total=False):
     access: Access
     credentials: Credentials
     on_lost: Callable[[Any], None]
+    latencies: Latencies
+    errors: Counter[str]
 
 
 class Driver(ABC, Generic[_Session, _Subscriber]):
@@ -76,7 +82,12 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         link: The accepted WebSocket.
         blocked: Whether something else than the link holds deliveries back.
         **serving: See there.
+
+    Attributes:
+        protocol: What it speaks, by the name of its sub-protocol.
     """
+
+    protocol: ClassVar[str]
 
     def __init__(
         self,
@@ -98,6 +109,8 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._principal: Principal = ANONYMOUS
         self._judging: asyncio.Task[None] | None = None
         self._on_lost = serving.get("on_lost")
+        self._latencies = serving.get("latencies") or Latencies()
+        session.errors = serving.get("errors", session.errors)
         self._outbound = Outbound(loop, link, limits, blocked)
         self._weight = ConnectionWeight(limits.connection_weight, server)
         self._pools = serving.get("pools") or Pools(limits)

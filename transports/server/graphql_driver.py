@@ -26,6 +26,7 @@ from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
 from transports.server.subscriber import WireSubscriber
+from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -44,9 +45,10 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
     Attributes:
         operation: What is executed for each event.
         gap: History that is missing, until an event has told of it.
+        latency: Where is noted how long the events took.
     """
 
-    __slots__ = ("gap", "operation")
+    __slots__ = ("gap", "latency", "operation")
 
     def __init__(
         self,
@@ -56,9 +58,11 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         operation: GraphQLOperation,
         *,
         batch_events: int,
+        latency: Latency,
     ) -> None:
         super().__init__(driver, entry, lane, batch_events=batch_events, demand=entry.credits)
         self.operation = operation
+        self.latency = latency
         self.gap: Gap | None = None
 
     def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
@@ -87,6 +91,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         link: The accepted WebSocket.
         **serving: As for every driver.
     """
+
+    protocol = "graphql-transport-ws"
 
     def __init__(self, engine: Engine, link: SocketLink, **serving: Unpack[DriverOptions]) -> None:
         self._engine = engine
@@ -176,7 +182,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._weight.take(entry, source.log.name, source.criteria, operation.cost)
         lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
         subscriber = self._subscribers[entry] = OperationSubscriber(
-            self, entry, lane, operation, batch_events=min(_BATCH_EVENTS, most)
+            self,
+            entry,
+            lane,
+            operation,
+            batch_events=min(_BATCH_EVENTS, most),
+            latency=self._latencies.of(source.log),
         )
         self._subscribe(
             subscriber, operation.cost, partial(source.feed, operation.view), scans=source.reads_disk
@@ -194,6 +205,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             return
         for message in self._session.next(subscriber.entry, payloads, self._loop.time()):
             self._link.write(message)
+        if subscriber.subscription is not None and subscriber.subscription.cursor.live:
+            subscriber.latency.observe(batch.slices[0].block.committed_at)
         self._arm(self._session.due)
 
     def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:

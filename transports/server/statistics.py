@@ -1,46 +1,72 @@
 """What ``/statistics`` tells of the logs: positions, rings and subscriptions, for people and drawings."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.counters import DeliveryStatistics
 from publishers.fanout.shared_publisher import Standing
+from publishers.fanout.state import SubscriptionLag
+from publishers.log.lag import Expiry, LagStatistics
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.model.position import Position
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
+from transports.telemetry.latency import Latencies
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
 __all__ = ["place_json", "statistics"]
 
+_BOUNDS: Final = {
+    "ringEvents": "ring_events",
+    "ringBytes": "ring_bytes",
+    "queueBytes": "queue_bytes",
+    "replayBytes": "replay_bytes",
+    "withheldBytes": "deferred_bytes",
+    "reserveBytes": "reserve_bytes",
+    "producers": "producers",
+    "attachedWeight": "attached_weight",
+    "matchWeight": "match_weight",
+    "dispatchThreads": "dispatch_threads_max",
+}
+"""Of figures that have a bound, the option of the log."""
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
 _LISTED: Final = 64
 _HOLDS: Final = 64
 _TYPES: Final = 64
 
 
-def statistics(logs: "Mapping[str, ChangeLog]", *, discreet: bool = False) -> dict[str, Any]:
+def statistics(
+    logs: "Mapping[str, ChangeLog]", *, discreet: bool = False, latencies: Latencies | None = None
+) -> dict[str, Any]:
     """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
 
     Args:
         logs: The logs by name; of a store, its system log is told too.
         discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
             another one that may see less.
+        latencies: How long changes took until they were sent, if that is known.
     """
     listed = dict(logs.items())
     system = logs.get(SYSTEM)
     if system is not None:  # last, as it is no log of anybody's
         listed[SYSTEM] = system
-    return {"logs": {name: _told(log, discreet=discreet) for name, log in listed.items()}}
+    told = {name: _told(log, discreet=discreet) for name, log in listed.items()}
+    if latencies is not None:
+        for name, one in told.items():
+            sent = latencies.told(listed[name])
+            if sent is not None and "failure" not in one:
+                one["sendLatency"] = sent
+    return {"logs": told}
 
 
 def _told(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
     """Of one that has ended by itself only the name of the error."""
     try:
-        told = log.statistics(listed=_LISTED)
+        told = log.statistics(listed=_LISTED, lag=True)
     except LogForked:
         raise
     except PenstockError as error:
@@ -59,12 +85,32 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "ringBytes": options.ring_bytes,
         "framesRead": told.frames_read,
         "bytesRead": told.bytes_read,
+        "durable": told.durable,
+        "appended": told.appended,
+        "withheld": told.withheld,
+        "published": {"changes": told.published_changes, "bytes": told.published_bytes},
+        "groups": told.groups,
+        "syncs": told.syncs,
+        "syncSeconds": told.sync_seconds,
+        "segments": told.segments,
+        "bytes": told.nbytes,
+        "spaceLow": told.space_low,
+        "reserveBytes": told.reserve_bytes,
+        "clockAhead": told.clock_ahead,
+        "evaluations": told.evaluations,
+        "rings": {"events": told.ring_events, "bytes": told.ring_bytes, "fill": told.ring_fill},
+        "replayWaiting": told.replay_waiting,
+        "dispatchThreads": told.dispatch_threads,
+        "queued": told.queued,
+        "bounds": {name: getattr(options, option) for name, option in _BOUNDS.items()},
+        **_lag(told.lag),
         "queueBytes": told.queue_bytes,
         "replayBytes": told.replay_bytes,
         "withheldBytes": told.withheld_bytes,
         "heldBytes": told.held_bytes,
         "producers": told.producers,
         "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
+        "holdStates": dict(Counter(one.state.value for one in told.holds)),
         "delivered": _delivered(told.delivered),
         "lagging": told.lagging,
         "detachedCount": told.detached_count,
@@ -74,6 +120,30 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "subscriptionCount": told.subscription_count,
         "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers],
     }
+
+
+def _lag(told: LagStatistics | None) -> dict[str, Any]:
+    """All subscriptions together."""
+    if told is None:
+        return {}
+    return {
+        "lags": {f"{share:g}": _behind(lag) for share, lag in told.quantiles.items()},
+        "expiry": _expiry(told.expiry),
+        "holdExpiry": _expiry(told.hold_expiry),
+    }
+
+
+def _behind(told: SubscriptionLag) -> dict[str, Any]:
+    return {
+        "versions": told.versions,
+        "changes": told.changes,
+        "bytes": told.nbytes,
+        "seconds": told.seconds,
+    }
+
+
+def _expiry(told: Expiry) -> dict[str, Any]:
+    return {"bytes": told.nbytes, "seconds": told.seconds}
 
 
 def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""What a server tells of itself by HTTP GET: ``/health``, ``/ready``, ``/statistics`` and ``/schemas``."""
+"""What a server tells of itself by HTTP GET: ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas``."""
 
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -18,10 +19,12 @@ from transports.access.access import SERVER, Access
 from transports.access.grant import Grant, LogAction, check_schemas
 from transports.access.principal import Principal
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.errors import GoingAway, InvalidRequest, Unauthenticated, describe
+from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated, describe
 from transports.quotas.pool import Pools
 from transports.server.logs import FollowedName, StoreLogs
 from transports.server.statistics import place_json, statistics
+from transports.telemetry.latency import Latencies
+from transports.telemetry.prometheus import CONTENT_TYPE, exposition
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -45,10 +48,17 @@ _STATUS: Final = {
 
 
 class StatusAnswer(NamedTuple):
-    """An answer: its status, and what is told."""
+    """An answer.
+
+    Attributes:
+        status: Its status.
+        content: What is told: bytes as they are, all else as JSON.
+        kind: Its ``Content-Type``.
+    """
 
     status: HTTPStatus
     content: Any
+    kind: str = "application/json"
 
 
 _T = TypeVar("_T")
@@ -77,6 +87,20 @@ class _Recent(Generic[_T]):
             return self._found
 
 
+class _Gathered(NamedTuple):
+    """The statistics of a server.
+
+    Attributes:
+        told: As they travel, each log encoded.
+        figures: The same for the table of metrics, with what ``/health`` tells of each log.
+        texts: Metrics of those logs that a principal may operate, and whether of the server too; made when they are asked for.
+    """
+
+    told: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    texts: dict[tuple[frozenset[str], bool], bytes]
+
+
 class Status:
     """Answers what is asked of one server; on its event loop.
 
@@ -88,10 +112,12 @@ class Status:
         loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
         costs: Tells what clients cost, by name.
         pools: Threads for what reads the disk.
+        latencies: How long changes take until they are sent.
+        errors: Counts the errors that are told, by their codes.
         draining: Tells whether the server takes no new connections, as it is about to stop.
     """
 
-    paths: Final = frozenset({"/health", "/ready", "/schemas", "/statistics"})
+    paths: Final = frozenset({"/health", "/metrics", "/ready", "/schemas", "/statistics"})
 
     def __init__(
         self,
@@ -103,6 +129,8 @@ class Status:
         loads: Callable[[], Awaitable[Collection[tuple[int, int]]]],
         costs: Callable[[], Mapping[str, Any]],
         pools: Pools,
+        latencies: Latencies,
+        errors: Counter[str],
         draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._logs = logs
@@ -112,6 +140,8 @@ class Status:
         self._loads = loads
         self._costs = costs
         self._pools = pools
+        self._latencies = latencies
+        self._errors = errors
         self._draining = draining
         self._statistics = _Recent(self._gather)
         self._healths = _Recent(self._look)
@@ -138,10 +168,15 @@ class Status:
                     raise Unauthenticated
                 case "/statistics":
                     return await self._told(principal)
+                case "/metrics":
+                    return await self._metrics(principal)
                 case _:
                     return await self._schemas(query, principal, client)
+        except ExtraMissing as error:
+            return StatusAnswer(HTTPStatus.NOT_IMPLEMENTED, {"error": str(error)})
         except PenstockError as error:
             problem = describe(error)
+            self._errors[problem.code] += 1
             missing = HTTPStatus.BAD_REQUEST if path == "/schemas" else HTTPStatus.SERVICE_UNAVAILABLE
             return StatusAnswer(_STATUS.get(problem.code, missing), _refusal(problem.payload()))
 
@@ -158,7 +193,7 @@ class Status:
 
     async def _told(self, principal: Principal) -> StatusAnswer:
         """The statistics of the logs that a principal may operate, and the ends of those that it may read only."""
-        told = await self._statistics.get()
+        told = (await self._statistics.get()).told
         logs: dict[str, Any] = {}
         for name, log in told["logs"].items():
             if self._allows(principal, name, LogAction.OPERATE) is not None:
@@ -168,7 +203,28 @@ class Status:
         whole = told if self._allows(principal, SERVER, LogAction.OPERATE) is not None else {}
         return StatusAnswer(HTTPStatus.OK, {**whole, "logs": logs})
 
-    async def _gather(self) -> Mapping[str, Any]:
+    async def _metrics(self, principal: Principal) -> StatusAnswer:
+        """Metrics of the logs that a principal may operate, and of the server if it may operate that."""
+        found = await self._statistics.get()
+        seen = {
+            name: log
+            for name, log in found.figures["logs"].items()
+            if self._allows(principal, name, LogAction.OPERATE) is not None
+        }
+        whole = self._allows(principal, SERVER, LogAction.OPERATE) is not None
+        key = frozenset(seen), whole
+        text = found.texts.get(key)
+        if text is None:
+            make = partial(exposition, {**(found.figures if whole else {}), "logs": seen})
+            text = await self._pools.telling.run(None, make)  # a store may have many logs
+            found.texts[key] = text
+        return StatusAnswer(HTTPStatus.OK, text, CONTENT_TYPE)
+
+    async def figures(self) -> Mapping[str, Any]:
+        """The statistics of all logs as the table of metrics reads them."""
+        return (await self._statistics.get()).figures
+
+    async def _gather(self) -> _Gathered:
         """The statistics of all, gathered on a thread."""
         loads = await self._loads()
         unsent = [waiting for waiting, _ in loads]
@@ -178,10 +234,20 @@ class Status:
             "mostUnsentBytes": max(unsent, default=0),
             "mostConnectionWeight": max((weight for _, weight in loads), default=0),
         }
-        found = await self._pools.telling.run(
-            None, partial(_encoded, self._logs, discreet=not self._access.uniform)
+        told |= self._costs()
+        tell = partial(statistics, self._logs, discreet=not self._access.uniform, latencies=self._latencies)
+        found: dict[str, dict[str, Any]] = (await self._pools.telling.run(None, tell))["logs"]
+        _, healths = await self._healths.get()
+        figures = {
+            name: found.get(name, {})
+            | {"sound": health["status"] == Soundness.OK.value, "commitAge": health.get("commitAge")}
+            for name, health in healths.items()
+        }
+        return _Gathered(
+            told | {"logs": await self._pools.telling.run(None, partial(_encoded, found))},
+            told | {"logs": found | figures},
+            {},
         )
-        return told | dict(self._costs()) | {"logs": found}
 
     async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
         """How all logs are together, in a word, and each of them; looked at on a thread."""
@@ -276,10 +342,9 @@ def _ends(log: "ChangeLog") -> dict[str, Any]:
         return {"failure": type(error).__name__}
 
 
-def _encoded(logs: "Mapping[str, ChangeLog]", *, discreet: bool) -> dict[str, msgspec.Raw]:
+def _encoded(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, msgspec.Raw]:
     """The statistics of each log as they travel."""
-    told = statistics(logs, discreet=discreet)["logs"]
-    return {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in told.items()}
+    return {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in logs.items()}
 
 
 def _asked(query: bytes) -> dict[str, Any]:

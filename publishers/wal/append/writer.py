@@ -80,6 +80,8 @@ class Writer(Appender):
         self.health = Health()
         self.limit = Limit(chain.version, active.number, active.offset)
         self.synced_end = (active.number, active.offset)
+        self.syncs = 0
+        self.sync_seconds = 0.0
         self.closed: deque[Closed] = deque()
         self.epoch = epoch
         self.random = head.state.random
@@ -202,6 +204,8 @@ class Writer(Appender):
             if health.why is not None:
                 raise LogFailed("unknown", health.why)
             elapsed = clock() - before
+            self.syncs += 1
+            self.sync_seconds += elapsed
             if elapsed > _SLOW_SYNC:
                 _LOG.warning("a sync took %.1f s", elapsed)
             self.synced = self.appended

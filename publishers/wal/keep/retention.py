@@ -102,6 +102,24 @@ class Retention:
             lambda entries: self.holds.statistics(self._extents(entries, self._ages.of(entries)))
         )
 
+    def left(self, version: int) -> tuple[int | None, float | None]:
+        """How much may be written, and how long it may take, until ordinary retention deletes the segment of a version.
+
+        Returns:
+            Bytes until the log is above ``retain_bytes``, and seconds until the segment is above ``retain_age``, which begin
+            when it is closed; each at least 0, and None without that bound.
+        """
+
+        def judge(entries: Sequence[SegmentEntry]) -> tuple[int | None, float | None]:
+            found = self._extents(entries, self._ages.of(entries))(version)
+            most, age = self._options.retain_bytes, self._options.retain_age
+            return (
+                None if most is None else max(0, most - found.nbytes),
+                None if age is None else max(0.0, age - (found.age or 0.0)),
+            )
+
+        return self._judged(judge)
+
     def _judged(self, judge: Callable[[Sequence[SegmentEntry]], _T]) -> _T:
         """What is to be said of the segments that there are, by a thread beside which they may be deleted."""
         while True:

@@ -138,6 +138,11 @@ class Reader:
         """The oldest version that can be read, or the next one if there is none yet."""
         return self._catalog.entries[0].first_version
 
+    @property
+    def segments(self) -> int:
+        """How many segments there are, as far as this opening has looked."""
+        return len(self._catalog.entries)
+
     def locate(self, version: int, index: int = 0) -> Location:
         """Where the frame that holds a change begins; the end of the log if the change is not there yet.
 

@@ -1,0 +1,56 @@
+"""The table of metrics as Prometheus reads it."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from transports.errors import ExtraMissing
+from transports.telemetry.table import TABLE, MetricKind, read_buckets, samples
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
+__all__ = ["CONTENT_TYPE", "exposition"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of the text format that every version of Prometheus reads."""
+
+
+def exposition(told: Mapping[str, Any]) -> bytes:
+    """The metrics of a server as text.
+
+    Args:
+        told: Its statistics, with those of the logs that the reader may know of.
+
+    Raises:
+        ExtraMissing: If prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("/metrics", error.name or "prometheus_client", "server") from None
+    text: bytes = generate_latest(_Collected(told))
+    return text
+
+
+class _Collected:
+    """A collector of its own for each answer, so that any number of applications may be in a process."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self._told = told
+
+    def collect(self) -> "Iterator[Family]":
+        from prometheus_client import core  # noqa: PLC0415 - an optional dependency
+
+        for metric in TABLE:
+            labels = list(metric.all_labels)
+            if metric.kind is MetricKind.HISTOGRAM:
+                histogram = core.HistogramMetricFamily(metric.name, metric.what, labels=labels)
+                for name, buckets, total in read_buckets(metric, self._told):
+                    histogram.add_metric([name], buckets, total)
+                yield histogram
+                continue
+            make = core.CounterMetricFamily if metric.kind is MetricKind.COUNTER else core.GaugeMetricFamily
+            family = make(metric.name, metric.what, labels=labels)
+            for values, value in samples(metric, self._told):
+                family.add_metric(list(values), value)
+            yield family

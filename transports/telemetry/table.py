@@ -1,0 +1,220 @@
+"""The one table of metrics: names, kinds, labels, and where in the statistics of a server each of them is.
+
+Everything that tells of metrics is made from it: ``/metrics``, the instruments of OpenTelemetry, the table in
+``docs/monitoring.md``, and what ``penstock top`` draws. A name stays as it is; what is not known now has no sample.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+__all__ = ["SERVER_METRICS", "TABLE", "Metric", "MetricKind", "Sample", "read_buckets", "samples"]
+
+Told = Mapping[str, Any]
+Sample = tuple[tuple[str, ...], float]
+"""The values of the labels beside ``log``, and the value."""
+
+
+class MetricKind(Enum):
+    """What a metric is."""
+
+    COUNTER = "counter"
+    """It only rises, until the server is started again."""
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A row of the table.
+
+    Attributes:
+        name: Its name; that of a counter ends in ``_total``.
+        kind: What it is.
+        what: What it tells, in a sentence for people.
+        read: Finds its samples in the statistics of a server, or of one log.
+        labels: Names of its labels, beside ``log``; none has more than 64 values.
+        of_log: Whether it is told of each log, with the label ``log``.
+    """
+
+    name: str
+    kind: MetricKind
+    what: str
+    read: Callable[[Told], Iterator[Sample]]
+    labels: tuple[str, ...] = ()
+    of_log: bool = True
+
+    @property
+    def unit(self) -> str:
+        """Its unit in UCUM's words, as OpenTelemetry wants it."""
+        name = self.name.removesuffix("_total")
+        return "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else "1"
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """Names of its labels."""
+        return ("log", *self.labels) if self.of_log else self.labels
+
+
+def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
+    """The figure at a path, if there is one."""
+
+    def read(told: Told) -> Iterator[Sample]:
+        found: Any = told
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None:
+            yield (), float(found)
+
+    return read
+
+
+def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample]]:
+    """The figures at a path by their names; ``of`` each the one of that name."""
+
+    def read(told: Told) -> Iterator[Sample]:
+        found: Any = told
+        for name in path:
+            found = found.get(name, {})
+        for name, value in found.items():
+            value = value if of is None else value[of]  # noqa: PLW2901 - the figure in it
+            if value is not None:
+                yield (name,), float(value)
+
+    return read
+
+
+def _sent(told: Told) -> Iterator[Sample]:
+    """The buckets of the histogram, each with its upper bound, then count and sum."""
+    if (found := told.get("sendLatency")) is not None:
+        yield from (((bound,), float(count)) for bound, count in found["buckets"].items())
+        yield ("sum",), found["seconds"]
+
+
+def _server(
+    name: str,
+    kind: MetricKind,
+    what: str,
+    read: Callable[[Told], Iterator[Sample]],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    return Metric("penstock_" + name, kind, what, read, labels, of_log=False)
+
+
+def _log(
+    name: str,
+    kind: MetricKind,
+    what: str,
+    read: Callable[[Told], Iterator[Sample]],
+    labels: tuple[str, ...] = (),
+) -> Metric:
+    return Metric("penstock_log_" + name, kind, what, read, labels)
+
+
+_C, _G, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+
+SERVER_METRICS: Final = (
+    _server("connections", _G, "WebSockets that are open, by their sub-protocol", _each("protocols"), ("protocol",)),
+    _server("connections_limit", _G, "Most of them (option `connections`)", _at("limits", "connections")),
+    _server("connections_ended_total", _C, "Connections that the server has ended, by the name of the close code, `STALLED` or `HTTP_STALLED`", _each("ended"), ("reason",)),
+    _server("errors_total", _C, "Subscriptions that ended with an error, and questions about logs that could not be answered, by the code; `TOO_COSTLY` is a quota that was refused", _each("errors"), ("code",)),
+    _server("unsent_bytes", _G, "Bytes that were written for all clients and that the kernel has not taken", _at("unsentBytes")),
+    _server("most_unsent_bytes", _G, "Those of the client with the most", _at("mostUnsentBytes")),
+    _server("unsent_limit_bytes", _G, "Most of one client (option `window`)", _at("limits", "window")),
+    _server("criteria_weight", _G, "What the criteria of all subscriptions weigh", _at("criteriaWeight")),
+    _server("criteria_weight_limit", _G, "Most that they may (option `criteria_weight`)", _at("limits", "criteriaWeight")),
+    _server("most_connection_weight", _G, "What those of the heaviest connection weigh", _at("mostConnectionWeight")),
+    _server("connection_weight_limit", _G, "Most that they may (option `connection_weight`)", _at("limits", "connectionWeight")),
+    _server("work", _G, "Pieces of work that clients cause: `preparing`, `scanning`, `waiting` for a thread, or `held` until their answer is taken", _each("threads"), ("state",)),
+    _server("work_waiting_limit", _G, "Most that may wait (option `scans_waiting`)", _at("limits", "scansWaiting")),
+    _server("graphql_documents", _G, "Documents of GraphQL that are kept", _at("graphql", "documents")),
+    _server("graphql_documents_bytes", _G, "Their bytes", _at("graphql", "documentBytes")),
+    _server("graphql_documents_limit_bytes", _G, "Most of them (option `document_cache_bytes`)", _at("limits", "documentCacheBytes")),
+    _server("graphql_refused_total", _C, "Requests and answers of GraphQL that were above a limit of what they may cost", _at("graphql", "refused")),
+)  # fmt: skip
+"""What is told of the server."""
+
+_LOG_METRICS: Final = (
+    _log("sound", _G, "1 if the log is sound as far as is known, else 0; `/health` tells why", _at("sound")),
+    _log("commit_age_seconds", _G, "Time since its newest visible commit", _at("commitAge")),
+    _log("epoch", _G, "How often it was opened for writing", _at("epoch")),
+    _log("oldest_version", _G, "Oldest version that is kept", _at("oldest", "version")),
+    _log("visible_version", _G, "Newest version that subscribers may be given; its rate is that of commits", _at("watermark")),
+    _log("durable_version", _G, "Newest version that a crash cannot take", _at("durable")),
+    _log("appended_version", _G, "Newest version that was written", _at("appended")),
+    _log("withheld_versions", _G, "Versions that wait for `publish` or `forget_after`", _at("withheld")),
+    _log("withheld_bytes", _G, "Their bytes in memory", _at("withheldBytes")),
+    _log("withheld_limit_bytes", _G, "Most of them (option `deferred_bytes`)", _at("bounds", "withheldBytes")),
+    _log("segments", _G, "Segments that are kept", _at("segments")),
+    _log("bytes", _G, "Their bytes; told by the owner of the log", _at("bytes")),
+    _log("held_bytes", _G, "Bytes of deleted segments that consumers keep by hard links", _at("heldBytes")),
+    _log("changes_total", _C, "Changes that became visible", _at("published", "changes")),
+    _log("written_bytes_total", _C, "Stored bytes of their transactions", _at("published", "bytes")),
+    _log("commit_groups_total", _C, "Groups of commits, each with one write; commits by groups is the size of a group", _at("groups")),
+    _log("syncs_total", _C, "Syncs of commits to the disk", _at("syncs")),
+    _log("sync_seconds_total", _C, "Time that they took", _at("syncSeconds")),
+    _log("queued_commits", _G, "Commits that wait for their turn", _at("queued")),
+    _log("queue_bytes", _G, "Their bytes", _at("queueBytes")),
+    _log("queue_limit_bytes", _G, "Most of them (option `queue_bytes`)", _at("bounds", "queueBytes")),
+    _log("producers", _G, "Producers whose last sequence is remembered", _at("producers")),
+    _log("producers_limit", _G, "Most of them (option `producers`)", _at("bounds", "producers")),
+    _log("space_low", _G, "1 if the housekeeping has found no room on the disk", _at("spaceLow")),
+    _log("reserve_bytes", _G, "Room on the disk that is kept back", _at("reserveBytes")),
+    _log("reserve_target_bytes", _G, "What it is to be; below it commits get `LogFull` (option `reserve_bytes`)", _at("bounds", "reserveBytes")),
+    _log("clock_ahead_seconds", _G, "Time by which the last commit is ahead of the clock", _at("clockAhead")),
+    _log("subscriptions", _G, "Subscriptions", _at("subscriptionCount")),
+    _log("resync_subscriptions", _G, "Those that no ring serves, so that they read from the log", _at("lagging")),
+    _log("publishers", _G, "Shared publishers: distinct criteria", _at("publisherCount")),
+    _log("detached_publishers", _G, "Those with which commits are not matched, as they ask too much", _at("detachedCount")),
+    _log("attached_weight", _G, "Questions that attached publishers have for each change", _at("attachedWeight")),
+    _log("attached_weight_limit", _G, "Most of them (option `attached_weight`)", _at("bounds", "attachedWeight")),
+    _log("match_weight", _G, "Questions of all publishers", _at("matchWeight")),
+    _log("match_weight_limit", _G, "Most of them (option `match_weight`)", _at("bounds", "matchWeight")),
+    _log("matches_total", _C, "How often a predicate was asked about a block of changes", _at("evaluations")),
+    _log("ring_events", _G, "Changes in all rings", _at("rings", "events")),
+    _log("ring_bytes", _G, "Their bytes", _at("rings", "bytes")),
+    _log("ring_fill_ratio", _G, "How full the fullest ring is, from 0 to 1 of `ring_events` or `ring_bytes`", _at("rings", "fill")),
+    _log("delivered_total", _C, "Changes that subscribers were given, each counted for each of them", _each("delivered", "areas"), ("area",)),
+    _log("read_frames_total", _C, "Frames read from the disk for subscribers, followers and history", _at("framesRead")),
+    _log("read_bytes_total", _C, "Their bytes", _at("bytesRead")),
+    _log("replay_bytes", _G, "Frames in memory for those who lag", _at("replayBytes")),
+    _log("replay_limit_bytes", _G, "Most of them (option `replay_bytes`)", _at("bounds", "replayBytes")),
+    _log("replay_waiting", _G, "Subscriptions that wait for the replayer", _at("replayWaiting")),
+    _log("dispatch_threads", _G, "Threads for subscribers of the process without an executor", _at("dispatchThreads")),
+    _log("dispatch_threads_limit", _G, "Most of them (option `dispatch_threads_max`)", _at("bounds", "dispatchThreads")),
+    _log("lag_versions", _G, "Versions that a subscription has not finished: such a share of them has at most so many, and `1` is the slowest", _each("lags", of="versions"), ("quantile",)),
+    _log("lag_events", _G, "Changes in them; where they are not remembered, what there is at least", _each("lags", of="changes"), ("quantile",)),
+    _log("lag_bytes", _G, "Their stored bytes, likewise", _each("lags", of="bytes"), ("quantile",)),
+    _log("lag_seconds", _G, "Age of the oldest of them, likewise", _each("lags", of="seconds"), ("quantile",)),
+    _log("expiry_seconds", _G, "Time until retention deletes what the slowest subscription reads next, if it stopped now and writing went on as in the last minute; told by the owner", _at("expiry", "seconds")),
+    _log("expiry_bytes", _G, "Bytes that may be written until then, by `retain_bytes`", _at("expiry", "bytes")),
+    _log("holds", _G, "Holds, by what becomes of them", _each("holdStates"), ("state",)),
+    _log("hold_expiry_seconds", _G, "Time until the first hold is above its `keep_age` and lost", _at("holdExpiry", "seconds")),
+    _log("hold_expiry_bytes", _G, "Bytes that may be written until the first hold is above its `keep_bytes`", _at("holdExpiry", "bytes")),
+    _log("send_latency_seconds", _H, "Time from the commit of the first change of a message until it is written to its connection, of subscriptions that are LIVE; one that has no demand waits for its client", _sent),
+)  # fmt: skip
+
+TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)
+"""Every metric."""
+
+
+def samples(metric: Metric, told: Told) -> Iterator[Sample]:
+    """The samples of a metric with the values of all its labels, of the statistics of a server.
+
+    Of a histogram they are its buckets, with their upper bounds as the last value, and the sum, with ``sum``.
+    """
+    if not metric.of_log:
+        yield from metric.read(told)
+        return
+    for name, log in told["logs"].items():
+        for labels, value in metric.read(log):
+            yield (name, *labels), value
+
+
+def read_buckets(metric: Metric, told: Told) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
+    """Of a histogram, of each log: its name, the buckets with their upper bounds, and the sum."""
+    for name, log in told["logs"].items():
+        found = [(bound, value) for (bound,), value in metric.read(log)]
+        if found:
+            yield name, found[:-1], found[-1][1]
