@@ -169,6 +169,12 @@ class InvalidChange(PenstockError, ValueError):
         super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
         self.parameter = parameter
         self.value = value
+        self.right = right
+
+    def at(self, place: str) -> "InvalidChange":
+        """The same error, seen from where the change stands."""
+        parameter = place if self.parameter == "change" else f"{place}.{self.parameter}"
+        return InvalidChange(parameter, self.value, self.right)
 
 
 class BodyMismatch(PenstockError, ValueError):

@@ -1,0 +1,253 @@
+"""Changes as JSON, the one reader of them: of lines that a command is given, of what clients append, of bodies of requests.
+
+It is strict: what it does not know it refuses, and it names what is wrong by its place, field and value. What ``penstock tail``
+prints is among what it knows, so that a log can be copied by lines.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from publishers.errors import InvalidChange
+from publishers.model.change import Action
+from publishers.mutations.arguments import key_bytes, meta_of
+from publishers.mutations.fields import path_names
+from publishers.mutations.mutation import (
+    REMOVE,
+    Mutation,
+    expire,
+    rekey,
+    remove,
+    schema,
+    truncate,
+    upsert,
+)
+from transports.errors import InvalidInput
+
+__all__ = ["read_array", "read_change", "read_lines", "read_objects"]
+
+_RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "body": {...}}'
+_BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+_Word = Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "TRANSACTION"]
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    """One change.
+
+    Of what ``penstock tail`` prints beyond it, ``version`` is the entry version of an entity that has none of its own, as
+    it is for subscribers there; the rest is accepted and ignored, and so is the TRANSACTION event.
+
+    Of a key change ``tail`` prints both halves, ``linked`` to each other; ``REKEY`` with ``new_key`` makes both.
+    """
+
+    entity_type: str | None = None
+    key: str | None = None
+    operation: _Word | None = None
+    body: msgspec.Raw = msgspec.Raw()
+    before: msgspec.Raw = msgspec.Raw()
+    changed: list[str] | Literal["auto"] | None = None
+    meta: dict[str, object] | None = None
+    schema_version: int | None = None
+    entry_version: int | None = None
+    origin: str | None = None
+    expires_at: datetime | None = None
+    linked: str | None = None
+    new_key: str | None = None
+    field: str | None = None
+    action: Action | None = None
+    area: Literal["DATA", "SCHEMA", "INFRASTRUCTURE"] = "DATA"
+    lacking: list[str] | None = None
+    cursor: str | None = None
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    index: int | None = None
+    count: int | None = None
+    timestamp: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Said)
+_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _Malformed(Exception):
+    """What was read is no change by its form."""
+
+
+def read_change(text: bytes | msgspec.Raw) -> Mutation | None:
+    """One change; None for a TRANSACTION event, as each log makes its own.
+
+    Raises:
+        InvalidChange: If it is none, or contradicts itself.
+    """
+    try:
+        return _read(text)
+    except _Malformed as error:
+        raise InvalidChange("change", bytes(text)[:100], f"{_RIGHT} ({error})") from None
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterator[Mutation]:
+    """Changes of which each is a line; empty lines are skipped.
+
+    Raises:
+        InvalidInput: If one is wrong; it names the line.
+    """
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            change = _read(text)
+        except _Malformed as error:
+            raise InvalidInput(number, f"{_RIGHT} is expected ({error})") from None
+        except InvalidChange as error:
+            raise InvalidInput(number, str(error)) from None
+        if change is not None:
+            yield change
+
+
+def read_array(text: bytes | msgspec.Raw, name: str = "changes") -> list[Mutation]:
+    """Changes of a JSON array.
+
+    Args:
+        text: The array.
+        name: What errors call it.
+
+    Raises:
+        InvalidChange: If it is none, or one of them is none; it names the place, such as ``changes[3].key``.
+    """
+    try:
+        items = _array.decode(text)
+    except _BROKEN as error:
+        raise InvalidChange(name, bytes(text)[:100], f"an array of changes ({error})") from None
+    return _each(items, read_change, name)
+
+
+def read_objects(items: Iterable[object], name: str = "changes") -> list[Mutation]:
+    """Changes that were read as objects, from a form other than JSON; keys may be bytes there.
+
+    Raises:
+        InvalidChange: As `read_array`.
+    """
+    return _each(items, _read_object, name)
+
+
+def _each(items: Iterable[Any], read: Callable[[Any], Mutation | None], name: str) -> list[Mutation]:
+    found = []
+    for place, item in enumerate(items):
+        try:
+            change = read(item)
+        except InvalidChange as error:
+            raise error.at(f"{name}[{place}]") from None
+        if change is not None:
+            found.append(change)
+    return found
+
+
+def _read_object(item: object) -> Mutation | None:
+    if not isinstance(item, dict):
+        raise InvalidChange("change", item, "an object such as {entity_type, key, body}")
+    given, keys = dict(item), {}
+    for name in ("key", "new_key"):
+        if isinstance(given.get(name), bytes):
+            keys[name], given[name] = given[name], "k"
+    raw = {name: msgspec.json.encode(given.pop(name)) for name in ("body", "before") if name in given}
+    try:
+        said = msgspec.convert(given, _Said)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InvalidChange("change", "an object", f"one of the fields that there are ({error})") from None
+    for name, text in raw.items():
+        setattr(said, name, msgspec.Raw(text))
+    for name, key in keys.items():
+        setattr(said, name, key.decode("utf-8", "surrogateescape"))
+    return None if said.operation == "TRANSACTION" else _mutation(said)
+
+
+def _read(text: bytes | msgspec.Raw) -> Mutation | None:
+    try:
+        said = _decoder.decode(text)
+    except _BROKEN as error:
+        raise _Malformed(error) from None
+    return None if said.operation == "TRANSACTION" else _mutation(said)
+
+
+def _mutation(said: _Said) -> Mutation:
+    if said.entity_type is None:
+        raise InvalidChange("entity_type", None, "given")
+    if said.area == "SCHEMA":
+        return _schema(said, said.entity_type)
+    told: dict[str, Any] = {"meta": said.meta, "schema_version": said.schema_version, "origin": said.origin}
+    if said.operation == "TRUNCATE":
+        return truncate(said.entity_type, **told)
+    if said.key is None:
+        raise InvalidChange("key", None, "given")
+    before, body = _given(said.before), _given(said.body)
+    told |= {"before": before, "entry_version": _entry_version(said)}
+    if said.field is not None or said.linked is not None:
+        return _part(said, said.entity_type, said.key, body)
+    if said.operation in ("REMOVE", "EXPIRE"):
+        if body is not None:
+            raise InvalidChange("body", body, f"left out with {said.operation}")
+        if said.operation == "EXPIRE":
+            return expire(said.entity_type, said.key, expires_at=said.expires_at, **told)
+        return remove(said.entity_type, said.key, **told)
+    if body is None:
+        raise InvalidChange("body", None, f"given with {said.operation or 'UPSERT'}")
+    told |= {"changed": said.changed, "expires_at": said.expires_at}
+    if said.operation == "REKEY":
+        if said.new_key is None:
+            raise InvalidChange("new_key", None, "given with REKEY")
+        return rekey(said.entity_type, said.key, said.new_key, body, **told)
+    return upsert(said.entity_type, said.key, body, **told)
+
+
+def _schema(said: _Said, entity_type: str) -> Mutation:
+    body = _given(said.body)
+    if body is None:
+        raise InvalidChange("body", None, "given with SCHEMA")
+    return schema(
+        entity_type,
+        body,
+        said.schema_version,
+        part=said.key or "entity",
+        before=_given(said.before),
+        changed=said.changed,
+        meta=said.meta,
+        origin=said.origin,
+    )
+
+
+def _part(said: _Said, entity_type: str, key: str, body: bytes | None) -> Mutation:
+    """A change that follows another one: of a field, or the other half of a key change."""
+    if said.field is not None:
+        path_names(said.field)
+        if said.action is None:
+            raise InvalidChange("action", None, "given with field")
+        if body is None and said.action is not Action.REMOVE:
+            raise InvalidChange("body", None, f"given with the action {said.action.value}")
+    made = upsert(entity_type, key, body or b"{}", before=_given(said.before), changed=said.changed)
+    extras = meta_of(
+        said.meta,
+        said.schema_version,
+        _entry_version(said),
+        said.origin,
+        expires_at=said.expires_at,
+        linked=None if said.linked is None else key_bytes(said.linked, "linked"),
+        field=said.field,
+        action=None if said.action is None else said.action.value,
+    )
+    return msgspec.structs.replace(
+        made,
+        operation=REMOVE if said.operation == "REMOVE" else made.operation,
+        body=body,
+        meta=extras,
+        entry_version=_entry_version(said),
+    )
+
+
+def _entry_version(said: _Said) -> int | None:
+    return said.version if said.entry_version is None else said.entry_version
+
+
+def _given(raw: msgspec.Raw) -> bytes | None:
+    value = bytes(raw)
+    return None if value in (b"", b"null") else value
