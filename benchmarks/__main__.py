@@ -15,6 +15,7 @@ NAMES = (
     "append",
     "commit",
     "resync",
+    "demand",
     "laggards",
     "matching",
     "fanout",

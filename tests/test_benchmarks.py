@@ -14,6 +14,7 @@ TINY = {
     "append": {"SIZES": (1, 10), "CHANGES": (20, 40)},
     "commit": {"COMMITS": 4, "CALLERS": (3,), "GROUPED": 12, "LARGE": (10,)},
     "resync": {"CHANGES": 200, "SIZES": (10,)},
+    "demand": {"COMMITS": 3},
     "laggards": {"COMMITS": 20, "READERS": 2, "SECONDS": 0.05},
     "matching": {"SIZES": {1: 0, 100: 1}, "CONDITIONS": 20, "GROWN": 100},
     "fanout": {"COMMITS": 10, "SUBSCRIBERS": (1, 100)},
