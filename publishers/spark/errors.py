@@ -8,6 +8,7 @@
         |-- ConnectRefused     a DataFrame of Spark Connect                     (module)
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
+        |-- ValueRefused       a change that cannot become a typed row          (version, index)
         |-- TooManyBadRows     a batch with more bad rows than it may have      (count, limit, column)
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
         |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
@@ -34,6 +35,7 @@ __all__ = [
     "SparkError",
     "TooManyBadRows",
     "UnorderedWarning",
+    "ValueRefused",
 ]
 
 
@@ -75,6 +77,18 @@ class RowRefused(SparkError, ValueError):
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"column {column!r} {why}")
         self.column = column
+
+
+class ValueRefused(SparkError, ValueError):
+    """An image of an entity is not what the schema says by which it was to become a row."""
+
+    def __init__(self, version: int, index: int, why: object) -> None:
+        super().__init__(
+            f"change {version}:{index} is not what the schema of its entity type says ({why}); leave out the column that it "
+            "concerns with columns=, give another schema with .schema(...), or read the log without schema=entity"
+        )
+        self.version = version
+        self.index = index
 
 
 class TooManyBadRows(SparkError, ValueError):

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from publishers.spark.source_arrow import chosen_schema
+from publishers.errors import InvalidOption
+from publishers.spark.source_arrow import CHANGE_SCHEMA, chosen_schema
+from publishers.spark.source_log import SourceLog
 from publishers.spark.source_options import SourceOptions
 from publishers.spark.source_reader import ChangeReader, ChangeStreamReader, reader_for
+from publishers.spark.source_typed import typed_schema
 from publishers.spark.writer import ChangeWriter, WriterOptions
 
 if TYPE_CHECKING:
@@ -29,8 +32,16 @@ class ChangeSource(DataSource):
 
         Raises:
             InvalidOption, InvalidCriteria, SchemaRefused: If an option is wrong.
+            LogError: If rows are to be typed by the schema that the log was told, and the log cannot be read.
         """
-        return chosen_schema(SourceOptions.of(self.options).columns)
+        options = SourceOptions.of(self.options)
+        if options.entity is None:
+            return chosen_schema(options.columns or CHANGE_SCHEMA.names)
+        with SourceLog(options.path) as log:
+            told = log.schema(options.entity)
+        if told is None:
+            raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as ChangeSink(tell_schema=True) tells it")  # fmt: skip
+        return typed_schema(told, options.columns)
 
     def reader(self, schema: StructType) -> ChangeReader:
         """Reads in a batch."""

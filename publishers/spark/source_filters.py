@@ -74,11 +74,11 @@ def _mask(batch: pa.RecordBatch, one: Any) -> pa.Array:
     return _COMPARED[type(one)](column, one.value)
 
 
-def version_bounds(filters: Sequence[Any]) -> tuple[int, int]:
-    """The first and the last version that some known filters can hold for."""
+def version_bounds(filters: Sequence[Any], column: str) -> tuple[int, int]:
+    """The first and the last version that some known filters can hold for; ``column`` holds versions."""
     first, last = 0, _UNBOUNDED
     for one in filters:
-        if getattr(one, "attribute", None) == ("version",) and type(one) in _COMPARED:
+        if getattr(one, "attribute", None) == (column,) and type(one) in _COMPARED:
             if isinstance(one, (EqualTo, GreaterThanOrEqual, GreaterThan)):
                 first = max(first, one.value + isinstance(one, GreaterThan))
             if isinstance(one, (EqualTo, LessThanOrEqual, LessThan)):

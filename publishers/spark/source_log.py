@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from pyspark.sql.datasource import InputPartition
@@ -13,6 +13,7 @@ from publishers.blocks.block import Block
 from publishers.errors import HistoryPruned, InvalidOption, PositionAhead
 from publishers.log.lineage import Lineage
 from publishers.model.position import Position, PositionToken, Start
+from publishers.schemas.registry import Schemas
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.format.frame import LAST
 from publishers.wal.keep.hard_links import held_directory
@@ -115,6 +116,11 @@ class SourceLog:
     def token(self, position: Position) -> PositionToken:
         """A position with the history that it belongs to."""
         return self._lineage.token(position)
+
+    def schema(self, entity_type: str) -> Any:
+        """What was told last of the entities of a type, parsed; None if nothing was."""
+        found = Schemas(self._files, RealFileSystem()).find(entity_type)
+        return None if found is None else found.body
 
     def judge(self, token: PositionToken) -> Position:
         """The position of a token.

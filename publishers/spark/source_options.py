@@ -9,16 +9,17 @@ import msgspec
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
-from publishers.spark.source_arrow import CHANGE_SCHEMA
+from publishers.spark.source_typed import CHANGE_TYPES
 from publishers.views.view import Content
 
 __all__ = ["SourceOptions", "check_known", "listed", "path_of"]
 
 _PARTITION_BYTES: Final = 32 * 1024 * 1024
+_OF_ENTITIES: Final = {"areas": ("DATA",), "operations": tuple(one.name for one in CHANGE_TYPES)}
 _WISHES: Final = {"entity_type": "entity_types", "operation": "operations", "key": "keys", "area": "areas"}
 _KNOWN: Final = (
     "path", "since", "until", *_WISHES, "criteria", "content", "columns", "consumer", "maxBytesPerBatch",
-    "maxVersionsPerBatch", "partitionBytes",
+    "maxVersionsPerBatch", "partitionBytes", "schema",
 )  # fmt: skip
 
 
@@ -32,7 +33,8 @@ class SourceOptions:
         until: The last version, or None.
         criteria: Which changes.
         content: Whether images are wanted.
-        columns: Which columns.
+        columns: Which columns, or None for all.
+        entity: The entity type by whose schema rows are typed; None for rows that are changes.
         consumer: The name of the hard links to read through, or None.
         max_bytes: Most bytes of a micro-batch, or None.
         max_versions: Most versions of a micro-batch, or None.
@@ -44,7 +46,8 @@ class SourceOptions:
     until: int | None
     criteria: Criteria
     content: Content
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    entity: str | None
     consumer: str | None
     max_bytes: int | None
     max_versions: int | None
@@ -62,14 +65,16 @@ class SourceOptions:
         content = given.get("content", "BODY")
         if content not in Content.__members__:
             raise InvalidOption("content", content, "BODY or HEADER")
+        entity = _entity(given)
         columns = given.get("columns")
         return cls(
             path=path_of(given),
             since=given.get("since"),
             until=_whole(given, "until", 0),
-            criteria=_criteria(given),
+            criteria=_criteria(given, _OF_ENTITIES if entity is not None else {}),
             content=Content[content],
-            columns=tuple(CHANGE_SCHEMA.names) if columns is None else listed(columns),
+            columns=None if columns is None else listed(columns),
+            entity=entity,
             consumer=given.get("consumer"),
             max_bytes=_whole(given, "maxBytesPerBatch", 1),
             max_versions=_whole(given, "maxVersionsPerBatch", 1),
@@ -122,8 +127,26 @@ def _whole(given: Mapping[str, str], name: str, least: int) -> int | None:
     return int(text)
 
 
-def _criteria(given: Mapping[str, str]) -> Criteria:
-    wish = {field: listed(given[name]) for name, field in _WISHES.items() if name in given}
+def _entity(given: Mapping[str, str]) -> str | None:
+    schema = given.get("schema", "change")
+    if schema not in ("change", "entity"):
+        raise InvalidOption("schema", schema, "change or entity")
+    if schema == "change":
+        return None
+    named = listed(given.get("entity_type", ""))
+    if len(named) > 1 or not named[0]:
+        raise InvalidOption("entity_type", given.get("entity_type"), "one entity type where schema is entity")
+    for name, only in (("area", "DATA"), ("content", "BODY")):
+        if given.get(name, only) != only:
+            raise InvalidOption(name, given[name], f"{only}, or left out, where schema is entity")
+    for name in listed(given.get("operation", _OF_ENTITIES["operations"][0])):
+        if name not in _OF_ENTITIES["operations"]:
+            raise InvalidOption("operation", name, f"one of {', '.join(_OF_ENTITIES['operations'])} where schema is entity")  # fmt: skip
+    return named[0]
+
+
+def _criteria(given: Mapping[str, str], wish: Mapping[str, tuple[str, ...]]) -> Criteria:
+    wish = {**wish, **{field: listed(given[name]) for name, field in _WISHES.items() if name in given}}
     text = given.get("criteria")
     if text is None:
         return Criteria.of(Criterion(**wish))

@@ -17,6 +17,7 @@ from publishers.spark.source_arrow import RecordBatches
 from publishers.spark.source_filters import filtered, is_known, version_bounds
 from publishers.spark.source_log import LogRange, SourceLog
 from publishers.spark.source_options import SourceOptions
+from publishers.spark.source_typed import TypedBatches
 
 if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
     from pyspark.sql.streaming.datasource import (
@@ -48,7 +49,8 @@ class ChangeReader(DataSourceReader):
         options = self._options
         with SourceLog(options.path, options.consumer, planning=True) as log:
             start = log.find(options.since or Start.EARLIEST)
-            first, last = version_bounds(self._filters)
+            version = "version" if options.entity is None else "_commit_version"
+            first, last = version_bounds(self._filters, version)
             end = min(_end(options, log), Position(last + 1))
             return log.ranges(max(start, Position(first)), end, options.partition_bytes)
 
@@ -175,4 +177,7 @@ def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterat
                 if indices:
                     yield block, indices
 
-        yield from RecordBatches(schema, options.content, found.prefixes).of(selected())
+        if options.entity is None:
+            yield from RecordBatches(schema, options.content, found.prefixes).of(selected())
+        else:
+            yield from TypedBatches(schema, found.prefixes).of(selected())

@@ -177,3 +177,41 @@ def test_a_log_that_is_open_is_not_written_by_a_batch_job(spark, log):
     frame = spark.range(3).select(F.raise_error(F.lit("a job ran")).cast("string").alias("id"))
     with pytest.raises(PySparkException, match=r"LogBusy.*is being written by"):
         frame.write.format("penstock").mode("append").options(entity_type="n", key="id").save(str(log.path))
+
+
+def test_rows_of_an_entity_are_typed_in_batches_and_streams(spark, log, tmp_path):
+    """F152: what a sink took comes back equal, with the columns of a change feed, through every micro-batch and a restart."""
+    frame = spark.createDataFrame(
+        [(n, f"n{n}", Decimal(n) / 100, datetime(2024, 1, 2, 3, 4, 5, n, UTC), [n]) for n in range(60)],
+        "id long, name string, price decimal(10,2), at timestamp, many array<int>",
+    )
+    sink = ChangeSink(log, entity_type="order", key="id", producer="p", tell_schema=True)
+    for batch in range(3):
+        sink(frame.where(f"id % 3 = {batch}"), batch)
+    entity = {"schema": "entity", "entity_type": "order"}
+    rows = load(spark.read, log.path, **entity)
+    want = sorted(frame.collect())
+    assert sorted(rows.select(frame.columns).collect()) == want
+    assert sorted(rows.groupBy("_commit_version", "_change_type").count().collect()) == [
+        (version, "update_postimage", 20) for version in (1, 2, 3)
+    ]
+    chosen = load(spark.read.schema("id int, _key string"), log.path, **entity)
+    assert sorted(chosen.collect()) == sorted((row.id, str(row.id)) for row in want)
+    found = []
+
+    def keep(batch, _):
+        found.append(batch.select(frame.columns).collect())
+        if len(found) == 2:
+            raise RuntimeError("once")
+
+    def run():
+        stream = load(spark.readStream, log.path, **entity, since="earliest", maxVersionsPerBatch="1")
+        writer = stream.writeStream.foreachBatch(keep).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        return writer.trigger(availableNow=True).start()
+
+    with pytest.raises(StreamingQueryException, match="once"):
+        run().awaitTermination(300)
+    assert run().awaitTermination(300)
+    assert sorted(row for batch in (found[0], *found[2:]) for row in batch) == want

@@ -1,0 +1,164 @@
+"""Changes of one entity type as rows with its own columns, typed by the schema that was told of it.
+
+To the columns of the entity come those that Spark's own change feeds have, and the key. An image before is a row of its own, ahead of
+the row that it belongs to.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from publishers.blocks.block import Block
+from publishers.model.change import Operation
+from publishers.spark.errors import SchemaRefused
+from publishers.spark.source_arrow import RecordBatches, chosen_schema
+from publishers.spark.source_images import EntityImages
+from publishers.spark.source_log import TokenPrefixes
+from publishers.views.view import Content
+
+__all__ = ["CHANGE_TYPES", "FEED_SCHEMA", "TypedBatches", "typed_schema"]
+
+FEED_SCHEMA: Final = StructType(
+    [
+        StructField("_key", StringType()),
+        StructField("_change_type", StringType()),
+        StructField("_commit_version", LongType()),
+        StructField("_commit_timestamp", TimestampType()),
+        StructField("_index", LongType()),
+    ]
+)
+"""The columns beside those of the entity; three of them are named as in Spark's ``CHANGES`` and in Delta's change feed."""
+
+CHANGE_TYPES: Final[Mapping[Operation, str]] = {
+    Operation.UPSERT: "update_postimage",
+    Operation.REMOVE: "delete",
+    Operation.EXPIRE: "delete",
+    Operation.TRUNCATE: "truncate",
+}
+"""What ``_change_type`` says; an image before that has a row of its own is an ``update_preimage``."""
+
+_PREIMAGE: Final = "update_preimage"
+_TEXTS: Final = frozenset({"char", "varchar", "uuid", "duration", "interval", "void"})
+_MADE_OF: Final = ("key", "operation", "version", "timestamp", "index")
+_IMAGES: Final = ("body", "before")
+
+
+def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of an entity as its schema tells them, and those of `FEED_SCHEMA`.
+
+    Args:
+        told: The part of the schema that describes the entity, parsed.
+        columns: Which of them; None for all.
+
+    Raises:
+        SchemaRefused: If a type has no column in Spark, or a name is unknown or there twice.
+    """
+    try:
+        entity = StructType.fromJson(_nullable(told))
+    except (KeyError, TypeError, ValueError, AttributeError, PySparkException) as error:
+        raise SchemaRefused(
+            "*", f"is told by a schema that is no struct of Spark's types ({error})"
+        ) from None
+    if twice := set(entity.names) & set(FEED_SCHEMA.names):
+        raise SchemaRefused(twice.pop(), "is one of the source, and of the entity as well; read it without schema=entity")  # fmt: skip
+    whole = StructType([*entity.fields, *FEED_SCHEMA.fields])
+    for name in columns or ():
+        if name not in whole.names:
+            raise SchemaRefused(name, f"is none of {', '.join(whole.names)}")
+    return whole if columns is None else StructType([whole[name] for name in columns])
+
+
+def _nullable(told: Any) -> Any:
+    """The same with null allowed everywhere, as rows of removals are, and as text what Spark keeps as text."""
+    if isinstance(told, str):
+        return "string" if told.partition("(")[0].partition(" ")[0] in _TEXTS else told
+    match told["type"]:
+        case "struct":
+            fields = [
+                {"name": one["name"], "type": _nullable(one["type"]), "nullable": True, "metadata": {}}
+                for one in told["fields"]
+            ]
+            return {"type": "struct", "fields": fields}
+        case "array":
+            return {"type": "array", "elementType": _nullable(told["elementType"]), "containsNull": True}
+        case "map":
+            types = {name: _nullable(told[name]) for name in ("keyType", "valueType")}
+            return {"type": "map", **types, "valueContainsNull": True}
+        case other:
+            raise ValueError(f"{other!r} is no type")
+
+
+class TypedBatches:
+    """Makes the record batches of a range of the log, of changes that concern whole entities.
+
+    Args:
+        schema: Its columns: any of `FEED_SCHEMA`, and fields of the entity.
+        prefixes: Of tokens; none are made.
+
+    Raises:
+        SchemaRefused: If a type has no column in Arrow, or a column of the feed is of another type.
+    """
+
+    def __init__(self, schema: StructType, prefixes: TokenPrefixes) -> None:
+        for field in schema:
+            own = FEED_SCHEMA[field.name].dataType if field.name in FEED_SCHEMA.names else field.dataType
+            if field.dataType != own:
+                raise SchemaRefused(field.name, f"is {field.dataType.simpleString()}, but must be {own.simpleString()}")  # fmt: skip
+        self._images = EntityImages(
+            StructType([field for field in schema if field.name not in FEED_SCHEMA.names])
+        )
+        self._changes = RecordBatches(chosen_schema([*_MADE_OF, *_IMAGES]), Content.BODY, prefixes)
+        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    def of(self, found: Iterable[tuple[Block, Sequence[int]]]) -> Iterator[pa.RecordBatch]:
+        """The batches of some changes of some frames."""
+        whole = ((block, _of_entities(block, indices)) for block, indices in found)
+        for batch in self._changes.of((block, indices) for block, indices in whole if indices):
+            yield self._typed(batch)
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        upserts = pc.equal(batch.column("operation"), Operation.UPSERT.name)
+        body, before = batch.column("body"), batch.column("before")
+        columns = [batch.column(name) for name in _MADE_OF]
+        columns[1] = _change_types().take(pc.index_in(columns[1], _operations()))
+        rows = [*columns, pc.if_else(upserts, body, before)]
+        if pc.any(both := pc.and_(upserts, before.is_valid())).as_py():
+            rows = _with_preimages(rows, before, both)
+        *feed, images = rows
+        found = dict(zip(FEED_SCHEMA.names, feed, strict=True))
+        found |= self._images.read(images, found["_commit_version"], found["_index"])
+        return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
+
+
+def _of_entities(block: Block, indices: Sequence[int]) -> Sequence[int]:
+    """Without changes of one field, which come beside that of the entity."""
+    if block.columns.meta is None:
+        return indices
+    whole = [index for index in indices if block.attached(index).field is None]
+    return indices if len(whole) == len(indices) else whole
+
+
+def _with_preimages(rows: list[pa.Array], before: pa.Array, both: pa.Array) -> list[pa.Array]:
+    """Ahead of each row that has both images one for that before."""
+    places = pa.array(range(len(both)), pa.int64())
+    order = pc.sort_indices(pa.concat_arrays([places.filter(both), places]))
+    extra = [column.filter(both) for column in [*rows[:-1], before]]
+    extra[1] = pa.repeat(_PREIMAGE, len(extra[1]))
+    # Of two rows of one place the first one stays first: the sort is stable.
+    return [pa.concat_arrays(pair).take(order) for pair in zip(extra, rows, strict=True)]
+
+
+@lru_cache(maxsize=1)
+def _operations() -> pa.Array:
+    return pa.array([one.name for one in CHANGE_TYPES])
+
+
+@lru_cache(maxsize=1)
+def _change_types() -> pa.Array:
+    return pa.array(CHANGE_TYPES.values())
