@@ -77,8 +77,10 @@ class Housekeeping:
 
     def _run(self) -> None:
         while not self._ended:
-            self._alarm.wait()
             try:
+                self._alarm.wait()
                 self._step()
             except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same
-                _log.exception("a step of housekeeping failed")
+                # An interrupt of `close` may end its wait for this thread, and what the thread works with is closed then.
+                if not self._ended:
+                    _log.exception("a step of housekeeping failed")

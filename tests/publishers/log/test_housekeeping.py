@@ -37,6 +37,29 @@ def test_a_step_that_raises_is_logged_and_the_next_one_runs(caplog):
     assert "once" in caplog.text
 
 
+def test_a_thread_that_outlives_an_interrupted_close_ends_in_silence(caplog):
+    """What it waits at is closed already then."""
+    waits, closed = threading.Event(), threading.Event()
+
+    class Alarm:
+        def wait(self):
+            waits.set()
+            closed.wait(20)
+            raise OSError(9, "Bad file descriptor")
+
+        def wake(self):
+            pass
+
+    house = Housekeeping(lambda: None, Alarm(), "house")
+    waits.wait(20)
+    house._thread.join, joined = lambda: None, house._thread.join
+    house.close()
+    closed.set()
+    joined(20)
+    assert not house._thread.is_alive()
+    assert caplog.text == ""
+
+
 def test_close_waits_for_the_step_in_progress():
     began, go = threading.Event(), threading.Event()
     ended = []
