@@ -17,7 +17,7 @@ from typing import Final
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
-from publishers.commits.pending import Commit, Pending, sift, to_publish
+from publishers.commits.pending import Commit, Pending, sift, tell_repeated, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
@@ -380,6 +380,8 @@ class Committer:
                 continue
             original = ahead.commit.version if ahead and ahead.commit and version is None else version
             member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
+            assert member.transaction is not None
+            tell_repeated(member.transaction, original or 0, self._wal.log_id)
         if self.arrivals.used:
             self.arrivals.accept(group)
         return self._synced(durable=any(member.durable for member in group))

@@ -1,7 +1,8 @@
 """Commits on their way: what waits in the queue of a log, and what became of it."""
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -10,11 +11,12 @@ from publishers.blocks.block import Block
 from publishers.commits.expectation import Expectation, GroupAhead
 from publishers.errors import InvalidChange, LogError, PenstockError
 from publishers.fanout.publish_gate import Published
+from publishers.losses import tell_changes
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Commit", "Pending", "Repeated", "sift", "to_publish"]
+__all__ = ["Commit", "Pending", "Repeated", "sift", "tell_repeated", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -174,6 +176,21 @@ def sift(
         if ahead_of is not None:
             ahead_of.transactions.append(transaction)
     return repeated, fresh
+
+
+def tell_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
+    """Writes a line of log for each change that is ignored, because its producer has committed it before."""
+
+    def changes() -> Iterator[tuple[str, bytes | None]]:
+        for sealed in transaction.payloads if transaction.spool is None else ():
+            payload = inflate(sealed.data, sealed.raw) if sealed.flags & COMPRESSED else sealed.data
+            columns, _ = decode_payload(payload, sealed.count)
+            for row, key in enumerate(columns.key):
+                yield columns.entity_types[0 if columns.type_ids is None else columns.type_ids[row]], key
+
+    where = f"as version {version}" if version else "or a later one"
+    why = f"ignored, as producer {transaction.producer_id} has committed sequence {transaction.sequence} before, {where}"
+    tell_changes(logging.INFO, why, log_id, transaction.count, changes)
 
 
 def _repeats(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from flow.executors import Executor
 from publishers.background import in_background
-from publishers.errors import LogForked, WalCorrupted
+from publishers.errors import HistoryPruned, LogForked, WalCorrupted
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.gating import Gating
@@ -20,6 +20,7 @@ from publishers.fanout.ring import Ring
 from publishers.fanout.stretches import Stretches
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
+from publishers.losses import tell_history
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
@@ -49,6 +50,7 @@ class Service:
         reason: Why it was closed, if that is more than that: with what every subscription ends.
         explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
         inherited: What to raise in a child of ``fork``; None in the process that opened the log.
+        log_name: What lines of log call the log.
         damage: The first damage that a read has met; None as long as none has.
     """
 
@@ -73,6 +75,7 @@ class Service:
         self.damage: WalCorrupted | None = None
         self._reader = reader
         self._name = name
+        self.log_name = name.removeprefix("penstock-")
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
 
@@ -146,7 +149,12 @@ class Service:
                 first = self.damage is None
                 self.damage = self.damage or error
             if first:
-                _LOG.error("the log %s is corrupt: %s", self._name.removeprefix("penstock-"), error)
+                _LOG.error("the log %s is corrupt: %s", self.log_name, error)
+
+    def lost(self, subscription: Subscribed, oldest: Position) -> HistoryPruned:
+        """Writes a line of log about history that a subscription has lost; answers what it may end with."""
+        tell_history(self.log_name, subscription.name, subscription.cursor.next.version, oldest.version)
+        return HistoryPruned(oldest)
 
     def forget(self, subscription: Subscribed) -> None:
         """Drops one who has ended."""

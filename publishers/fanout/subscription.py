@@ -247,7 +247,7 @@ class ChangeSubscription:
                 self._go(oldest)
                 self._settle(oldest)
             elif self._missing.on_gap == "fail":
-                self.fail(HistoryPruned(oldest))
+                self.fail(self._service.lost(self, oldest))
             elif not self.cursor.live:
                 self._jump(oldest)
                 self._settle(oldest)
@@ -403,7 +403,7 @@ class ChangeSubscription:
             return COMPLETED
         if not cursor.live and cursor.next < (oldest := self._service.oldest):
             if self._missing.on_gap == "fail":
-                return Failed(HistoryPruned(oldest))
+                return Failed(self._service.lost(self, oldest))
             self._jump(oldest)
             self._settle(oldest)
             return None
@@ -460,7 +460,7 @@ class ChangeSubscription:
             return self._reader.read(upto, room)
         except HistoryPruned as error:
             if self._missing.on_gap == "fail":
-                raise
+                raise self._service.lost(self, error.oldest) from None
             self._jump(error.oldest)
             return None
 
@@ -528,7 +528,7 @@ class ChangeSubscription:
 
     def _jump(self, oldest: Position) -> None:
         """Goes over what is missing, and tells."""
-        self._missing.extend(self.cursor.next, oldest)
+        self._missing.extend(self.cursor.next, self._service.lost(self, oldest).oldest)
         self._go(oldest)
         # Noted at once, whoever signals: it comes before all that is read from now on.
         self._drain.tell("gap", self._missing.deliver, wake=False)

@@ -4,9 +4,11 @@ A row is bad if its key is null, empty or too long, or if its columns name no kn
 whole batch, such as a missing column, is no matter of rows.
 """
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final, Literal, get_args
 from uuid import UUID
 
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 
 from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
+from publishers.losses import LINES_MAX, tell_changes
 from publishers.mutations.mutation import Mutation, upsert
 from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
 from publishers.spark.errors import TooManyBadRows
@@ -50,14 +53,18 @@ class BadRows:
         what: What becomes of them; with ``"fail"`` none is looked for.
         limit: Above so many the batch fails.
         max_key_bytes: Longest key of the log.
+        log_id: Of the log.
     """
 
-    def __init__(self, encoding: Encoding, what: OnBadRow, *, limit: int, max_key_bytes: int) -> None:
+    def __init__(
+        self, encoding: Encoding, what: OnBadRow, *, limit: int, max_key_bytes: int, log_id: UUID
+    ) -> None:
         self.count = 0
         self._what = what
         self._encoding = encoding
         self._limit = limit
         self._max_key_bytes = max_key_bytes
+        self._log_id = log_id
         self._found: list[_Bad] = []
 
     def without(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,8 +84,22 @@ class BadRows:
                 raise TooManyBadRows(self.count, self._limit, column, why)
             if self._what == "dead_letter":
                 self._found.append(_Bad(column, why, bad))
+            else:
+                self._tell(column, why, bad)
             return self.without(rows.filter(pc.invert(flawed)))
         return rows
+
+    def _tell(self, column: str, why: str, bad: pa.RecordBatch) -> None:
+        """Writes a line of log for each row that is left out."""
+
+        def rows() -> Iterator[tuple[str | None, bytes | None]]:
+            some = bad.slice(0, LINES_MAX)
+            kinds = some.column("entity_type").to_pylist() if "entity_type" in some.schema.names else []
+            yield from zip_longest(kinds, some.column("key").to_pylist())
+
+        tell_changes(
+            logging.WARNING, f"row left out, as column {column!r} {why}", self._log_id, len(bad), rows
+        )
 
     def changes(self, sink: str, batch_id: int) -> Iterator[Mutation]:
         """What tells of each of them in the log beside.
@@ -131,7 +152,8 @@ class Aside:
 
     def begin(self, encoding: Encoding) -> BadRows:
         """The bad rows of a batch, of which none was found yet."""
-        return BadRows(encoding, self._what, limit=self._limit, max_key_bytes=self._log.options.max_key_bytes)
+        most = self._log.options.max_key_bytes
+        return BadRows(encoding, self._what, limit=self._limit, max_key_bytes=most, log_id=self._log.log_id)
 
     def carry(self, bad: BadRows, sink: str, producer: str | UUID, batch_id: int) -> None:
         """Commits bad rows to the other log, unless it has them already.

@@ -1,3 +1,5 @@
+from uuid import UUID
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -5,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import ChangeLog, InvalidOption, LogReadOnly, Operation
+from publishers.losses import LINES_MAX, key_digest
 from publishers.spark import ChangeSink, RowRefused, TooManyBadRows
 from publishers.spark.arrow import columns_of
 from publishers.spark.bad_rows import BadRows
@@ -17,7 +20,7 @@ LONG = "k" * 1025
 
 
 def bad_rows(limit=100):
-    return BadRows(BY_ALL, "dead_letter", limit=limit, max_key_bytes=1024)
+    return BadRows(BY_ALL, "dead_letter", limit=limit, max_key_bytes=1024, log_id=UUID(int=1))
 
 
 def batch_of(rows):
@@ -64,6 +67,20 @@ def test_every_bad_row_is_left_out_once_and_every_good_one_stays_in_its_order(ro
     assert sorted(told) == [number for number, row in enumerate(rows) if not is_good(row)]
     if numbers:
         assert columns_of(good, BY_ALL, None).count == len(numbers)
+
+
+def test_a_row_that_is_skipped_gets_a_line_without_its_key(caplog):
+    """F138, F154: one that is carried aside is not lost, and gets none."""
+    rows = [(LONG, "upsert", "order"), (None, "upsert", "order"), ("secret", "?", "order")]
+    rows += 20 * [("", "upsert", "")]
+    for what, lines in (("dead_letter", 0), ("skip", 3 + LINES_MAX + 1)):
+        bad = BadRows(BY_ALL, what, limit=100, max_key_bytes=1024, log_id=UUID(int=1))
+        assert len(bad.without(batch_of(rows))) == 0
+        told = [one.getMessage() for one in caplog.records if one.name == "penstock.losses"]
+        assert len(told) == lines
+    assert all("left out, as column" in line and "secret" not in line and "kkkk" not in line for line in told)
+    assert any(line.endswith("key #" + key_digest("secret", UUID(int=1))) for line in told)
+    assert any("key #-" in line for line in told)
 
 
 def test_too_many_bad_rows_name_their_number_and_the_last_fault():
