@@ -192,8 +192,11 @@ class Block:
         """JSON after the change; for the TRANSACTION event its id and stored bytes."""
         if index:
             return self._sound("body", self.columns.body, index)
-        body = {"id": self._annotated().id, "bytes": self.transaction_bytes}
-        return msgspec.json.encode(body)
+        return self._event_body(View())
+
+    def _event_body(self, view: View) -> bytes:
+        body: dict[str, Any] = {"id": self._annotated().id}
+        return msgspec.json.encode(body if view.apart else body | {"bytes": self.transaction_bytes})
 
     def before(self, index: int) -> bytes | None:
         """JSON before the change."""
@@ -276,7 +279,7 @@ class Block:
             images = (self.body(index), self.before(index)) if whole else (None, None)
             return ShownImages(*images, self.changed(index))
         if not index:
-            return ShownImages(self.body(0) if whole else None)
+            return ShownImages(self._event_body(view) if whole else None)
         return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
@@ -284,6 +287,10 @@ class Block:
         key = self.key(index)
         view = view if self.kind(index) >> 4 == Area.DATA else View()  # only entities are seen through lenses
         return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
+
+    def shown_count(self, index: int, view: View) -> int:
+        """How many changes the transaction has, as a view tells it."""
+        return min(index + 2, self.transaction_count) if view.apart else self.transaction_count
 
     def shown_meta(self, index: int, view: View) -> bytes:
         """What was attached, as a view shows it; empty for nothing."""
@@ -433,8 +440,9 @@ def _seen(block: Block, change: Change, view: View) -> Change:
     shown = block.shown(index, view)
     return msgspec.structs.replace(
         change,
+        count=block.shown_count(index, view),
         key=block.shown_key(index, view),
-        linked=None if change.linked is None else show_key(change.linked, view),
+        linked=None if change.linked is None or view.apart else show_key(change.linked, view),
         field=None if change.field is None else show_field(change.field, view),
         body_bytes=shown.body,
         before_bytes=shown.before,
@@ -448,7 +456,7 @@ def _seen(block: Block, change: Change, view: View) -> Change:
 def seen_linked(attached: Attached, view: View) -> str | None:
     """The key of the other half of a key change, as a view shows it."""
     linked = attached.linked
-    return None if linked is None else show_key(linked.decode("utf-8", "surrogateescape"), view)
+    return None if linked is None or view.apart else show_key(linked.decode("utf-8", "surrogateescape"), view)
 
 
 def seen_error(block: Block, index: int, view: View) -> str | None:

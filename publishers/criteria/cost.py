@@ -11,6 +11,7 @@ a name or a key         1, and 1 for each 64 characters; 1 for each place in the
 a glob                  2 for each part between its stars; 16 more if it holds nothing that can be looked up
 a pattern               4, 1 for each literal character that it begins with, 32 for each place behind them
 a condition             2 for an equality, 1 for each value of ``IN``, 8 for what is asked of each change
+a further wish          8, as it is asked of each change that leads to the wish
 ======================  =====================================================================================
 """
 
@@ -109,6 +110,7 @@ def _weigh(wish: Criterion, parts: dict[str, int]) -> None:
         parts["key_patterns"] += _PATTERN + head + _PLACE * (pattern.places - head)
     for condition in wish.where:
         parts["where"] += _condition(condition)
+    parts[""] += _ASKED * len(wish.also)
     leading = next(
         (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(wish, name)), ""
     )

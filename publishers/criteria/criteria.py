@@ -16,12 +16,12 @@ from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
 from publishers.model.change import Area, Operation
 
-__all__ = ["Criteria", "Criterion"]
+__all__ = ["FITTING", "Criteria", "Criterion"]
 
 _Name = TypeVar("_Name", bound=Enum)
 _Read = TypeVar("_Read")
 _SITED: Final = ("entity_types", "keys", "key_globs", "key_patterns", "changed", "where", "transitions")
-_FITTING: Final = {
+FITTING: Final = {
     Area.DATA: frozenset(
         {Operation.UPSERT, Operation.REMOVE, Operation.TRUNCATE, Operation.EXPIRE, Operation.READ}
     ),
@@ -30,6 +30,7 @@ _FITTING: Final = {
     Area.ENGINE: frozenset({Operation.UPSERT, Operation.REMOVE}),
     Area.HOST: frozenset({Operation.UPSERT, Operation.REMOVE}),
 }
+"""The operations that there are in each area."""
 _VALUES_MAX: Final = 10_000
 _PATTERN_MAX: Final = 1024
 _PATTERNS_MAX: Final = 100
@@ -58,6 +59,9 @@ class Criterion:
         where: Conditions on the values before and after the change, all of which must hold: ``Where`` objects, or
             expressions that ``Where.parse`` reads. One condition may be given as it is.
         transitions: What the change does to the place of its entity in the filter that ``where`` is.
+        also: Further wishes, any of which must hold too. It is what becomes of two wishes of which both must hold and which one
+            cannot tell, such as two lists of globs; it does not travel. Only for a wish that asks for keys, changed fields or
+            values.
 
     Raises:
         InvalidCriteria: If a field has a value that it does not take, or fields contradict each other.
@@ -72,6 +76,7 @@ class Criterion:
     changed: frozenset[str] = field(default=frozenset())
     where: frozenset[Where] = field(default=frozenset())
     transitions: frozenset[Transition] = field(default=frozenset())
+    also: "frozenset[Criterion]" = field(default=frozenset())
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class Criterion:
         changed: str | Collection[str] = (),
         where: Where | str | Collection[Where | str] = (),
         transitions: Collection[Transition | str] = (),
+        also: "Collection[Criterion]" = (),
     ) -> None:
         put = object.__setattr__
         put(self, "areas", _members("areas", areas, Area))
@@ -96,9 +102,16 @@ class Criterion:
         put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
         put(self, "where", _conditions((where,) if isinstance(where, (Where, str)) else where))
         put(self, "transitions", _members("transitions", transitions, Transition))
+        put(self, "also", _collected("also", also))
         self._check_patterns()
         self._check_fit()
         self._check_conditions()
+        if not all(isinstance(one, Criterion) for one in self.also):
+            raise InvalidCriteria("also", also, "a set of Criterion")
+        if self.also and not self.asks:
+            raise InvalidCriteria(
+                "also", also, "left out where a wish asks for no keys, changed fields or values"
+            )
 
     def _check_patterns(self) -> None:
         for name in ("key_globs", "key_patterns"):
@@ -129,7 +142,7 @@ class Criterion:
         pointed = next((name for name in _SITED[1:] if getattr(self, name)), None)
         if pointed and self.operations == {Operation.TRUNCATE}:
             raise InvalidCriteria(pointed, self._told(pointed), "left out, because TRUNCATE has none")
-        fitting = frozenset[Operation]().union(*(_FITTING[area] for area in self.areas))
+        fitting = frozenset[Operation]().union(*(FITTING[area] for area in self.areas))
         if self.areas and not self.operations <= fitting:
             right = ", ".join(sorted(operation.name for operation in fitting))
             areas = ", ".join(self._told("areas"))
@@ -160,6 +173,11 @@ class Criterion:
     def keyed(self) -> bool:
         """Whether only changes that have a key can fulfil this wish."""
         return bool(self.keys or self.key_globs or self.key_patterns)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks a change for more than its area, operation and entity type."""
+        return self.keyed or bool(self.changed or self.where)
 
     @property
     def sited(self) -> bool:
@@ -197,14 +215,15 @@ class Criterion:
             raise InvalidCriteria("", wish, "an object")
         found = dict(wish)
         for name, values in wish.items():
-            if name not in _FIELDS:
-                raise InvalidCriteria(str(name), values, "one of " + ", ".join(_FIELDS))
+            if name not in _TRAVELLING:
+                raise InvalidCriteria(str(name), values, "one of " + ", ".join(_TRAVELLING))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
         return cls(**{**found, "where": _each("where", wish.get("where", ()), Where.from_json)})
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Criterion))
+_TRAVELLING: Final = tuple(name for name in _FIELDS if name != "also")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +316,7 @@ def _widest(wishes: set[Criterion]) -> set[Criterion]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Where):
+    if isinstance(value, (Where, Criterion)):
         return value.to_json()
     return value.name if isinstance(value, Enum) else value
 

@@ -37,6 +37,10 @@ class Facts:
         """The key of a change."""
         return self._block.columns.key[index - self._block.first_index] or b""
 
+    def kind(self, index: int) -> int:
+        """Area and operation of a change, as blocks store them."""
+        return self._block.kind(index)
+
     def entity_type(self, index: int) -> str | None:
         """The entity type of a change."""
         return self._block.entity_type(index)

@@ -67,7 +67,8 @@ def places_of(wish: Wish) -> Iterator[Place]:
 def asks_of(wish: Wish, places: list[Place]) -> int:
     """How many questions of a wish every change is asked, as no look-up answers them."""
     scans = {place.key for place in places if place.slot == Slot.SCANS}
-    return len(scans) + (len(wish.criterion.where) if places[0].slot == Slot.TESTS else 0)
+    tested = places[0].slot == Slot.TESTS
+    return len(scans) + (len(wish.criterion.where) + len(wish.criterion.also) if tested else 0)
 
 
 def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
@@ -87,6 +88,8 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
         left.append((wish.changed, 1))
     if wish.values is not None and not (slot in (Slot.VALUES, Slot.TESTS) and proved):
         left.append((wish.values, len(criterion.where)))
+    if wish.also is not None and slot != Slot.TESTS:
+        left.append((wish.also, len(criterion.also)))
     checks = [check for check, _ in left]
     questions = sum(count for _, count in left)
     if len(checks) < 2:
@@ -136,7 +139,8 @@ def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
             for value in values:
                 yield Place(None, Slot.VALUES, (image, condition.path), value_key(value), proves=alone)
             return
-    yield Place(None, Slot.TESTS, key=(criterion.where, transitions), make=_maker(wish.values))
+    question = _both(wish.values, wish.also) if wish.values and wish.also else wish.values
+    yield Place(None, Slot.TESTS, key=(criterion.where, transitions, criterion.also), make=_maker(question))
 
 
 def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:
@@ -146,6 +150,10 @@ def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None
     if Transition.LEFT not in transitions:
         return Image.AFTER
     return None if Transition.ENTERED in transitions else Image.BEFORE
+
+
+def _both(one: Check, other: Check) -> Check:
+    return lambda facts, index: one(facts, index) and other(facts, index)
 
 
 def _maker(question: Any) -> Callable[[], Any]:

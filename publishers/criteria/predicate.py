@@ -39,10 +39,12 @@ class Wish:
         expressions: These regular expressions, prepared, by their texts.
         changed: Whether a change touched one of its fields, if it names any.
         values: Whether the images fulfil its conditions, if it has any.
+        also: Whether a change fulfils one of its further wishes, if it has any.
         transactions: Whether TRANSACTION events fulfil it.
     """
 
     __slots__ = (
+        "also",
         "changed",
         "criterion",
         "expressions",
@@ -65,6 +67,7 @@ class Wish:
         self.patterns = _any_of([pattern.prepare() for pattern in self.expressions.values()])
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
+        self.also = _also_check([Wish(one) for one in criterion.also]) if criterion.also else None
         self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
 
     @property
@@ -76,6 +79,21 @@ class Wish:
         """Whether changes of a kind and an entity type are wished for, if that is all that it asks."""
         return kind in self.kinds and (
             not self.criterion.entity_types or entity_type in self.criterion.entity_types
+        )
+
+    def holds(self, facts: Facts, index: int) -> bool:
+        """Whether one change, which is no TRANSACTION event, is wished for."""
+        key = facts.key(index)
+        return (
+            self.takes(facts.kind(index), facts.entity_type(index) or "")
+            and all(
+                check(key)
+                for check in (self.keys.__contains__ if self.keys else None, self.globs, self.patterns)
+                if check is not None
+            )
+            and all(
+                check(facts, index) for check in (self.changed, self.values, self.also) if check is not None
+            )
         )
 
     def leads(self, block: Block) -> bool:
@@ -104,7 +122,7 @@ class Wish:
         for holds in (self.keys.__contains__ if self.keys else None, self.globs, self.patterns):
             if holds is not None:
                 rows = [row for row in _all(rows, block) if holds(keys[row])]  # type: ignore[arg-type]  # keys are never null
-        for check in (self.changed, self.values):
+        for check in (self.changed, self.values, self.also):
             if check is not None and (rows is None or rows):
                 facts, first = facts_of(block), block.first_index
                 rows = [row for row in _all(rows, block) if check(facts, row + first)]
@@ -208,6 +226,10 @@ def _any_of(matchers: list[Callable[[bytes], bool]]) -> Callable[[bytes], bool] 
 
 def _changed_check(names: frozenset[str]) -> Check:
     return lambda facts, index: not names.isdisjoint(facts.changed(index))
+
+
+def _also_check(wishes: Sequence[Wish]) -> Check:
+    return lambda facts, index: any(wish.holds(facts, index) for wish in wishes)
 
 
 def _text(condition: Where) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -145,8 +145,11 @@ def _entity(given: Mapping[str, str]) -> str | None:
     return named[0]
 
 
-def _criteria(given: Mapping[str, str], wish: Mapping[str, tuple[str, ...]]) -> Criteria:
-    wish = {**wish, **{field: listed(given[name]) for name, field in _WISHES.items() if name in given}}
+def _criteria(given: Mapping[str, str], fixed: Mapping[str, tuple[str, ...]]) -> Criteria:
+    wish: dict[str, Any] = {
+        **fixed,
+        **{field: listed(given[name]) for name, field in _WISHES.items() if name in given},
+    }
     text = given.get("criteria")
     if text is None:
         return Criteria.of(Criterion(**wish))

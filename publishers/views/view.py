@@ -101,12 +101,16 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         images: Which images there are when ``content`` is BODY.
         lenses: What images, names of changed fields, key and attachments are seen through, one after the other.
         integers: Whether whole numbers beyond 2^53 are numbers or text, in changes of every area; after the lenses.
+        apart: Whether a change is shown as if it stood alone, for those from whom other changes are hidden: ``count`` is the
+            least that agrees with the position behind the change, TRANSACTION events tell no bytes, and the other half of a key
+            change is not named.
     """
 
     content: Content = Content.HEADER
     images: Images = Images.WRITTEN
     lenses: tuple[Lens, ...] = ()
     integers: Integers = Integers.NUMBER
+    apart: bool = False
 
     def __post_init__(self) -> None:
         # Compared by identity from here on: what is no member of its enum would be shown as the widest one.
@@ -153,7 +157,8 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     @property
     def plain(self) -> bool:
         """Whether it shows what is stored as it is stored."""
-        return self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
+        shown = self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
+        return shown and not self.apart
 
     def tell(self, json: bytes) -> bytes:
         """JSON with its whole numbers as they are wanted."""
@@ -175,4 +180,5 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
             least = (min(mine[0], other[0]), min(mine[1], other[1]))
             images = self.images if least == mine else _WITH_EXTENT[least]
         integers = self.integers if widest.integers is Integers.NUMBER else widest.integers
-        return View(content, images, (*widest.lenses, *self.lenses), integers)
+        apart = self.apart or widest.apart
+        return View(content, images, (*widest.lenses, *self.lenses), integers, apart)

@@ -1,6 +1,6 @@
 """What a principal may do with a log, and what it is shown of it.
 
-A grant holds the widest view that a principal may have. What it asks for is narrowed to that, so a client can leave out
+A grant holds the widest criteria and the widest view that a principal may have. What it asks for is narrowed to that, so a client can leave out
 more and mask more, but never less. A client that could ask in which changes a field that it may not see has some value
 would learn the value bit by bit; so conditions on such fields are refused.
 """
@@ -8,18 +8,26 @@ would learn the value bit by bit; so conditions on such fields are refused.
 import enum
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
+from publishers.criteria.narrowing import both
 from publishers.errors import InvalidOption
+from publishers.model.change import Area
+from publishers.schemas.registry import SchemaVersion
 from publishers.views.paths import Path, parse_path
 from publishers.views.view import Content, Images, View
 from transports.errors import Forbidden
 
-__all__ = ["Grant", "LogAction", "check_schemas", "narrow"]
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["Grant", "LogAction", "narrow", "schema_for", "schemas_for"]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
+_DATA: Final = frozenset({Area.DATA, Area.SCHEMA})
+_APART: Final = View(Content.BODY, apart=True)
 _READABLE: Final = "about fields that may be seen here"
 
 
@@ -41,6 +49,8 @@ class Grant:
     Attributes:
         actions: What it may do; reading alone unless more is said.
         view: The widest view that it may have; None for everything.
+        criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
+            changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name.
 
     Raises:
         InvalidOption: If one of them is something else.
@@ -48,42 +58,87 @@ class Grant:
 
     actions: frozenset[LogAction]
     view: View | None = None
+    criteria: Criteria | None = None
 
-    def __init__(self, actions: Collection[LogAction] = (LogAction.READ,), view: View | None = None) -> None:
+    def __init__(
+        self,
+        actions: Collection[LogAction] = (LogAction.READ,),
+        view: View | None = None,
+        criteria: Criteria | None = None,
+    ) -> None:
         told: object = actions
         if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
             raise InvalidOption("actions", actions, "a set of LogAction, such as {LogAction.READ}")
         shown: object = view
         if not isinstance(shown, View | None):
             raise InvalidOption("view", view, "a View, as View.of() makes it, or None")
+        which: object = criteria
+        if not isinstance(which, Criteria | None):
+            raise InvalidOption("criteria", criteria, "Criteria, as Criteria.of() makes it, or None")
         object.__setattr__(self, "actions", frozenset(actions))
         object.__setattr__(self, "view", view)
+        object.__setattr__(self, "criteria", criteria)
 
     @property
     def narrow(self) -> bool:
         """Whether anything of the log is kept from its readers."""
-        return self.view is not None
+        return self.view is not None or self.criteria is not None
+
+    def shows_type(self, entity_type: str) -> bool:
+        """Whether its criteria let schemas of an entity type be seen: they name it, or speak of nothing but areas and operations."""
+        if self.criteria is None:
+            return True
+        return any(
+            entity_type in wish.entity_types if wish.entity_types else not wish.asks and _of_data(wish.areas)
+            for wish in self.criteria.criterions
+        )
 
 
-def narrow(grant: Grant, wanted: View, criteria: Criteria) -> View:
-    """What a principal is shown that asks for a view of the changes that fulfil some criteria.
+def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criteria]:
+    """What a principal is shown, of which changes, that asks for a view of the changes that fulfil some criteria.
 
     Raises:
         Forbidden: If the criteria ask about what it may not see.
+        InvalidCriteria: If they have too many wishes to be narrowed to those of the grant.
     """
-    if grant.view is None:
-        return wanted
-    for criterion in criteria.criterions:
-        _check(criterion, grant.view)
-    return wanted.within(grant.view)
+    view = wanted
+    if grant.view is not None:
+        for criterion in criteria.criterions:
+            _check(criterion, grant.view)
+        view = wanted.within(grant.view)
+    if grant.criteria is None:
+        return view, criteria
+    return view.within(_APART), both(criteria, grant.criteria)
 
 
-def check_schemas(grant: Grant) -> None:
-    """Checks whether a principal may look schemas up: without a view of whole bodies it may not.
+def schema_for(
+    grant: Grant, log: "ChangeLog", entity_type: str, version: int | None = None
+) -> SchemaVersion | None:
+    """A schema of a log, or None if it was not told, or not for this principal; may read the disk.
 
     Raises:
-        Forbidden: If it may not.
+        Forbidden: If it may see none.
     """
+    _check_schemas(grant)
+    return log.schema(entity_type, version) if grant.shows_type(entity_type) else None
+
+
+def schemas_for(grant: Grant, log: "ChangeLog") -> dict[str, tuple[int, ...]]:
+    """Which schemas of a log there are for a principal; may read the disk.
+
+    Raises:
+        Forbidden: If it may see none.
+    """
+    _check_schemas(grant)
+    return {name: versions for name, versions in log.schemas().items() if grant.shows_type(name)}
+
+
+def _of_data(areas: Collection[Area]) -> bool:
+    return not areas or not _DATA.isdisjoint(areas)
+
+
+def _check_schemas(grant: Grant) -> None:
+    """Without a view of whole bodies a principal may see no schemas."""
     widest = grant.view
     if widest is not None and (widest.content is not Content.BODY or widest.images not in _WHOLE_AFTER):
         raise Forbidden("entity_type", "left alone, because schemas may not be seen here")

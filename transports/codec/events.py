@@ -103,7 +103,7 @@ class _Shelf(Shelf):
         super().__init__()
         stamp = _stamp(time_of(block.committed_at))
         self.head = b'{"cursor":"%s' % prefix.encode()
-        self.middle = b',"count":%d,"timestamp":"%s"' % (block.transaction_count, stamp.encode())
+        self.middle = b',"timestamp":"%s"' % stamp.encode()
         self.types: dict[str, bytes] = {}
         self.attached: dict[bytes | None, tuple[bytes, bool]] = {}
         self.made: dict[int, bytes] = {}
@@ -165,8 +165,14 @@ class EventEncoder:
         last = index + 1 == block.transaction_count
         parts = [
             shelf.head,
-            b'%d:%d","version":%d,"index":%d'
-            % (version + 1 if last else version, 0 if last else index + 1, version, index),
+            b'%d:%d","version":%d,"index":%d,"count":%d'
+            % (
+                version + 1 if last else version,
+                0 if last else index + 1,
+                version,
+                index,
+                block.shown_count(index, view),
+            ),
             shelf.middle,
             _AREAS[kind >> 4],
             _OPERATIONS[kind & 15],

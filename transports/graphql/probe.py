@@ -85,7 +85,7 @@ def view_for(widest: View, fields: AbstractSet[str]) -> View:
     """The view that shows some fields of a change: BODY exactly if one of them takes bodies."""
     takers = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
     content = widest.content if fields & takers else Content.HEADER
-    return View(content, widest.images, widest.lenses, widest.integers)
+    return View(content, widest.images, widest.lenses, widest.integers, widest.apart)
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:

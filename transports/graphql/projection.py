@@ -62,7 +62,7 @@ def _error(block: Block, index: int, view: View) -> bytes:
 _READS: Final[Mapping[str, Read]] = {
     "version": lambda block, _i, _v: b'"%d"' % block.version,
     "index": lambda _b, index, _v: b"%d" % index,
-    "count": lambda block, _i, _v: b"%d" % block.transaction_count,
+    "count": lambda block, index, view: b"%d" % block.shown_count(index, view),
     "timestamp": lambda block, _i, _v: b'"%s"' % stamp(time_of(block.committed_at)).encode(),
     "area": lambda block, index, _v: _AREAS[block.kind(index) >> 4],
     "operation": lambda block, index, _v: _OPERATIONS[block.kind(index) & 15],

@@ -14,7 +14,7 @@ from publishers.errors import PenstockError, TooCostly
 from publishers.log.start import Since
 from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
-from transports.access.grant import Grant, LogAction, check_schemas, narrow
+from transports.access.grant import Grant, LogAction, narrow, schema_for, schemas_for
 from transports.access.principal import ANONYMOUS, Principal
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
@@ -115,8 +115,8 @@ class Context:
         fields: list[str] | None,
         mask: list[MaskRuleInput] | None,
         integers: Integers,
-    ) -> View:
-        """The widest view of an operation, if its selection takes bodies.
+    ) -> tuple[View, Criteria]:
+        """The widest view of an operation, if its selection takes bodies, and the criteria as they are granted.
 
         Raises:
             Forbidden: If the criteria ask about what the caller may not see.
@@ -124,7 +124,10 @@ class Context:
         """
         rules = None if mask is None else {each.path: each.plain() for each in mask}
         wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
-        return narrow(grant, wanted, criteria)
+        view, narrowed = narrow(grant, wanted, criteria)
+        if narrowed is not criteria:
+            check_weight(weigh(narrowed), self.limits)
+        return view, narrowed
 
     def page_bytes(self) -> int:
         """How many bytes the next page may have.
@@ -137,17 +140,6 @@ class Context:
             cheaper = "to ask for fewer pages at once"
             raise TooCostly("answer_bytes", most - self.left, most, cheaper, what="bytes of the pages")
         return min(self.limits.history_bytes, self.left)
-
-    def schemas_of(self, name: str | None) -> "ChangeLog":
-        """The log of a name, whose schemas the caller may see.
-
-        Raises:
-            Forbidden: If it may not.
-            LogNotFound: As ``find``.
-        """
-        log, grant = self.find(name)
-        check_schemas(grant)
-        return log
 
 
 def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
@@ -201,8 +193,8 @@ def _schema(
     """A schema; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
-        found = info.context.schemas_of(log)
-        told_schema = found.schema(entity_type, version)
+        found, grant = info.context.find(log)
+        told_schema = schema_for(grant, found, entity_type, version)
     except PenstockError as error:
         raise told(error, found) from None
     if told_schema is None:
@@ -214,8 +206,8 @@ def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[
     """What there is; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
-        found = info.context.schemas_of(log)
-        listed = found.schemas()
+        found, grant = info.context.find(log)
+        listed = schemas_for(grant, found)
     except PenstockError as error:
         raise told(error, found) from None
     return [
@@ -254,9 +246,9 @@ def _history(
         found, grant = context.find(log)
         whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
-        view = context.view(grant, wishes, images, fields, mask, integers)
+        view, wishes = context.view(grant, wishes, images, fields, mask, integers)
         page = found.history(
-            () if criteria == [] else wishes,
+            () if criteria == [] and grant.criteria is None else wishes,
             place,
             limit,
             view=view_for(view, selected(info, "changes")),
@@ -297,10 +289,17 @@ def _on_change(
     try:
         found, grant = info.context.find(log)
         wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
-        view = info.context.view(grant, wishes, images, fields, mask, integers)
+        view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
         source = OperationSource(
-            found, wishes, place, until, view, empty=criteria == [], jump=jump, whole=whole
+            found,
+            wishes,
+            place,
+            until,
+            view,
+            empty=criteria == [] and grant.criteria is None,
+            jump=jump,
+            whole=whole,
         )
     except PenstockError as error:
         raise told(error, found) from None

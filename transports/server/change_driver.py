@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from flow.errors import Lagged
-from publishers.criteria.cost import Cost
+from publishers.criteria.cost import Cost, weigh
 from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
@@ -13,12 +13,13 @@ from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
-from transports.access.grant import Grant, check_schemas, narrow
+from transports.access.grant import Grant, narrow, schema_for
 from transports.codec.events import EventEncoder
 from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import feed_of, kept_place, reads_disk
 from transports.errors import Problem, describe
+from transports.limits import Limits
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
@@ -154,21 +155,25 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             grant=grant,
             latency=self._latencies.of(log),
         )
+        read, admit = partial(_narrowed, wish, grant, self._limits), partial(self._admit, subscriber, wish)
         if wish.criteria is None:
-            self._jobs.send(self._pools.preparing, entry, wish.read, partial(self._admit, subscriber, wish))
+            self._jobs.send(self._pools.preparing, entry, read, admit)
         else:
-            self._admit(subscriber, wish, wish.read)
+            admit(read)
 
     def _admit(
-        self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], tuple[Criteria, Cost]]
+        self,
+        subscriber: ChangeSubscriber,
+        wish: SubscribeWish,
+        result: Callable[[], tuple[Criteria, View, Cost]],
     ) -> None:
         """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
-            criteria, cost = result()
-            view = narrow(subscriber.grant, wish.view, criteria)
-            check_weight(cost, self._limits)
+            criteria, view, cost = result()
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
-            make = partial(_feed, subscriber.log, wish, criteria, view)
+            # On the system log an empty list means nothing; what is granted says more than that.
+            wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
+            make = partial(_feed, subscriber.log, wish, wanted, view)
             self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
@@ -179,7 +184,6 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
     def _look_up(self, entry: SchemaEntry, asked: SchemaQuestion) -> None:
         try:
             name, log, grant = self._access.find(self._logs, asked.log, self._principal)
-            check_schemas(grant)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
             self._perform(self._session.failed(entry, describe(error)))
             return
@@ -192,7 +196,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._perform(answer)
             self._link.flush()
 
-        find = partial(log.schema, asked.entity_type, asked.version)
+        find = partial(schema_for, grant, log, asked.entity_type, asked.version)
         self._jobs.send(self._pools.scanning, entry, find, told)
 
     # What subscriptions tell, on their lanes.
@@ -244,7 +248,9 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             and not entry.resync
             and subscriber.subscription is not None
         ):
-            missed = subscriber.subscription.lag
+            at = subscriber.subscription
+            # Where changes are hidden, it is not told how many there were.
+            missed = at.lag if subscriber.grant.criteria is None else at.behind.versions
             self._fail(subscriber, Lagged(0 if missed is None else missed))
             return
         self._session.state(entry, resync=resync)
@@ -292,10 +298,20 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._perform(self._session.checkpoint(items, self._loop.time()))
 
 
+def _narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
+    """What a client is given of what it asks for, and what that costs; from any thread."""
+    wanted, cost = wish.read()
+    view, criteria = narrow(grant, wish.view, wanted)
+    check_weight(cost, limits)
+    if criteria is not wanted:
+        cost = weigh(criteria)
+        check_weight(cost, limits)
+    return criteria, view, cost
+
+
 def _feed(
-    log: "ChangeLog", wish: SubscribeWish, criteria: Criteria, view: View, prepared: bool
+    log: "ChangeLog", wish: SubscribeWish, wishes: Criteria | tuple[()], view: View, prepared: bool
 ) -> ChangeFeed:
     """What a client subscribes to."""
-    wishes = () if wish.empty else criteria
     since = kept_place(log, wish.start if wish.since is None else wish.since, jump=wish.jump)
     return feed_of(log, wishes, since, wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared)

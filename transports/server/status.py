@@ -16,7 +16,7 @@ from publishers.errors import PenstockError
 from publishers.log.health import LogHealth, Soundness
 from publishers.store.log_entries import SYSTEM
 from transports.access.access import SERVER, Access
-from transports.access.grant import Grant, LogAction, check_schemas
+from transports.access.grant import Grant, LogAction, schema_for, schemas_for
 from transports.access.principal import Principal
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated, describe
@@ -33,6 +33,12 @@ __all__ = ["Status", "StatusAnswer"]
 
 _AGE: Final = 0.2  # seconds for which statistics are given again, however many ask
 _DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # of a path in the text of an error
+_ENDS: Final = (
+    "status",
+    "epoch",
+    "oldest",
+    "head",
+)  # of a log; when it was written tells of changes that may be hidden
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
@@ -196,7 +202,8 @@ class Status:
         told = (await self._statistics.get()).told
         logs: dict[str, Any] = {}
         for name, log in told["logs"].items():
-            if self._allows(principal, name, LogAction.OPERATE) is not None:
+            operates = self._allows(principal, name, LogAction.OPERATE)
+            if operates is not None and operates.criteria is None:
                 logs[name] = log
             elif self._allows(principal, name, LogAction.READ) is not None and name in self._logs:
                 logs[name] = _ends(self._logs[name])
@@ -269,9 +276,9 @@ class Status:
             if self._allows(principal, SERVER, LogAction.OPERATE) is not None:
                 told["connections"] = self._connections()
             told["logs"] = {
-                name: log
+                name: log if grant.criteria is None else {key: log[key] for key in _ENDS if key in log}
                 for name, log in logs.items()
-                if self._allows(principal, name, LogAction.READ) is not None
+                if (grant := self._allows(principal, name, LogAction.READ)) is not None
             }
         good = status == "ok" or (ready and status == "degraded")
         return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
@@ -280,14 +287,17 @@ class Status:
         """A schema, or without ``entity_type`` which there are."""
         asked = _asked(query)
         name, log, grant = self._access.find(self._logs, asked.get("log"), principal)
-        check_schemas(grant)
         if "entity_type" not in asked:
             return StatusAnswer(
-                HTTPStatus.OK, {"log": name, "schemas": await self._pools.scanning.run(client, log.schemas)}
+                HTTPStatus.OK,
+                {
+                    "log": name,
+                    "schemas": await self._pools.scanning.run(client, partial(schemas_for, grant, log)),
+                },
             )
         question = SchemaQuestion.of(asked)
         found = await self._pools.scanning.run(
-            client, partial(log.schema, question.entity_type, question.version)
+            client, partial(schema_for, grant, log, question.entity_type, question.version)
         )
         answer = schema_json(name, found, log.token)
         if answer is None:

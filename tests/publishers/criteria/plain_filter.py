@@ -213,6 +213,7 @@ def fulfils(criterion, one):
         )
         and (not criterion.changed or bool(criterion.changed & _names(one.changed)))
         and _filter(criterion, one)
+        and (not criterion.also or any(fulfils(other, one) for other in criterion.also))
     )
 
 

@@ -39,12 +39,12 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
     """F59: a filter would tell the value bit by bit."""
     criteria = Criteria.of(Criterion(entity_types=["other"]), Criterion(**wish))
     if refused is None:
-        assert narrow(Grant(view=widest), View(), criteria) == View().within(widest)
+        assert narrow(Grant(view=widest), View(), criteria) == (View().within(widest), criteria)
         return
     with pytest.raises(Forbidden) as caught:
         narrow(Grant(view=widest), View(), criteria)
     assert caught.value.path == refused
-    assert narrow(Grant(), View(), criteria) == View()
+    assert narrow(Grant(), View(), criteria) == (View(), criteria)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,7 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
         ({"actions": {"READ"}}, "a set of LogAction, such as {LogAction.READ}"),
         ({"actions": None}, "a set of LogAction"),
         ({"view": {"mask": "x"}}, "a View, as View.of"),
+        ({"criteria": Criterion()}, "Criteria, as Criteria.of"),
     ],
 )
 def test_a_grant_of_something_else_is_refused_in_words(given, says):
@@ -66,3 +67,32 @@ def test_equal_grants_are_equal_in_whatever_form_their_actions_were_given():
     """F140."""
     assert Grant([LogAction.READ, LogAction.WRITE]) == Grant({LogAction.WRITE, LogAction.READ})
     assert Grant().actions == {LogAction.READ}
+
+
+def test_what_is_asked_for_is_narrowed_to_the_criteria_of_the_grant():
+    """F140: and seen apart from the changes that are hidden."""
+    grant = Grant(criteria=Criteria.of(Criterion(key_globs=["a-*"])))
+    view, criteria = narrow(grant, View(Content.BODY), Criteria.of(Criterion(entity_types=["order"])))
+    assert view == View(Content.BODY, apart=True)
+    assert criteria == Criteria.of(Criterion(entity_types=["order"], key_globs=["a-*"]))
+    assert view.within(View()).apart
+    assert View().within(view).apart
+
+
+@pytest.mark.parametrize(
+    ("wishes", "seen"),
+    [
+        (None, True),
+        ([{"entity_types": ["order"], "keys": ["1"]}], True),
+        ([{"entity_types": ["item"]}], False),
+        ([{"keys": ["1"]}], False),
+        ([{"operations": ["UPSERT"]}], True),
+        ([{"areas": ["INFRASTRUCTURE"]}], False),
+        ([{"areas": ["SCHEMA"]}], True),
+        ([], False),
+    ],
+)
+def test_schemas_are_for_those_whose_criteria_let_them_know_of_the_type(wishes, seen):
+    """F140."""
+    criteria = None if wishes is None else Criteria(frozenset(Criterion(**wish) for wish in wishes))
+    assert Grant(criteria=criteria).shows_type("order") is seen
