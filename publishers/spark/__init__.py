@@ -8,6 +8,7 @@ from publishers.spark import errors
 from publishers.spark.debezium import DEBEZIUM, debezium
 from publishers.spark.errors import *  # noqa: F403 - every error that there is, see __all__ there
 from publishers.spark.java import ensure_java
+from publishers.spark.progress import ProgressListener, QueryProgress, QueryState
 from publishers.spark.session import SparkSettingWarning, spark_session
 from publishers.spark.sink import ChangeSink, SinkStatistics
 from publishers.spark.source import ChangeSource, register
@@ -16,6 +17,9 @@ __all__ = [
     "DEBEZIUM",
     "ChangeSink",
     "ChangeSource",
+    "ProgressListener",
+    "QueryProgress",
+    "QueryState",
     "SinkStatistics",
     "SparkSettingWarning",
     "debezium",

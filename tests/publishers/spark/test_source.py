@@ -4,6 +4,7 @@ import json
 import zlib
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from threading import Event
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from publishers import Area, ChangeLog, Content, Criterion, Position, remove, upsert
-from publishers.spark import ChangeSink, register
+from publishers.spark import ChangeSink, ProgressListener, QueryState, register
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -82,8 +83,14 @@ def test_a_stream_goes_on_where_it_was_after_failures_and_stops(spark, log, tmp_
     with pytest.raises(StreamingQueryException, match="between the job"):
         run().awaitTermination(300)
     fill(log, versions=3)
+    ended = Event()
+    listener = ProgressListener(lambda told: told.state is QueryState.STOPPED and ended.set())
+    spark.streams.addListener(listener)
     query = run()
     assert query.awaitTermination(300)
+    assert ended.wait(60)
+    spark.streams.removeListener(listener)
+    assert listener.queries()[0].behind == 0  # known, as the log tells Spark its end
     end = json.loads(query.lastProgress.json)["sources"][0]["endOffset"]
     assert end == {"position": str(log.token(log.head))}
     assert sorted(batches) == [0, 1, 2, 3, 4]

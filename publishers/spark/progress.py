@@ -1,0 +1,216 @@
+"""What streaming queries say of themselves, kept for those who ask: a terminal, a page, a collector of metrics."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from publishers.errors import InvalidOption, PositionError
+from publishers.model.position import PositionToken
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        SourceProgress,
+    )
+
+__all__ = ["ProgressListener", "QueryProgress", "QueryState"]
+
+_log: Final = logging.getLogger("penstock.spark")
+
+
+class QueryState(Enum):
+    """What a query does."""
+
+    RUNNING = "RUNNING"
+    IDLE = "IDLE"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """One streaming query as it was when Spark spoke of it last.
+
+    Attributes:
+        query_id: Lives in the checkpoint.
+        name: As given with ``queryName``, or None.
+        state: Whether it runs, waits for input, or has ended.
+        batch_id: The last batch; None before the first one.
+        batches: Batches since the listener heard of the query.
+        rows: Rows that these had.
+        batch_rows: Rows of the last batch.
+        input_rate: Rows a second that came for the last batch.
+        rate: Rows a second that the last batch was processed with.
+        seconds: How long the parts of the last batch took, by Spark's names: ``addBatch`` is the sink, with its gate.
+        behind: Versions that the logs have beyond what was read of them; None if the query reads no log, or Spark does not ask.
+        error: What ended it, in a line.
+    """
+
+    query_id: str
+    name: str | None
+    state: QueryState = QueryState.RUNNING
+    batch_id: int | None = None
+    batches: int = 0
+    rows: int = 0
+    batch_rows: int = 0
+    input_rate: float = 0.0
+    rate: float = 0.0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    behind: int | None = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        """One line for a terminal."""
+        named = self.name or self.query_id
+        behind = "" if self.behind is None else f", {self.behind} versions behind"
+        why = "" if self.error is None else f": {self.error}"
+        batch = (
+            "no batch yet"
+            if self.batch_id is None
+            else f"batch {self.batch_id} of {self.batch_rows} rows at {self.rate:.0f}/s"
+        )
+        return f"{named} {self.state.value}, {batch}{behind}{why}"
+
+
+class ProgressListener(StreamingQueryListener):
+    """Keeps the last progress of each query: ``spark.streams.addListener(ProgressListener())``.
+
+    It is called on Spark's threads in the driver, does little there and never raises. Thread-safe.
+
+    Args:
+        on_progress: Called with each progress, on Spark's thread; short, as Spark tells of no other query meanwhile. What it
+            raises is logged.
+        queries_max: Most queries that are kept; of more, those that have ended go first, then those heard of least.
+
+    Raises:
+        InvalidOption: If an argument is of the wrong kind, or out of its bounds.
+    """
+
+    def __init__(
+        self, on_progress: Callable[[QueryProgress], None] | None = None, *, queries_max: int = 64
+    ) -> None:
+        if on_progress is not None and not callable(on_progress):
+            raise InvalidOption("on_progress", on_progress, "a function of one QueryProgress")
+        if isinstance(queries_max, bool) or not isinstance(queries_max, int) or queries_max < 1:
+            raise InvalidOption("queries_max", queries_max, "a whole number from 1")
+        self._on_progress = on_progress
+        self._queries_max = queries_max
+        self._lock = threading.Lock()
+        self._queries: dict[str, QueryProgress] = {}  # those heard of last at the end
+
+    def queries(self) -> tuple[QueryProgress, ...]:
+        """The queries, those heard of last at the end."""
+        with self._lock:
+            return tuple(self._queries.values())
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """The same as JSON, by the names of queries, or their ids: for a page or a collector of metrics."""
+        return {
+            one.name or one.query_id: {
+                "state": one.state.value,
+                "batch": one.batch_id,
+                "batches": one.batches,
+                "rows": one.rows,
+                "batchRows": one.batch_rows,
+                "inputRate": one.input_rate,
+                "rate": one.rate,
+                "seconds": dict(one.seconds),
+                "behind": one.behind,
+                "error": one.error,
+            }
+            for one in self.queries()
+        }
+
+    def onQueryStarted(self, event: "QueryStartedEvent") -> None:  # noqa: N802 - Spark's name
+        """A query was started, or started again."""
+        self._heard(
+            str(event.id), lambda one: replace(one, name=event.name, state=QueryState.RUNNING, error=None)
+        )
+
+    def onQueryProgress(self, event: "QueryProgressEvent") -> None:  # noqa: N802 - Spark's name
+        """A batch was done."""
+        told = event.progress
+
+        def done(one: QueryProgress) -> QueryProgress:
+            return replace(
+                one,
+                name=told.name,
+                state=QueryState.RUNNING,
+                batch_id=told.batchId,
+                batches=one.batches + 1,
+                rows=one.rows + told.numInputRows,
+                batch_rows=told.numInputRows,
+                input_rate=_number(told.inputRowsPerSecond),
+                rate=_number(told.processedRowsPerSecond),
+                seconds={part: spent / 1000 for part, spent in told.durationMs.items()},
+                behind=_behind(told.sources),
+            )
+
+        self._heard(str(told.id), done)
+
+    def onQueryIdle(self, event: "QueryIdleEvent") -> None:  # noqa: N802 - Spark's name
+        """A query waits for input."""
+        self._heard(
+            str(event.id),
+            lambda one: replace(one, state=QueryState.IDLE, behind=None if one.behind is None else 0),
+        )
+
+    def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:  # noqa: N802 - Spark's name
+        """A query has ended."""
+        error = None if event.exception is None else _reason(event.exception)
+        state = QueryState.STOPPED if error is None else QueryState.FAILED
+        self._heard(str(event.id), lambda one: replace(one, state=state, error=error))
+
+    def _heard(self, query_id: str, change: Callable[[QueryProgress], QueryProgress]) -> None:
+        with self._lock:
+            known = self._queries.pop(query_id, None) or QueryProgress(query_id, None)
+            told = self._queries[query_id] = change(known)
+            while len(self._queries) > self._queries_max:
+                ended = (one.query_id for one in self._queries.values() if one.state in _ENDED)
+                del self._queries[next(ended, next(iter(self._queries)))]
+        if self._on_progress is not None:
+            try:
+                self._on_progress(told)
+            except Exception:  # noqa: BLE001 - on a thread of Spark, which has no use for it
+                _log.exception("on_progress failed with the progress of %s", told.name or query_id)
+
+
+_TRACE: Final = "Traceback (most recent call last):"
+_ENDED: Final = frozenset({QueryState.STOPPED, QueryState.FAILED})
+
+
+def _reason(text: str) -> str:
+    """Of a trace the line that says why: what Python raised if there was one of Python, else the first."""
+    lines = text.strip().splitlines() or [""]
+    if _TRACE not in text:
+        return lines[0]
+    python = lines[next(place for place, line in enumerate(lines) if _TRACE in line) + 1 :]
+    return next((line for line in python if not line.startswith(" ")), lines[0])
+
+
+def _number(told: float | None) -> float:
+    """A rate; Spark tells NaN, or nothing, of the first batch."""
+    return told if told is not None and 0 <= told < float("inf") else 0.0
+
+
+def _behind(sources: "list[SourceProgress]") -> int | None:
+    """The versions between where sources are and where their logs end; None if none of them is a log that tells its end."""
+    found = [(_version(one.endOffset), _version(one.latestOffset)) for one in sources]
+    known = [max(0, latest - end) for end, latest in found if end is not None and latest is not None]
+    return sum(known) if known else None
+
+
+def _version(offset: str | None) -> int | None:
+    try:
+        return PositionToken.parse(json.loads(offset or "")["position"]).position.version
+    except (ValueError, KeyError, TypeError, PositionError):
+        return None
