@@ -10,6 +10,7 @@ every event.
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -108,8 +109,11 @@ class Engine:
         )
         if isinstance(executor, list):
             raise RequestRefused(executor)
+        kind = executor.operation.operation.value
+        key = self.key(document, operation_name, executor.variable_values.coerced)
+        given = dict(variables or {})
         return GraphQLOperation(
-            self, self._schema, document, executor, operation_name, dict(variables or {}), principal
+            self, self._schema, document, executor, operation_name, given, principal, kind, key
         )
 
     def context(self, principal: Principal) -> Context:
@@ -153,6 +157,7 @@ class _Payloads(Shelf):
         self.made: dict[int, bytes] = {}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class GraphQLOperation:
     """One operation of a request.
 
@@ -164,45 +169,19 @@ class GraphQLOperation:
         view: How its events are seen, BODY exactly if the selection takes bodies; known once ``open`` was called.
     """
 
-    __slots__ = (
-        "_document",
-        "_engine",
-        "_executor",
-        "_name",
-        "_principal",
-        "_projection",
-        "_schema",
-        "_variables",
-        "cost",
-        "key",
-        "kind",
-        "source",
-        "view",
-    )
-
-    def __init__(
-        self,
-        engine: Engine,
-        schema: GraphQLSchema,
-        document: Document,
-        executor: Executor[Any],
-        name: str | None,
-        variables: dict[str, Any],
-        principal: Principal,
-    ) -> None:
-        self._engine = engine
-        self._schema = schema
-        self._document = document
-        self._executor: Executor[Any] | None = executor
-        self._name = name
-        self._variables = variables
-        self._principal = principal
-        self._projection: PayloadProjection | None = None
-        self.kind: str = executor.operation.operation.value
-        self.key = engine.key(document, name, executor.variable_values.coerced)
-        self.source: OperationSource
-        self.cost: Cost
-        self.view = View()
+    _engine: Engine
+    _schema: GraphQLSchema
+    _document: Document
+    _executor: Executor[Any] | None
+    _name: str | None
+    _variables: dict[str, Any]
+    _principal: Principal
+    kind: str
+    key: tuple[object, ...]
+    source: OperationSource = field(init=False)
+    cost: Cost = field(init=False)
+    view: View = field(default_factory=View)
+    _projection: PayloadProjection | None = None
 
     # Queries.
 
