@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import flow
 from publishers.errors import InvalidOption
+from publishers.options import check_whole
 
 __all__ = ["TooFew", "collect", "collect_async"]
 
@@ -105,7 +106,6 @@ async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) 
 
 
 def _check(n: Any, timeout: Any) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InvalidOption("n", n, "a whole number from 1")
+    check_whole("n", n, "a whole number from 1", 1)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise InvalidOption("timeout", timeout, "seconds above 0")

@@ -11,6 +11,7 @@ from flow.bridges.inbox import OnLag
 from flow.bridges.loop_tasks import begin, begin_on, end, when_closed
 from flow.contracts import Publisher
 from flow.misuse import require_functions
+from flow.operators.link import at_least
 
 __all__ = ["AsyncSubscriber", "subscribe_async"]
 
@@ -71,8 +72,7 @@ def subscribe_async(
         ValueError: If a number is out of its bounds.
         RuntimeError: If there is no loop, or it is closed.
     """
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise ValueError(f"concurrency: {concurrency!r}; an integer of at least 1 is expected")
+    at_least("concurrency", concurrency)
     if not isinstance(receiver, AsyncSubscriber):
         require_functions(receiver=receiver)
     if loop is not None and loop.is_closed():

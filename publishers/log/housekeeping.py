@@ -1,14 +1,15 @@
 """The one background thread of an opened log. It never runs user code on its own account."""
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from publishers.background import BackgroundThread
+from publishers.wal.disk.notify import PollingListener
 
-__all__ = ["HouseTimer", "Housekeeping", "IntervalTimer"]
+__all__ = ["HouseTimer", "Housekeeping"]
 
 _log = logging.getLogger("penstock.housekeeping")
 
@@ -25,29 +26,6 @@ class HouseTimer(Protocol):
         ...
 
 
-class IntervalTimer:
-    """Waits for an interval.
-
-    It sleeps at a bare lock: an interrupt inside the methods of an ``Event`` may leave that locked for ever.
-    """
-
-    __slots__ = ("_asleep", "_interval")
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._asleep = threading.Lock()
-        self._asleep.acquire()
-
-    def wait(self) -> None:
-        """See `HouseTimer.wait`."""
-        self._asleep.acquire(timeout=self._interval)
-
-    def wake(self) -> None:
-        """See `HouseTimer.wake`."""
-        with contextlib.suppress(RuntimeError):  # it was woken before
-            self._asleep.release()
-
-
 class Housekeeping:
     """Calls a step of work at an interval, and when it is told that there is some.
 
@@ -59,14 +37,21 @@ class Housekeeping:
 
     def __init__(self, step: Callable[[], None], interval: float | HouseTimer, name: str) -> None:
         self._step = step
-        self._alarm: HouseTimer = IntervalTimer(interval) if isinstance(interval, int | float) else interval
+        self._wait: Callable[[], object]
+        if isinstance(interval, int | float):
+            timer = (
+                PollingListener()
+            )  # nobody notifies it, so it waits for the interval, or until it is woken
+            self._wait, self._wake = partial(timer.wait, interval), timer.wake
+        else:
+            self._wait, self._wake = interval.wait, interval.wake
         self._ended = False
         self._thread = BackgroundThread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def poke(self) -> None:
         """Asks for a step now."""
-        self._alarm.wake()
+        self._wake()
 
     def close(self) -> None:
         """Ends the thread after the step in progress."""
@@ -78,7 +63,7 @@ class Housekeeping:
     def _run(self) -> None:
         while not self._ended:
             try:
-                self._alarm.wait()
+                self._wait()
                 self._step()
             except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same
                 # An interrupt of `close` may end its wait for this thread, and what the thread works with is closed then.

@@ -20,6 +20,7 @@ from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
 from publishers.losses import LINES_MAX, tell_changes
 from publishers.mutations.mutation import Mutation, upsert
+from publishers.options import check_whole
 from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
 from publishers.spark.errors import TooManyBadRows
 from publishers.spark.schema import Encoding
@@ -137,8 +138,7 @@ class Aside:
     def __init__(self, log: ChangeLog, what: OnBadRow, dead_letters: ChangeLog | None, limit: int) -> None:
         if what not in get_args(OnBadRow):
             raise InvalidOption("on_bad_row", what, "'fail', 'skip' or 'dead_letter'")
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidOption("bad_rows_max", limit, "a whole number, at least 0")
+        check_whole("bad_rows_max", limit, "a whole number, at least 0")
         if dead_letters is not None:
             if not isinstance(dead_letters, ChangeLog) or what != "dead_letter" or dead_letters is log:
                 right = "another log than the sink's, with on_bad_row='dead_letter'"

@@ -127,16 +127,12 @@ class StoreDirectory:
 
     def log_id(self, directory: str) -> str | None:
         """Which log is there at this moment; None if there is none, or it cannot be told."""
+        path = self.path / directory / HEAD_NAME
         try:
-            file = self._filesystem.open(self.path / directory / HEAD_NAME, "read")
+            with contextlib.closing(self._filesystem.open(path, "read")) as file:
+                state = read_head(file)
         except OSError:
             return None
-        try:
-            state = read_head(file)
-        except OSError:
-            return None
-        finally:
-            file.close()
         return None if state is None else state.log_id.hex
 
     def lock_log(self, directory: str) -> File | None:

@@ -287,14 +287,12 @@ class Follower:
         if head.newest_visible == head.durable:
             return limit
         if self._deferred[0] != head.counter:
-            catalog = Catalog(self._filesystem, self.directory, self.log_id)
             try:
-                catalog.refresh()
-                place = place_of(catalog, limit, limit.version + 1)
+                with contextlib.closing(Catalog(self._filesystem, self.directory, self.log_id)) as catalog:
+                    catalog.refresh()
+                    place = place_of(catalog, limit, limit.version + 1)
             except OSError as error:
                 raise WalCorrupted(limit.segment, 0, f"it cannot be read ({error})") from error
-            finally:
-                catalog.close()
             self._deferred = (head.counter, Limit(limit.version, *place))
         return self._deferred[1]
 
@@ -392,16 +390,13 @@ class Follower:
         except WalCorrupted as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            catalog = Catalog(self._filesystem, self.directory, self.log_id)
-            try:
+            with contextlib.closing(Catalog(self._filesystem, self.directory, self.log_id)) as catalog:
                 with contextlib.suppress(OSError):
                     catalog.refresh()
                 number = catalog.entries[0].number if catalog.entries else 0
                 if number <= limit.segment:
                     raise
                 return self._read_epochs(catalog, Limit(0, number, DATA_START + 1))
-            finally:
-                catalog.close()
 
     def _read_epochs(self, catalog: Catalog, limit: Limit) -> tuple[Epoch, ...]:
         tables = ControlTables()

@@ -1,6 +1,7 @@
 """``penstock log``: the logs of a store."""
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,11 +77,8 @@ def _told(store: ChangeStore, name: str) -> dict[str, Any]:
         "logId": entry.log_id,
     }
     try:
-        follower = Follower.open(store.path / entry.directory)
-        try:
+        with contextlib.closing(Follower.open(store.path / entry.directory)) as follower:
             return told | {"oldest": follower.oldest, "newest": follower.visible}
-        finally:
-            follower.close()
     except (PenstockError, OSError) as error:
         return told | {"error": str(error)}
 

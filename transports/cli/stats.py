@@ -63,8 +63,7 @@ def _name(path: Path) -> str:
 
 def _log(path: Path) -> dict[str, Any]:
     filesystem = RealFileSystem()
-    follower = Follower.open(path)
-    try:
+    with contextlib.closing(Follower.open(path)) as follower:
         names = filesystem.listing(path)
         told: dict[str, Any] = {
             "logId": follower.log_id.hex,
@@ -87,19 +86,14 @@ def _log(path: Path) -> dict[str, Any]:
             )
             told["committedAt"] = None if frame is None else frame.header.committed_at
         return told
-    finally:
-        follower.close()
 
 
 def _size(filesystem: RealFileSystem, path: Path) -> int:
     try:
-        file = filesystem.open(path, "read")
+        with contextlib.closing(filesystem.open(path, "read")) as file:
+            return file.size()
     except FileNotFoundError:
         return 0  # retention was faster
-    try:
-        return file.size()
-    finally:
-        file.close()
 
 
 def _fetched(url: str, token: str | None) -> Mapping[str, Any]:

@@ -130,8 +130,7 @@ class ActiveSegment:
         """
         if self.closed or self.filled >= target:
             return False
-        file = self._filesystem.open(self._path, "write")
-        try:
+        with contextlib.closing(self._filesystem.open(self._path, "write")) as file:
             while True:
                 with self.lock:
                     start = self.filled
@@ -141,8 +140,6 @@ class ActiveSegment:
                     write_zeros(file, start, end)
                     self.filled = end
             sync_file(file)
-        finally:
-            file.close()
         return True
 
     def finish(self) -> None:

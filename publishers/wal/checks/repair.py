@@ -80,15 +80,12 @@ def repair(
     planned = plan(verify(path, filesystem=filesystem, progress=progress))
     if not write or planned.refused is not None or (planned.before.live and not planned.steps):
         return planned
-    lock = take_lock(filesystem, path)
-    try:
+    with contextlib.closing(take_lock(filesystem, path)):
         _make_durable(filesystem, path, planned.before)
         if not planned.steps:
             return planned
         planned = plan(examine(filesystem, path, progress=progress))
         _Work(filesystem, path, planned).run()
-    finally:
-        lock.close()
     if any(step.action in ("cut", "drop", "reopen") for step in planned.steps):
         Wal.open(path, filesystem=filesystem).close()
     planned.done = True

@@ -55,19 +55,16 @@ class LogWriter(NamedTuple):
 def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
     """Looks whether a log is open for writing; if not, the lock is held for no longer than it takes."""
     try:
-        file = filesystem.open(path / LOCK_NAME, "read")
+        with contextlib.closing(filesystem.open(path / LOCK_NAME, "read")) as file:
+            if file.lock(
+                shared=True
+            ):  # so that those who look at one time do not take each other for a writer
+                return LogWriter(alive=False)
+            return LogWriter(alive=True, pid=_signed(file))
     except FileNotFoundError:
         return LogWriter(alive=False)
     except OSError:
         return LogWriter(alive=None)
-    try:
-        if file.lock(shared=True):  # so that those who look at one time do not take each other for a writer
-            return LogWriter(alive=False)
-        return LogWriter(alive=True, pid=_signed(file))
-    except OSError:
-        return LogWriter(alive=None)
-    finally:
-        file.close()
 
 
 def _signed(lock: File) -> int | None:
