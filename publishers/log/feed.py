@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -29,6 +30,7 @@ __all__ = ["ChangeFeed", "ModelFeed"]
 C = TypeVar("C", bound=Change)
 
 
+@dataclass(eq=False, repr=False)
 class ChangeFeed(IterablePublisher[Change]):
     """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4), which ``for`` and ``async for`` take too.
 
@@ -44,30 +46,18 @@ class ChangeFeed(IterablePublisher[Change]):
         kind: Makes a subscription.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        criteria: Criteria,
-        *,
-        since: Position | Start,
-        until: int | None,
-        view: View,
-        check: Callable[[], None],
-        on_gap: OnGap = "fail",
-        kind: Callable[..., ChangeSubscription] = ChangeSubscription,
-    ) -> None:
-        self.criteria = criteria
-        self.since = since
-        self.until = until
-        self.view = view
-        self._service = service
-        self.on_gap = on_gap
-        self._check = check
-        self.kind = kind
-        self._closed = threading.Event()
-        self._lock = threading.Lock()
-        self._prepared: Prepared | None = None
-        self._subscriptions: WeakSet[ChangeSubscription] = WeakSet()
+    _service: Service
+    criteria: Criteria
+    since: Position | Start
+    until: int | None
+    view: View
+    on_gap: OnGap
+    _check: Callable[[], None]
+    kind: Callable[..., ChangeSubscription] = ChangeSubscription
+    _closed: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _prepared: Prepared | None = None
+    _subscriptions: WeakSet[ChangeSubscription] = field(default_factory=WeakSet)
 
     def subscribe(
         self,

@@ -39,9 +39,8 @@ class Housekeeping:
         self._step = step
         self._wait: Callable[[], object]
         if isinstance(interval, int | float):
-            timer = (
-                PollingListener()
-            )  # nobody notifies it, so it waits for the interval, or until it is woken
+            # Nobody notifies it, so it waits for the interval, or until it is woken.
+            timer = PollingListener()
             self._wait, self._wake = partial(timer.wait, interval), timer.wake
         else:
             self._wait, self._wake = interval.wait, interval.wake

@@ -136,10 +136,8 @@ class ReadableLog(OperatedLog):
     def _feed(
         self, wishes: Iterable[Wishes], since: Position | Start, until: int | None, view: View, on_gap: OnGap
     ) -> ChangeFeed:
-        criteria, check = Criteria.of(*wishes), self._check_published
-        return ChangeFeed(
-            self._service, criteria, since=since, until=until, view=view, check=check, on_gap=on_gap
-        )
+        criteria = Criteria.of(*wishes)
+        return ChangeFeed(self._service, criteria, since, until, view, on_gap, self._check_published)
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
         """For the store of the log.

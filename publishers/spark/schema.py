@@ -5,7 +5,7 @@ with ``JSON_OPTIONS`` it keeps them. Decimals become strings in plain notation a
 round them or stumble over ``1E-8``. Spark writes NaN and infinities as strings, and binary values in base64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ OPERATIONS: Final[Operations] = (
 _TEXTS: Final = frozenset({"string", "char", "varchar"})
 _CAST: Final = _TEXTS | {"boolean", "byte", "short", "integer", "long", "date"}
 _FROM_JSON: Final = frozenset({"timestamp", "timestamp_ntz", "time", "float", "double", "binary"})
+_REWRITTEN: Final = _FROM_JSON | {"decimal", "date"}  # what JSON does not tell as the key of a map
 _SORTED: Final = _CAST | {"timestamp", "timestamp_ntz", "decimal", "binary"}
 
 
@@ -99,7 +100,7 @@ class Encoding:
         Raises:
             SchemaRefused: If a column is missing, or cannot be told without loss.
         """
-        _refuse_twins(schema, "")
+        _refuse_twins(schema)
         singles = [name for name in (self.operation_column, self.entity_type_column) if name is not None]
         for name in (*self.key, *(self.body or ()), *self.order_by, *singles):
             _type_of(schema, name)
@@ -229,38 +230,35 @@ def _type_of(schema: StructType, name: str) -> DataType:
     return schema[name].dataType
 
 
-def _refuse_twins(dtype: DataType, path: str) -> None:
+def _within(dtype: DataType, path: str) -> Iterator[tuple[str, DataType]]:
+    """The type and all types in it, each with its path; those of the keys of maps left out."""
+    yield path, dtype
+    match dtype:
+        case StructType():
+            for field in dtype.fields:
+                yield from _within(field.dataType, f"{path}.{field.name}" if path else field.name)
+        case ArrayType():
+            yield from _within(dtype.elementType, path)
+        case MapType():
+            yield from _within(dtype.valueType, path)
+        case _:
+            pass
+
+
+def _refuse_twins(schema: StructType) -> None:
     """Two fields of one name would be two members of one name in a JSON object, of which readers keep one."""
-    match dtype:
-        case StructType():
-            seen: set[str] = set()
-            for field in dtype.fields:
-                here = f"{path}.{field.name}" if path else field.name
-                if field.name in seen:
-                    raise SchemaRefused(here, "is there twice; give each field a name of its own")
-                seen.add(field.name)
-                _refuse_twins(field.dataType, here)
-        case ArrayType():
-            _refuse_twins(dtype.elementType, path)
-        case MapType():
-            _refuse_twins(dtype.valueType, path)
-        case _:
-            pass
+    for path, inner in _within(schema, ""):
+        names = inner.names if isinstance(inner, StructType) else []
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                here = f"{path}.{name}" if path else name
+                raise SchemaRefused(here, "is there twice; give each field a name of its own")
 
 
-def _refuse_lossy(dtype: DataType, path: str) -> None:
-    match dtype:
-        case StructType():
-            for field in dtype.fields:
-                _refuse_lossy(field.dataType, f"{path}.{field.name}")
-        case ArrayType():
-            _refuse_lossy(dtype.elementType, path)
-        case MapType():
-            if type_kind(dtype.keyType) not in _CAST | _FROM_JSON | {"decimal"}:
-                raise SchemaRefused(path, f"is a map with keys of type {dtype.keyType.simpleString()}, which JSON cannot tell apart; use map_entries() to make it an array of entries")  # fmt: skip
-            _refuse_lossy(dtype.valueType, path)
-        case _:
-            pass
+def _refuse_lossy(dtype: DataType, name: str) -> None:
+    for path, inner in _within(dtype, name):
+        if isinstance(inner, MapType) and type_kind(inner.keyType) not in _CAST | _FROM_JSON | {"decimal"}:
+            raise SchemaRefused(path, f"is a map with keys of type {inner.keyType.simpleString()}, which JSON cannot tell apart; use map_entries() to make it an array of entries")  # fmt: skip
 
 
 def _check_key(dtype: DataType, name: str) -> None:
@@ -280,17 +278,11 @@ def _text(column: Column, dtype: DataType) -> Column:
 
 def _altered(dtype: DataType) -> bool:
     """Whether JSON of such values needs something rewritten first."""
-    match dtype:
-        case DecimalType():
-            return True
-        case StructType():
-            return any(_altered(field.dataType) for field in dtype.fields)
-        case ArrayType():
-            return _altered(dtype.elementType)
-        case MapType():
-            return type_kind(dtype.keyType) in _FROM_JSON | {"decimal", "date"} or _altered(dtype.valueType)
-        case _:
-            return False
+    return any(
+        isinstance(inner, DecimalType)
+        or (isinstance(inner, MapType) and type_kind(inner.keyType) in _REWRITTEN)
+        for _, inner in _within(dtype, "")
+    )
 
 
 def _told(column: Column, dtype: DataType) -> Column:
@@ -312,7 +304,7 @@ def _told(column: Column, dtype: DataType) -> Column:
             keys, values = dtype.keyType, dtype.valueType
             if _altered(values):
                 column = F.transform_values(column, lambda _, value: _told(value, values))
-            if type_kind(keys) in _FROM_JSON | {"decimal", "date"}:
+            if type_kind(keys) in _REWRITTEN:
                 column = F.transform_keys(column, lambda key, _: _text(key, keys))
             return column
         case _:

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 from pyspark.sql.datasource import InputPartition
@@ -73,12 +73,6 @@ class SourceLog:
         self._lineage = Lineage(self._files)
         self.refresh()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Closes its files."""
         self._catalog.close()
@@ -94,10 +88,6 @@ class SourceLog:
         self._files.refresh()
         self._catalog.newest = self._files.extent[1].segment
         self._catalog.refresh()
-
-    def check(self) -> None:
-        """Looks whether what was read is what was opened; raises as `refresh` does."""
-        self._files.check()
 
     def release(self, position: Position) -> None:
         """Gives up the consumer's links of segments that end before a position."""
@@ -204,7 +194,7 @@ class SourceLog:
                 break
             yield block
             location = frame.next
-        self.check()
+        self._files.check()
 
     def _prefixes(self, start: Position, end: Position) -> TokenPrefixes:
         later = [Position(epoch.first_version, 1) for epoch in self._files.epochs]

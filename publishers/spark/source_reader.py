@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +48,7 @@ class ChangeReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Cuts it into ranges."""
         options = self._options
-        with SourceLog(options.path, options.consumer, planning=True) as log:
+        with closing(SourceLog(options.path, options.consumer, planning=True)) as log:
             start = log.find(options.since or Start.EARLIEST)
             version = "version" if options.entity is None else "_commit_version"
             first, last = version_bounds(self._filters, version)
@@ -164,7 +165,7 @@ def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterat
     """The record batches of a range, in the process of a task."""
     predicate = Predicate(options.criteria)
     start, end = found.start.position, found.end.position
-    with SourceLog(options.path, options.consumer) as log:
+    with closing(SourceLog(options.path, options.consumer)) as log:
 
         def selected() -> Iterator[tuple[Block, Sequence[int]]]:
             for block in log.blocks(found):

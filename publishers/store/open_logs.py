@@ -4,6 +4,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace as replace_entry
@@ -40,6 +41,7 @@ _log = logging.getLogger("penstock.store")
 _PAGE: Final = 1000
 
 
+@dataclass(eq=False, repr=False)
 class OpenLogs:
     """The logs of one opened store.
 
@@ -54,31 +56,25 @@ class OpenLogs:
         inherited: What to raise in a child of ``fork``; None in the process that opened the store.
     """
 
-    def __init__(
-        self,
-        disk: StoreDirectory,
-        system: SystemLog,
-        options: LogOptions,
-        *,
-        read_only: bool,
-        filesystem: FileSystem,
-        clock: Clock,
-    ) -> None:
-        self.system = system
-        self.entries = LogEntries()
-        self.disk = disk
-        self.lock = threading.RLock()
-        self.eager = False
-        self.refused: dict[str, PenstockError | OSError] = {}
-        self.closed = False
-        self.inherited: LogForked | None = None
-        self._options = options
-        self._read_only = read_only
-        self._filesystem = filesystem
-        self._clock = clock
-        self._told: Position | None = None
-        self._steps: deque[LogStep] = deque()  # told, and not carried out yet
-        self._handles: dict[str, ChangeLog] = {}  # by log id: names change, and directories are used again
+    disk: StoreDirectory
+    system: SystemLog
+    _options: LogOptions
+    _read_only: bool
+    _filesystem: FileSystem
+    _clock: Clock
+    entries: LogEntries = field(default_factory=LogEntries)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    eager: bool = False
+    refused: dict[str, PenstockError | OSError] = field(default_factory=dict)
+    closed: bool = False
+    inherited: LogForked | None = None
+    _told: Position | None = None
+    _steps: deque[LogStep] = field(default_factory=deque)  # told, and not carried out yet
+    _handles: dict[str, ChangeLog] = field(
+        default_factory=dict
+    )  # by log id: names change, directories come again
+
+    def __post_init__(self) -> None:
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:

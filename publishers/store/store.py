@@ -125,7 +125,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                 clock=clock,
             )
             stack.callback(system.close)
-            logs = OpenLogs(disk, system, chosen, read_only=read_only, filesystem=storage, clock=clock)
+            logs = OpenLogs(disk, system, chosen, read_only, storage, clock)
             logs.catch_up()
             logs.carry_out()
             if read_only:
