@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Criteria, Criterion
-from publishers.criteria import MatchingIndex, Predicate
 from publishers.criteria import patterns as patterns_module
+from publishers.criteria.index import MatchingIndex
 from publishers.criteria.patterns import Pattern, PatternError
+from publishers.criteria.predicate import Predicate
 
 ATOMS = [
     "a",
