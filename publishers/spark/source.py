@@ -1,5 +1,6 @@
 """The format ``penstock`` of Spark: logs are read in batches and streams, and written in batches."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -37,7 +38,7 @@ class ChangeSource(DataSource):
         options = SourceOptions.of(self.options)
         if options.entity is None:
             return chosen_schema(options.columns or CHANGE_SCHEMA.names)
-        with SourceLog(options.path) as log:
+        with closing(SourceLog(options.path)) as log:
             told = log.schema(options.entity)
         if told is None:
             raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as ChangeSink(tell_schema=True) tells it")  # fmt: skip
