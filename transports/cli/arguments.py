@@ -5,6 +5,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
+from transports.cli import lines
+
 __all__ = ["ArgumentParser", "number"]
 
 
@@ -29,6 +31,7 @@ class ArgumentParser(argparse.ArgumentParser):
             module = import_module(name)
             self.set_defaults(command=getattr(module, "run", None))
             module.add_arguments(self)
+            lines.add_arguments(self)
 
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
         """Parses what there is, and leaves the rest."""

@@ -21,6 +21,7 @@ from publishers.errors import (
     PenstockError,
     PositionMalformed,
 )
+from transports.cli import lines
 from transports.cli.arguments import ArgumentParser
 from transports.cli.interrupts import INTERRUPTED, interruptible
 from transports.cli.plugins import find_plugins, help_of, load_plugin
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     _open_streams()
-    code = _guarded(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        code = _guarded(sys.argv[1:] if arguments is None else list(arguments))
+    finally:
+        lines.end()
     try:
         sys.stdout.flush()
     except OSError:
@@ -99,7 +103,7 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _say(error: object, code: int) -> int:
-    print("penstock: " + " ".join(str(error).split()), file=sys.stderr)
+    lines.say(error, code)
     return code
 
 
@@ -119,6 +123,7 @@ def _run(arguments: list[str]) -> int:
     if command is None:
         parser.print_help(sys.stderr)
         return USAGE
+    lines.begin(chosen)
     return command(chosen)
 
 

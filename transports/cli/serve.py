@@ -15,6 +15,7 @@ from transports.access.grant import Grant
 from transports.access.host_names import is_loopback
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
+from transports.cli import lines
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.source import check_directory, is_store
 from transports.cli.view import add_lens, view_of
@@ -51,12 +52,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "FILE",
         "let in who has one of its tokens, a line name:token each; read again on SIGHUP",
     )
+    parser.flag(
+        "--access-log", "write a line for each HTTP request, and for each WebSocket when it has ended"
+    )
     parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
     add_lens(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
+    lines.begin(chosen, always=True)
     finished = threading.Event()
     view, tokens = view_of(chosen), _tokens(chosen)
     checked_origins(chosen.origin)  # before anything is opened

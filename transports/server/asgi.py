@@ -30,6 +30,8 @@ from transports.http.scope import client_of, credentials_of, headers_of, path_be
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
+from transports.server import access_log
+from transports.server.access_log import AccessEntry
 from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
@@ -194,7 +196,11 @@ class Application:
             case "websocket":
                 await self._websocket({**scope, "path": path_below(scope)}, receive, send)
             case "http":
-                await self._cors({**scope, "path": path_below(scope)}, receive, send)
+                scope = {**scope, "path": path_below(scope)}
+                if access_log.is_wanted():
+                    await AccessEntry(scope).follow(self._cors, scope, receive, send)
+                else:
+                    await self._cors(scope, receive, send)
             case "lifespan":
                 await self._lifespan(receive, send)
             case _:
@@ -207,21 +213,25 @@ class Application:
         if offer is None:
             self._say_foreign()
             offer = AsgiLink(receive, send, self._limits)
+        entry = AccessEntry(scope) if access_log.is_wanted() else None
+
+        def refuse(status: HTTPStatus, why: str) -> None:
+            scope["penstock.status"] = int(status)
+            offer.refuse(status, why)
+
         origin = headers_of(scope).get("origin", "")
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
         speech = speaks if offered else None  # what was not offered must not be named (RFC 6455 4.2.2)
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
-            offer.refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
+            refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
         elif scope["path"] != "/ws" and graphql is None:
-            offer.refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
+            refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
         elif origin and not self._origins.welcomes(origin):
-            offer.refuse(
-                HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it"
-            )
+            refuse(HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it")
         elif offered and speaks not in offered:
-            offer.refuse(HTTPStatus.BAD_REQUEST, f"offer the sub-protocol {speaks}, or none")
+            refuse(HTTPStatus.BAD_REQUEST, f"offer the sub-protocol {speaks}, or none")
         elif self._stopping:
             self._turn_away(offer, speech, CloseCode.RESTART, "the server is stopping")
         elif len(self._connections) >= self._limits.connections:
@@ -230,6 +240,8 @@ class Application:
         else:
             self._connect(offer, scope, graphql, speech)
         await offer.closed()
+        if entry is not None:
+            entry.write_ended(offer.ending)
 
     def _connect(
         self, offer: Offer, scope: Scope, graphql: "GraphQLEndpoint | None", subprotocol: str | None
@@ -251,6 +263,7 @@ class Application:
             connection = graphql.connection(offer, **serving)
         else:
             connection = ChangeDriver(self._logs, offer, server=_SERVER, **serving)
+        scope["penstock.connection"] = connection
         self._connections.add(connection)
         self._protocols[connection.protocol] += 1
         self._idle.clear()
@@ -329,6 +342,7 @@ class Application:
         path, principal = scope["path"], None
         try:
             principal = await self._principal(scope)
+            scope["penstock.principal"] = principal.name
         except Unauthenticated:
             pass
         except Exception as error:  # noqa: BLE001 - the authenticator of the application

@@ -164,6 +164,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         return self._weight.weight
 
     @property
+    def principal(self) -> str:
+        """The name of whom its client was found to be."""
+        return self._principal.name
+
+    @property
     def ending(self) -> str | None:
         """Why the server has ended it; see ``SocketLink.ending``."""
         return self._link.ending

@@ -12,7 +12,7 @@ import flow
 from publishers import ChangeLog, ChangeStore
 from publishers.mutations.mutation import upsert
 from tests.harness.scale import SCALE
-from tests.publishers.support import Probe
+from tests.publishers.support import Probe, wait_until
 from tests.publishers.wal.checks.damage import copy_log, damage, flip, frames_of, make_log, snapshot
 from transports.cli import main
 from transports.server.uvicorn import serve
@@ -195,7 +195,8 @@ def test_stats_tell_of_a_directory_and_of_a_server(log, capsys):
     with ChangeLog.open(log) as opened, serve(opened, port=0) as server:
         with opened.transaction() as tx:
             tx.upsert("order", "1", {})
-        opened.changes(since="earliest").subscribe(Probe(first=3), executor=flow.INLINE)
+        opened.changes(since="earliest").subscribe(probe := Probe(first=3), executor=flow.INLINE)
+        wait_until(lambda: probe.subscription.delivered == 3 and not probe.subscription.demand)
         _, out, err = run(capsys, "stats", server.url)
         assert err == ""
         said = out.splitlines()
