@@ -34,6 +34,8 @@ class Limits:
         request_timeout: How long a client may take to send the head of an HTTP request, and then its body.
         init_timeout: How long a client may take until ``connection_init``.
         authenticate_timeout: How long it may take to find out who a client is; after it the client is sent away, to try again.
+        revocation: How long it may take until a connection whose principal is let in no longer, and a subscription whose grant
+            is gone or narrower, is ended.
         authenticate_threads: Most threads of a server on which authenticators run that may block; a client, counted by its
             address, has half of them at a time.
         keepalive: Time between WebSocket pings, and the time in which each must be answered.
@@ -82,6 +84,7 @@ class Limits:
     init_timeout: float = 3.0
     authenticate_timeout: float = 5.0
     authenticate_threads: int = 4
+    revocation: float = 5.0
     keepalive: float = 12.0
     stall_timeout: float = 10.0
     close_timeout: float = 2.0

@@ -94,6 +94,27 @@ class Access:
         return self._authenticate is None
 
     @property
+    def lasting(self) -> bool:
+        """Whether what was found of a client once is so for ever."""
+        return self.open and isinstance(self._authorise, Grant)
+
+    @property
+    def revision(self) -> int:
+        """Rises when authenticator or authoriser have read something else than before (their attribute ``revision``)."""
+        return sum(getattr(one, "revision", 0) for one in (self._authenticate, self._authorise))
+
+    async def refresh(self) -> None:
+        """Has authenticator and authoriser look, on a thread, whether what they were read from has changed (``refresh``)."""
+        for one in {id(one): one for one in (self._authenticate, self._authorise)}.values():
+            look = getattr(one, "refresh", None)
+            if look is not None:
+                await self._run(None, look)
+
+    def expired(self, principal: Principal) -> bool:
+        """Whether the time of a principal is over."""
+        return principal.expired(self._now())
+
+    @property
     def uniform(self) -> bool:
         """Whether all may do and see the same, and see everything."""
         return isinstance(self._authorise, Grant) and not self._authorise.narrow

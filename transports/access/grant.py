@@ -84,6 +84,17 @@ class Grant:
         """Whether anything of the log is kept from its readers."""
         return self.view is not None or self.criteria is not None
 
+    def covers(self, other: "Grant") -> bool:
+        """Whether a reader to whom another grant was given may go on as before under this one."""
+        if LogAction.READ not in self.actions or self.view not in (None, other.view):
+            return False
+        if self.criteria is None or self.criteria == other.criteria:
+            return True
+        return other.criteria is not None and all(
+            any(wish.implies(wider) for wider in self.criteria.criterions)
+            for wish in other.criteria.criterions
+        )
+
     def shows_type(self, entity_type: str) -> bool:
         """Whether its criteria let schemas of an entity type be seen: they name it, or speak of nothing but areas and operations."""
         if self.criteria is None:

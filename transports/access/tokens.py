@@ -23,6 +23,7 @@ class TokenFile:
 
     Attributes:
         quick: It reads the file when it is made and on ``reload`` only, so it is asked on the event loop.
+        revision: How often it has read other tokens than before; connections are judged again then.
 
     Args:
         path: The file.
@@ -37,6 +38,7 @@ class TokenFile:
         self._path = Path(path)
         # Digests, so that how long a look-up takes tells nothing of a token.
         self._principals: dict[bytes, Principal] = {}
+        self.revision = 0
         self.reload()
 
     def __len__(self) -> int:
@@ -58,7 +60,9 @@ class TokenFile:
                 raise InvalidOption(
                     "--token-file", str(self._path), "a file in which no two names have one token"
                 )
-        self._principals = found
+        if found != self._principals:
+            self._principals = found
+            self.revision += 1
 
 
 def token_given(token: str | None, path: str | None) -> str | None:

@@ -91,15 +91,14 @@ class Context:
     def __post_init__(self) -> None:
         self.left = self.limits.answer_bytes
 
-    def find(self, name: str | None) -> "tuple[ChangeLog, Grant]":
-        """The log of a name, and what the principal may do with it.
+    def find(self, name: str | None) -> "tuple[str, ChangeLog, Grant]":
+        """The log of a name, that name, and what the principal may do with it.
 
         Raises:
             Forbidden: If it may not read it.
             LogNotFound: If there is none, or there are several and no name.
         """
-        _, log, grant = self.access.find(self.logs, name, self.principal)
-        return log, grant
+        return self.access.find(self.logs, name, self.principal)
 
     def known(self) -> "Iterator[tuple[str, ChangeLog]]":
         """The logs that the principal may read."""
@@ -193,7 +192,7 @@ def _schema(
     """A schema; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
-        found, grant = info.context.find(log)
+        _, found, grant = info.context.find(log)
         told_schema = schema_for(grant, found, entity_type, version)
     except PenstockError as error:
         raise told(error, found) from None
@@ -206,7 +205,7 @@ def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[
     """What there is; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
-        found, grant = info.context.find(log)
+        _, found, grant = info.context.find(log)
         listed = schemas_for(grant, found)
     except PenstockError as error:
         raise told(error, found) from None
@@ -243,7 +242,7 @@ def _history(
     found: ChangeLog | None = None
     place: Since = None
     try:
-        found, grant = context.find(log)
+        _, found, grant = context.find(log)
         whole_number("limit", limit, 1, context.limits.history_events)
         wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
         view, wishes = context.view(grant, wishes, images, fields, mask, integers)
@@ -287,7 +286,7 @@ def _on_change(
     """The source of the events; subscribes to nothing yet."""
     found: ChangeLog | None = None
     try:
-        found, grant = info.context.find(log)
+        name, found, grant = info.context.find(log)
         wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
         view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
@@ -300,6 +299,8 @@ def _on_change(
             empty=criteria == [] and grant.criteria is None,
             jump=jump,
             whole=whole,
+            name=name,
+            grant=grant,
         )
     except PenstockError as error:
         raise told(error, found) from None

@@ -9,6 +9,8 @@ from publishers.criteria.criteria import Criteria
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.views.view import Content, View
+from transports.access.access import EVERYBODY
+from transports.access.grant import Grant
 from transports.codec.starts import feed_of, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
@@ -37,6 +39,8 @@ class OperationSource:
         empty: Whether the list of criteria was empty: on the system log that means nothing.
         jump: Whether to go on behind a gap, and tell of it.
         whole: Whether to send a transaction inside which it begins from its beginning.
+        name: What the client knows the log by.
+        grant: What the principal may do with it.
     """
 
     log: "ChangeLog"
@@ -47,6 +51,8 @@ class OperationSource:
     empty: bool = False
     jump: bool = False
     whole: bool = False
+    name: str = ""
+    grant: Grant = EVERYBODY
 
     @property
     def reads_disk(self) -> bool:

@@ -37,6 +37,7 @@ from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
 from transports.server.logs import StoreLogs
+from transports.server.revocation import Revocation
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
 from transports.telemetry.latency import Latencies
@@ -132,6 +133,7 @@ class Application:
             draining=lambda: self._stopping,
         )
         self._connections: set[Driver[Any, Any]] = set()
+        self._revocation = Revocation(self._access, lambda: self._connections, self._limits.revocation)
         self._ended: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -265,6 +267,7 @@ class Application:
             connection = ChangeDriver(self._logs, offer, server=_SERVER, **serving)
         scope["penstock.connection"] = connection
         self._connections.add(connection)
+        self._revocation.start()
         self._protocols[connection.protocol] += 1
         self._idle.clear()
         offer.attach(connection, subprotocol)

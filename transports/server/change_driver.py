@@ -42,10 +42,8 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
 
     Attributes:
         wish: What was subscribed to.
-        name: What the client knows its log by.
         log: The log it is about.
         encoder: Encodes the events of that log.
-        grant: What its principal may do with the log, as it was told when it subscribed.
         latency: Where is noted how long they took.
     """
 
@@ -64,12 +62,12 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         grant: Grant,
         latency: Latency,
     ) -> None:
-        super().__init__(driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits)
+        super().__init__(
+            driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits, name=name, grant=grant
+        )
         self.wish = wish
-        self.name = name
         self.log = log
         self.encoder = encoder
-        self.grant = grant
         self.latency = latency
 
     def cursor(self) -> str:

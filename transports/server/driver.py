@@ -16,8 +16,9 @@ from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from publishers.log.feed import ChangeFeed
 from transports.access.access import Access
+from transports.access.grant import Grant
 from transports.access.principal import ANONYMOUS, Credentials, Principal
-from transports.errors import CloseCode, Unauthenticated
+from transports.errors import CloseCode, Forbidden, Unauthenticated
 from transports.limits import Limits
 from transports.protocol.connection import (
     Authenticate,
@@ -41,6 +42,8 @@ from transports.telemetry.latency import Latencies
 __all__ = ["Driver", "DriverOptions"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
+
+_CHANGED: Final = "subscribed to again: what may be read of it is not what it was"
 
 _Session = TypeVar("_Session", bound=ServerConnection[Any])
 _Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any, Any])
@@ -108,6 +111,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._credentials = serving.get("credentials") or Credentials()
         self._principal: Principal = ANONYMOUS
         self._judging: asyncio.Task[None] | None = None
+        self._revision = 0
         self._on_lost = serving.get("on_lost")
         self._latencies = serving.get("latencies") or Latencies()
         session.errors = serving.get("errors", session.errors)
@@ -238,9 +242,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             token=token if isinstance(token, str) else self._credentials.token,
             first_message=payload,
         )
+        self._credentials = given
         self._judging = self._loop.create_task(self._judge(given))
 
     async def _judge(self, given: Credentials) -> None:
+        self._revision = self._access.revision  # before it is asked, lest a change in between go unseen
         try:
             self._principal = await self._access.principal(given)
         except Unauthenticated as error:
@@ -255,6 +261,44 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._perform(effects)
         self._link.flush()
         self._arm(self._session.due)
+
+    async def judge_again(self) -> None:
+        """Finds out anew who it is, if what tells that has changed; closes with 4403 if it is let in no longer.
+
+        If it cannot be found out now, it stays who it was, and is asked about the next time.
+        """
+        revision = self._access.revision
+        if self._access.open or self._revision == revision or self._session.phase.early:
+            return
+        try:
+            self._principal = await self._access.principal(self._credentials)
+        except Unauthenticated as error:
+            self._refuse(str(error))
+        except Exception as error:  # noqa: BLE001 - the authenticator of the application
+            _LOG.warning("a principal could not be judged again: %s", type(error).__name__)
+            return
+        self._revision = revision
+
+    def review(self, granted: Callable[[Principal, str], Grant | None]) -> None:
+        """Ends the connection if the time of its principal is over, and subscriptions that it may not have any more.
+
+        Args:
+            granted: Tells what a principal may do with a log now; None if it may not read it.
+        """
+        if self._session.phase.early:
+            return
+        if self._access.expired(self._principal):
+            self._refuse(str(Unauthenticated()))
+            return
+        for subscriber in list(self._subscribers.values()):
+            now = granted(self._principal, subscriber.name)
+            if now is None or not now.covers(subscriber.grant):
+                self.ended(subscriber, Forbidden("log", _CHANGED))
+        self._link.flush()
+
+    def _refuse(self, why: str) -> None:
+        self._perform(self._session.refuse(why))
+        self._link.flush()
 
     def _break(self) -> None:
         """Closes the connection with 4500, for the exception that is being handled."""

@@ -60,7 +60,16 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         batch_events: int,
         latency: Latency,
     ) -> None:
-        super().__init__(driver, entry, lane, batch_events=batch_events, demand=entry.credits)
+        source = operation.source
+        super().__init__(
+            driver,
+            entry,
+            lane,
+            batch_events=batch_events,
+            demand=entry.credits,
+            name=source.name,
+            grant=source.grant,
+        )
         self.operation = operation
         self.latency = latency
         self.gap: Gap | None = None

@@ -6,6 +6,7 @@ from flow.contracts import UNBOUNDED
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
+from transports.access.grant import Grant
 from transports.protocol.connection import WireEntry
 from transports.server.outbound import Lane
 
@@ -37,19 +38,31 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         entry: The entry of the session.
         lane: Its executor.
         batch_events: Most events in one batch.
+        name: What the client knows the log by.
+        grant: What its principal may do with the log, as it was told when it subscribed.
         subscription: Its subscription, once there is one.
         credits: What the client requested before there was a subscription.
     """
 
-    __slots__ = ("_driver", "batch_events", "credits", "entry", "lane", "subscription")
+    __slots__ = ("_driver", "batch_events", "credits", "entry", "grant", "lane", "name", "subscription")
 
     def __init__(
-        self, driver: _Driving, entry: _Entry, lane: Lane, *, batch_events: int, demand: int | None
+        self,
+        driver: _Driving,
+        entry: _Entry,
+        lane: Lane,
+        *,
+        batch_events: int,
+        demand: int | None,
+        name: str,
+        grant: Grant,
     ) -> None:
         self._driver = driver
         self.entry = entry
         self.lane = lane
         self.batch_events = batch_events
+        self.name = name
+        self.grant = grant
         self.subscription: ChangeSubscription | None = None
         self.credits = UNBOUNDED if demand is None else demand
 

@@ -1,0 +1,78 @@
+"""Whether those who are connected still may what they do."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from transports.access.access import Access
+from transports.access.grant import Grant, LogAction
+from transports.access.principal import Principal
+from transports.server.driver import Driver
+
+__all__ = ["Revocation"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_TURN: Final = 64  # connections that are looked at in one turn of the loop
+
+
+class Revocation:
+    """Reviews the connections of a server twice in the time that revocation may take, as long as there are any.
+
+    Authenticators are asked again only when what they were read from has changed, as that may take long; the authoriser is
+    asked each time, once for each principal and log.
+
+    Args:
+        access: What tells who is let in, and what each may do.
+        connections: The connections of the server at a moment.
+        seconds: Option ``revocation``.
+    """
+
+    def __init__(
+        self, access: Access, connections: Callable[[], Collection[Driver[Any, Any]]], seconds: float
+    ) -> None:
+        self._access = access
+        self._connections = connections
+        self._pause = seconds / 2
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """A connection has come; on the event loop."""
+        if not self._access.lasting and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            if not self._connections():
+                return
+            try:
+                await self.review()
+            except Exception:  # noqa: BLE001 - the code of the application; the next review comes all the same
+                _LOG.exception("what clients may do could not be reviewed")
+
+    async def review(self) -> None:
+        """Ends what is not allowed any more."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._pause):
+                await self._access.refresh()
+        known: dict[tuple[Principal, str], Grant | None] = {}
+
+        def granted(principal: Principal, log: str) -> Grant | None:
+            if (principal, log) not in known:
+                known[principal, log] = self._granted(principal, log)
+            return known[principal, log]
+
+        for number, connection in enumerate(list(self._connections())):
+            await connection.judge_again()
+            connection.review(granted)
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+
+    def _granted(self, principal: Principal, log: str) -> Grant | None:
+        try:
+            return self._access.allows(principal, log, LogAction.READ)
+        except Exception:  # noqa: BLE001 - the authoriser of the application; rather nothing than too much
+            _LOG.exception("the authoriser failed for %s", principal.name)
+            return None
