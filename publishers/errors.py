@@ -48,6 +48,7 @@ Errors carry data; the text is made from it and says what was wrong, what value 
 ``retryable`` says whether the same call may succeed later without anything being changed by the caller.
 """
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from flow.errors import Forked
@@ -523,7 +524,7 @@ class SubscriberStalled(PenstockError):
 
     retryable = True
 
-    def __init__(self, subscriber: str, lag: int | None, max_lag: int, timeout: float) -> None:
+    def __init__(self, subscriber: str, lag: int | None, max_lag: int | timedelta, timeout: float) -> None:
         behind = "further than this opening of the log remembers" if lag is None else f"{lag} changes"
         super().__init__(
             f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and took nothing for {timeout:g} s; "

@@ -1,6 +1,6 @@
 """How in-process subscribers hold the writer back.
 
-A gating subscriber allows itself a lag, in changes. A writer that asks for admission waits until every gating
+A gating subscriber allows itself a lag, in changes or in time. A writer that asks for admission waits until every gating
 subscriber is within its own; the others never hold anybody back.
 """
 
@@ -8,6 +8,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Final
 
 from flow.clock import Clock
@@ -186,5 +187,10 @@ class Gating:
                     self._moved.wait(min(_STEP, max(0.0, stall_timeout - (now - since))))
 
     def _within(self, subscription: Subscribed) -> bool:
-        lag = self.lag(subscription.checkpoint().position)
-        return lag is not None and lag <= (subscription.max_lag or 0)
+        changes, nbytes, committed_at = self.counted(subscription.checkpoint().position)
+        if isinstance(subscription.max_lag, timedelta):
+            if nbytes == 0:  # it is at the watermark
+                return True
+            age = None if committed_at is None else self._clock.now_us() - committed_at
+            return age is not None and timedelta(microseconds=age) <= subscription.max_lag
+        return changes is not None and changes <= (subscription.max_lag or 0)

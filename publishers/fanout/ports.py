@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from publishers.fanout.ring import RingCursor
-from publishers.fanout.state import Checkpoint, SubscriptionLag
+from publishers.fanout.state import Checkpoint, MaxLag, SubscriptionLag
 from publishers.model.position import Position
 
 __all__ = ["Subscribed", "Wakeable"]
@@ -23,14 +23,14 @@ class Subscribed(Protocol):
     Attributes:
         id: What tells it from every other subscription of this process.
         name: What errors and statistics call it.
-        max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
+        max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
         position: Everything before it was delivered, or did not match.
     """
 
     id: int
     name: str
-    max_lag: int | None
+    max_lag: MaxLag | None
     delivered: int
     position: Position
 

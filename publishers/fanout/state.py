@@ -5,6 +5,7 @@ The table decides: whatever changes the state of a subscription asks `step`, and
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ __all__ = [
     "Checkpoint",
     "Deed",
     "Guard",
+    "MaxLag",
     "Occurrence",
     "Phase",
     "State",
@@ -23,6 +25,9 @@ __all__ = [
     "indexed",
     "step",
 ]
+
+MaxLag = int | timedelta
+"""How far a subscription may lag before writers wait for it: changes, or the age of the oldest one that it has not taken."""
 
 
 class State(Enum):

@@ -23,7 +23,7 @@ from publishers.fanout.gap import GapNotice, OnGap
 from publishers.fanout.resync_slice import ResyncReader
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import Checkpoint, Deed, Occurrence, Phase, State, SubscriptionLag
+from publishers.fanout.state import Checkpoint, Deed, MaxLag, Occurrence, Phase, State, SubscriptionLag
 from publishers.model.change import Change
 from publishers.model.position import Position, check_position
 from publishers.views.view import View
@@ -50,7 +50,7 @@ class ChangeSubscription:
         view: How it sees changes.
         cursor: Its place in log and ring.
         name: What errors and statistics call it.
-        max_lag: Changes that it may lag before writers that ask for admission wait; None if it does not gate.
+        max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
         delivered: Changes that it was given.
         position: Everything before it was delivered, or did not match; never ahead of what the subscriber has been given.
     """
@@ -67,7 +67,7 @@ class ChangeSubscription:
         executor: Executor | asyncio.AbstractEventLoop | None,
         batch_events: int,
         batch_bytes: int,
-        max_lag: int | None,
+        max_lag: MaxLag | None,
         name: str,
         whole_batches: bool = False,
         on_gap: OnGap = "fail",

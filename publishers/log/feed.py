@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -19,6 +20,7 @@ from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockEr
 from publishers.fanout.gap import OnGap, require_told
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
+from publishers.fanout.state import MaxLag
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
 from publishers.model.position import Position, Start
@@ -65,7 +67,7 @@ class ChangeFeed(IterablePublisher[Change]):
         /,
         *,
         executor: Executor | asyncio.AbstractEventLoop | None = None,
-        max_lag: int | None = None,
+        max_lag: MaxLag | None = None,
         batch_events: int | None = None,
         batch_bytes: int | None = None,
         name: str | None = None,
@@ -79,7 +81,8 @@ class ChangeFeed(IterablePublisher[Change]):
             executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on the committing or
                 requesting thread, which couples the writer to it). None: the running event loop if there is one, else
                 the log's small pool.
-            max_lag: Makes it gate: writers that ask for admission wait while it lags more changes than this.
+            max_lag: Makes it gate: writers that ask for admission wait while it lags more changes than this, or while the oldest
+                change that it has not taken was committed longer ago than this ``timedelta``.
             batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
             batch_bytes: Likewise in bytes.
             name: What errors and statistics call it.
@@ -97,10 +100,7 @@ class ChangeFeed(IterablePublisher[Change]):
         if name is not None and not isinstance(name, str):
             raise InvalidOption("name", name, "a text, or None")
         options = self._service.options
-        bounds = (("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1))
-        for parameter, value, least in bounds:
-            if value is not None:
-                check_whole(parameter, value, f"a whole number from {least}", least)
+        _check_bounds(max_lag, batch_events, batch_bytes)
         where = executor if executor is not None else running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
@@ -178,7 +178,7 @@ class Serving(TypedDict, total=False):
     """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
 
     executor: Executor | asyncio.AbstractEventLoop | None
-    max_lag: int | None
+    max_lag: MaxLag | None
     batch_events: int | None
     batch_bytes: int | None
     name: str | None
@@ -249,6 +249,17 @@ class _Batchwise(_Making):
             self._subscriber.on_next_batch(made)
         if failure is not None and not self._subscription.ended:
             self._fail(failure)
+
+
+def _check_bounds(max_lag: MaxLag | None, batch_events: int | None, batch_bytes: int | None) -> None:
+    if isinstance(max_lag, timedelta):
+        if max_lag < timedelta():
+            raise InvalidOption("max_lag", max_lag, "a whole number from 0, or a timedelta from 0")
+        max_lag = None
+    bounds = (("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1))
+    for parameter, value, least in bounds:
+        if value is not None:
+            check_whole(parameter, value, f"a whole number from {least}", least)
 
 
 def _refuse(

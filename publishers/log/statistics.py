@@ -10,7 +10,7 @@ from publishers.fanout.publish_gate import PublishGate
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import State, SubscriptionLag
+from publishers.fanout.state import MaxLag, State, SubscriptionLag
 from publishers.log.lag import LagStatistics, lag_of
 from publishers.model.position import Position
 from publishers.wal import Follower, HoldStatistics, Wal
@@ -41,7 +41,7 @@ class SubscriptionStatistics:
     state: State
     lag: int | None
     demand: int
-    max_lag: int | None
+    max_lag: MaxLag | None
     id: int = 0
     behind: SubscriptionLag = SubscriptionLag(0, 0, 0, 0.0)  # noqa: RUF009 - frozen
     reads: int = 0

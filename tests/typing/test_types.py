@@ -43,7 +43,10 @@ GIVEN = {
         "from typing import Any; from publishers import ChangeStore",
         {"sessions": "Any", "store": "ChangeStore"},
     ),
-    "docs/spark.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
+    "docs/spark.md": (
+        "from pyspark.sql import DataFrame\nfrom flow import Subscriber\nfrom publishers import Change",
+        {"stream": "DataFrame", "totals": "Subscriber[Change]"},
+    ),
     "docs/tck.md": (
         "from collections.abc import Callable; from flow import Publisher",
         {"my_publisher": "Callable[..., Publisher[int]]"},

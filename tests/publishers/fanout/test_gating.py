@@ -1,13 +1,14 @@
 """Writers that wait for gating subscribers."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import LogClosed, Position
+from publishers import ChangeLog, LogClosed, Position
 from publishers.errors import AdmissionStopped, SubscriberStalled
 from publishers.fanout.gating import Gating
 from tests.publishers.support import Probe, fill, in_threads, opened, order, wait_until
@@ -221,3 +222,39 @@ def test_a_gating_subscriber_holds_writers_back_from_a_recovered_backlog():
             clock.step = 0.0
             probe.request(100)
             again.admit(threading.Event(), 60)
+
+
+def test_a_writer_waits_while_the_oldest_change_not_taken_is_older_than_the_lag_in_time(tmp_path):
+    """The design's section 7: a lag in time is counted from the commit, whatever the number of changes."""
+    hands = Hands()
+    hands.micros = 1_000_000
+    hands.now_us = lambda: hands.micros
+    with ChangeLog.open(tmp_path / "log", clock=hands, sync="os") as log:
+        probe = Probe()
+        log.changes().subscribe(probe, executor=flow.INLINE, max_lag=timedelta(seconds=5), name="warehouse")
+        log.admit(threading.Event(), 0)
+        fill(log, 3)
+        hands.micros += 4_000_000
+        fill(log, 1)
+        log.admit(threading.Event(), 0)  # eight changes of four seconds at most
+        hands.micros += 2_000_000
+        with pytest.raises(SubscriberStalled, match=r"warehouse lags 8 changes \(max_lag is 0:00:05\)"):
+            log.admit(threading.Event(), 0)
+        probe.request(6)
+        log.admit(threading.Event(), 0)  # what is left is two seconds old
+        hands.micros += 100_000_000
+        probe.request(2)
+        log.admit(threading.Event(), 0)
+
+
+def test_what_was_committed_at_a_time_that_is_not_known_is_too_old(tmp_path):
+    """What is shown after an opening is older than any ``max_lag`` until it is taken."""
+    with ChangeLog.open(tmp_path / "log", sync="os") as log:
+        log.commit([order(1)])
+    with ChangeLog.open(tmp_path / "log", sync="os") as log:
+        probe = Probe()
+        log.changes(since=log.oldest).subscribe(probe, executor=flow.INLINE, max_lag=timedelta(days=9))
+        with pytest.raises(SubscriberStalled, match="9 days"):
+            log.admit(threading.Event(), 0)
+        probe.request(2)
+        log.admit(threading.Event(), 60)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
@@ -181,6 +182,7 @@ def test_a_closed_log_refuses_by_a_signal():
         ("max_lag", -1),
         ("max_lag", True),
         ("max_lag", 1.5),
+        ("max_lag", timedelta(seconds=-1)),
         ("batch_events", 0),
         ("batch_events", "1"),
         ("batch_bytes", 0),

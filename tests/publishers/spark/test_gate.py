@@ -1,3 +1,4 @@
+from datetime import timedelta
 from threading import Event, Thread
 
 import pytest
@@ -129,3 +130,35 @@ def test_closing_the_log_ends_the_wait_and_fails_the_query(source, log, slow, wa
     Thread(target=log.close).start()
     with pytest.raises(StreamingQueryException, match="the change log is closed"):
         query.awaitTermination(180)
+
+
+@pytest.mark.parametrize("most", [12, timedelta(seconds=0.2)])
+def test_the_input_of_spark_follows_a_slow_gate_and_never_a_subscriber_without_one(source, log, most):
+    """The design's section 7: ahead of the gate is what it allows and one batch, however fast the source is."""
+    rows, batches = 20, 6
+    gate, other, ahead = Reader(), Reader(), []
+    log.changes().subscribe(gate, executor=flow.INLINE, max_lag=most)
+    log.changes().subscribe(other, executor=flow.INLINE)
+    sink = ChangeSink(log, entity_type="n", key="id")
+    source.add_numbers(batches, rows)
+
+    def commit(frame, batch):
+        sink(frame, batch)
+        ahead.append(batch * (rows + 1) + rows + 1 - len(gate.taken))
+
+    query = source.start(commit)
+    while query.isActive:  # it takes one change at a time, and only while Spark waits for it
+        if log._service.admission._moved._waiters:
+            gate.subscription.request(1)
+        Event().wait(0.001)
+    assert query.awaitTermination(180)
+    assert query.exception() is None
+    assert len(ahead) == batches
+    assert other.taken == []
+    assert len(gate.taken) > rows  # or Spark would not have gone on
+    if isinstance(most, int):
+        assert max(ahead) == most + rows + 1
+        assert min(ahead[1:]) >= most + rows - 1  # a change is asked for while the gate opens, at most
+    else:
+        assert max(ahead) <= 2 * (rows + 1)
+    assert sink.statistics().gate_seconds > 0
