@@ -30,6 +30,7 @@
     |   |-- AlreadyVisible     what was shown cannot be forgotten               (version, visible)
     |   |-- NoSuchVersion      it was never committed, or was forgotten         (version, newest)
     |   |-- ExpectationFailed  something was committed that the writer did not know of (expected, found, at, key)
+    |   |-- PredecessorFailed  what was submitted before it was refused                    retryable
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   |   `-- KeyTooLong     a key is above ``max_key_bytes``               (option, value, limit)
     |   |-- BackupRefused      a directory is not what a backup or a restore can go by  (path, why, choice)
@@ -99,6 +100,7 @@ __all__ = [
     "PositionForeign",
     "PositionForked",
     "PositionMalformed",
+    "PredecessorFailed",
     "PublishingOff",
     "SubscriberStalled",
     "TooCostly",
@@ -472,6 +474,18 @@ class ExpectationFailed(LogError):
         self.at = at
         self.entity_type = entity_type
         self.key = key
+
+
+class PredecessorFailed(LogError):
+    """What was submitted before this was refused. Nothing of this was written, so that it may be submitted again behind that."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what was submitted before this was refused, and nothing of this was written; "
+            "settle that, and submit this again behind it"
+        )
 
 
 class TransactionTooLarge(LogError):

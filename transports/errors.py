@@ -11,6 +11,8 @@
     |   |-- NotAuthenticated who it is was not found out in time                         (seconds)
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
+    |   |-- TooManyAppends   more is unacknowledged than the connection may have        (option, limit)
+    |   |-- TooManyProducers   a principal has as many producers as it may have         (limit)
     |   `-- GoingAway        the server is stopping
     |-- RemoteError          an error that a server sent, as its client sees it        (code, data)
     |-- ConnectionLost       the connection ended before the subscription did          (close_code, reason)
@@ -32,13 +34,18 @@ from typing import Any, Final, NamedTuple
 
 from flow.errors import IllegalRequestError, Lagged
 from publishers.errors import (
+    ExpectationFailed,
     HistoryPruned,
+    InvalidChange,
     InvalidCriteria,
     InvalidOption,
     LogClosed,
     LogDropped,
+    LogFailed,
     LogForked,
+    LogFull,
     LogGone,
+    LogReadOnly,
     LogReplaced,
     NoSuchLog,
     PenstockError,
@@ -46,8 +53,10 @@ from publishers.errors import (
     PositionForeign,
     PositionForked,
     PositionMalformed,
+    PredecessorFailed,
     PublishingOff,
     TooCostly,
+    TransactionTooLarge,
     WalCorrupted,
 )
 from publishers.model.position import LogIdentity, Position
@@ -66,6 +75,8 @@ __all__ = [
     "Problem",
     "RemoteError",
     "ServerFailed",
+    "TooManyAppends",
+    "TooManyProducers",
     "TooManySubscriptions",
     "Unauthenticated",
     "Violation",
@@ -230,6 +241,36 @@ class TooManySubscriptions(WireError):
         self.limit = limit
 
 
+class TooManyAppends(WireError):
+    """More is unacknowledged than a connection may have; nothing of this was written."""
+
+    code = "TOO_MANY_APPENDS"
+    retryable = True
+
+    def __init__(self, option: str, limit: int) -> None:
+        super().__init__(
+            f"more is unacknowledged than the {limit} of {option}; wait for answers, and send this again",
+            option=option,
+            limit=limit,
+        )
+        self.option = option
+        self.limit = limit
+
+
+class TooManyProducers(WireError):
+    """A principal has committed under as many names as it may; nothing of this was written."""
+
+    code = "TOO_MANY_PRODUCERS"
+
+    def __init__(self, limit: int, idle: float) -> None:
+        super().__init__(
+            f"{limit} producers of this principal (limit producers) have appended within {idle:g} s; use one of them, "
+            "or leave producer and sequence out",
+            limit=limit,
+        )
+        self.limit = limit
+
+
 class GoingAway(WireError):
     """The server is stopping; subscribe again elsewhere, or here later, with the last cursor."""
 
@@ -332,6 +373,10 @@ class _Row:
     """In place of the text of the error, which speaks of what is not for clients."""
 
 
+_FAILED_DISK: Final = (
+    "the disk of the server has failed, and the log takes no more until it is opened again; where outcome is unknown, the same "
+    "producer and sequence tell then whether this was written"
+)
 _TABLE: Final = (
     _Row(InvalidCriteria, "INVALID_CRITERIA", data=lambda e, _: {"path": e.path}),
     _Row(
@@ -340,6 +385,33 @@ _TABLE: Final = (
         data=lambda e, _: {"cost": e.cost, "limit": e.limit, "option": e.option, "cheaper": e.cheaper},
     ),
     _Row(InvalidOption, "INVALID_REQUEST", data=lambda e, _: {"path": e.parameter}),
+    _Row(InvalidChange, "INVALID_CHANGE", data=lambda e, _: {"path": e.parameter}),
+    _Row(InvalidInput, "INVALID_CHANGE", data=lambda e, _: {"line": e.line}),
+    _Row(
+        ExpectationFailed,
+        "EXPECTATION_FAILED",
+        data=lambda e, t: {
+            "expected": t(e.expected),
+            "found": t(e.found),
+            **({"at": t(e.at), "entity_type": e.entity_type, "key": e.key} if e.at else {}),
+        },
+    ),
+    _Row(PredecessorFailed, "PREDECESSOR_FAILED", retryable=True),
+    _Row(
+        TransactionTooLarge,
+        "TRANSACTION_TOO_LARGE",
+        data=lambda e, _: {"option": e.option, "value": e.value, "limit": e.limit},
+    ),
+    _Row(
+        LogReadOnly,
+        "LOG_READ_ONLY",
+        message="the server follows this log, and does not own it; it can be written where it is owned, as by "
+        "penstock serve DIR --own --writable",
+    ),
+    _Row(
+        LogFull, "LOG_FULL", retryable=True, message="the disk of the server has no room; nothing was written"
+    ),
+    _Row(LogFailed, "LOG_FAILED", data=lambda e, _: {"outcome": e.outcome}, message=_FAILED_DISK),
     _Row(
         LogClosed,
         "LOG_CLOSED",

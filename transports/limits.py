@@ -61,6 +61,15 @@ class Limits:
         answer_bytes: GraphQL: largest answer to a query.
         prepare_threads: Most threads of a server on which large requests of GraphQL are read and checked, and
             heavy criteria read and compiled.
+        appends: Most appends of a connection that are not answered yet; with twice as many it is closed with 4490.
+        append_bytes: Most bytes of the messages of those; a single larger one is taken if it is alone.
+        appending_bytes: Most bytes of unanswered appends of a server, whatever way they came; beyond it, appends are refused,
+            and may be sent again.
+        transaction_bytes: Most bytes of a transaction that comes in parts, or as lines over HTTP; they are spooled to a file.
+        spooled_bytes: Most bytes of such files of a server.
+        append_threads: Most threads of a server on which appends are read, checked and encoded.
+        producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is refused.
+        producer_idle: How long a producer that appends nothing counts.
         scan_threads: Most threads of a server on which queries, look-ups and searches for a start read the log.
         scan_share: Most of these that one client has at a time, counted by its address; queries count until their
             answers were taken.
@@ -106,6 +115,14 @@ class Limits:
     history_bytes: int = 8 * 2**20
     answer_bytes: int = 16 * 2**20
     prepare_threads: int = 2
+    appends: int = 256
+    append_bytes: int = 4 * 2**20
+    appending_bytes: int = 32 * 2**20
+    transaction_bytes: int = 256 * 2**20
+    spooled_bytes: int = 2**30
+    append_threads: int = 4
+    producers: int = 1_000
+    producer_idle: float = 3_600.0
     scan_threads: int = 8
     scan_share: int = 4
     scans_waiting: int = 1_000

@@ -136,14 +136,29 @@ class Committer:
         visible: bool = True,
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
+        after: Submission | None = None,
     ) -> Submission:
-        """Queues a transaction, without waiting for more than room in the queue; the arguments are those of ``commit``.
+        """Queues a transaction, without waiting for more than room in the queue; the other arguments are those of ``commit``.
+
+        Args:
+            transaction: What to commit.
+            durable: Whether to sync at once.
+            visible: Whether subscribers get it.
+            outdated: Why it may not be written any more.
+            expect: What is expected of the log.
+            after: What it was submitted behind, and is not written if that was refused.
 
         Raises:
             LogClosed, LogFailed, LogForked: If the log takes no commits; nothing was written.
         """
         pending = Submitted(
-            self.arrivals, transaction, durable=durable, hidden=not visible, outdated=outdated, expect=expect
+            self.arrivals,
+            transaction,
+            durable=durable,
+            hidden=not visible,
+            outdated=outdated,
+            expect=expect,
+            after=None if after is None else after.pending,
         )
         try:
             check_switches(durable=durable, visible=visible)

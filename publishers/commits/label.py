@@ -1,6 +1,6 @@
 """What is said of a transaction beside its changes: annotations and producer."""
 
-import hashlib  # noqa: F401 - uuid5 imports it when first called; an interrupt there would keep the import lock
+import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
@@ -14,23 +14,52 @@ from publishers.lossless import encodable
 from publishers.mutations.arguments import listed
 from publishers.mutations.mutation import Mutation, encode_json
 from publishers.wal import Columns
+from publishers.wal.format.control import OWNER_BYTES, REMOTE_VERSION
 
-__all__ = ["Label", "Producer", "check_mutations", "check_producer", "producer_id"]
+__all__ = ["Label", "Producer", "RemoteProducer", "check_mutations", "check_producer", "producer_id"]
 
 _encoder: Final = msgspec.json.Encoder()
 _chance: Final = Random()  # noqa: S311 - not for secrets; a generator of our own, which nobody seeds
 os.register_at_fork(after_in_child=_chance.seed)
 
-Producer = tuple[str | UUID, int]
+
+class RemoteProducer(NamedTuple):
+    """A producer of whom a server vouches that it is that of a principal; others cannot take its name.
+
+    Attributes:
+        principal: The name of the principal.
+        name: What the principal calls it.
+    """
+
+    principal: str
+    name: str
+
+    @property
+    def id(self) -> UUID:
+        """Its identity, which tells that it is remote, and by its first bytes whose it is; see ``publishers.wal``."""
+        whose = hashlib.sha256(self.principal.encode("utf-8", "surrogatepass")).digest()
+        rest = hashlib.sha256(whose + self.name.encode("utf-8", "surrogatepass")).digest()
+        bits = bytearray(whose[:OWNER_BYTES] + rest[: 16 - OWNER_BYTES])
+        bits[6] = bits[6] & 0x0F | REMOTE_VERSION << 4
+        bits[8] = bits[8] & 0x3F | 0x80  # the variant of RFC 9562
+        return UUID(bytes=bytes(bits))
+
+    def __str__(self) -> str:
+        return f"{self.principal}/{self.name}"
+
+
+Producer = tuple[str | UUID | RemoteProducer, int]
 """Who commits, and a number that rises with each of its transactions: the key that makes a retry harmless."""
 
 
-def producer_id(name: str | UUID) -> UUID:
+def producer_id(name: str | UUID | RemoteProducer) -> UUID:
     """The identity under which a producer's last sequence is remembered.
 
     Raises:
         InvalidChange: If it is no name.
     """
+    if isinstance(name, RemoteProducer):
+        return name.id
     if not isinstance(name, (str, UUID)) or not name or (isinstance(name, str) and not encodable(name)):
         raise InvalidChange("producer", name, "a name or a UUID")
     return name if isinstance(name, UUID) else uuid5(NAMESPACE_URL, "penstock:producer:" + name)
@@ -93,8 +122,8 @@ class Label(NamedTuple):
         stored: dict[str, Any] = {"id": name.decode()}
         if producer is not None:
             check_producer(producer)
-            if isinstance(producer[0], str):
-                stored["producer"] = producer[0]
+            if not isinstance(producer[0], UUID):
+                stored["producer"] = str(producer[0])
         if meta is not None:
             stored["meta"] = msgspec.Raw(encode_json("meta", meta))
         if producer is None:

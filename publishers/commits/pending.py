@@ -9,7 +9,7 @@ from uuid import UUID
 
 from publishers.blocks.block import Block
 from publishers.commits.expectation import Expectation, GroupAhead
-from publishers.errors import InvalidChange, LogError, PenstockError
+from publishers.errors import InvalidChange, LogError, PenstockError, PredecessorFailed
 from publishers.fanout.publish_gate import Published
 from publishers.losses import tell_changes
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
@@ -50,6 +50,7 @@ class Pending:
         error: Or why nothing did.
         outdated: Tells why it may not be written any more, if anything can be in the way; see ``Committer.commit``.
         expect: What its writer expects of the log, or None.
+        after: What must not have been refused, or None.
         inside: Whether it was let into the queue.
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
@@ -58,6 +59,7 @@ class Pending:
 
     __slots__ = (
         "_asleep",
+        "after",
         "commit",
         "done",
         "durable",
@@ -83,6 +85,7 @@ class Pending:
         size: int = 0,
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
+        after: "Pending | None" = None,
     ) -> None:
         self.transaction = transaction
         self.durable = durable
@@ -93,6 +96,7 @@ class Pending:
         self.error: PenstockError | None = None
         self.outdated = outdated
         self.expect = expect
+        self.after = after
         self.inside = self.leads = self.taken = self.done = False
         # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
         self._asleep = threading.Lock()
@@ -120,6 +124,13 @@ class Pending:
         """Whether it may not be written any more, if there is somebody to ask; it is told so then."""
         if self.outdated is not None:
             self.error = self.outdated()
+        return self.error is not None
+
+    def is_behind_a_refusal(self) -> bool:
+        """Whether what it was submitted behind was refused; it is told so then."""
+        after, self.after = self.after, None
+        if after is not None and after.error is not None:
+            self.error = PredecessorFailed()
         return self.error is not None
 
 
@@ -159,6 +170,8 @@ def sift(
             again := _repeats(member, transaction, producer, newest, producer_state)
         ):
             repeated.append(again)
+            continue
+        if member.after is not None and member.is_behind_a_refusal():
             continue
         if member.outdated is not None and member.is_outdated():
             continue  # after what it repeats was looked for, and before anybody repeats it

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from flow import hooks
 from publishers.commits.pending import Commit, Pending
-from publishers.errors import LogClosed, LogError, LogFailed, NoSuchVersion, PenstockError
+from publishers.errors import (
+    LogClosed,
+    LogError,
+    LogFailed,
+    NoSuchVersion,
+    PenstockError,
+    PredecessorFailed,
+)
 
 __all__ = ["Arrivals", "Submission", "Submitted", "Wait"]
 
@@ -43,9 +50,10 @@ class Submission:
         visible: Done when subscribers may be given it.
     """
 
-    __slots__ = ("accepted", "durable", "visible")
+    __slots__ = ("_pending", "accepted", "durable", "visible")
 
-    def __init__(self) -> None:
+    def __init__(self, pending: Pending | None = None) -> None:
+        self._pending = pending
         self.accepted: Future[Commit] = Future()
         self.durable: Future[Commit] = Future()
         self.visible: Future[Commit] = Future()
@@ -59,6 +67,11 @@ class Submission:
         for future in (made.accepted, made.durable, made.visible):
             future.set_result(commit)
         return made
+
+    @property
+    def pending(self) -> Pending | None:
+        """What is in the queue of the log."""
+        return self._pending
 
     def future(self, wait: Wait = Wait.DURABLE) -> "Future[Commit]":
         """The future of a degree."""
@@ -77,6 +90,15 @@ class Submission:
         """
         return self.future(wait).result(timeout)
 
+    def check(self) -> None:
+        """Waits until it is accepted.
+
+        Raises:
+            PredecessorFailed: If it was refused.
+        """
+        if self.accepted.exception() is not None:
+            raise PredecessorFailed
+
     def __await__(self) -> Generator[Any, None, Commit]:
         return asyncio.wrap_future(self.durable).__await__()
 
@@ -92,7 +114,7 @@ class Submitted(Pending):
 
     def __init__(self, arrivals: "Arrivals", *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.submission = Submission()
+        self.submission = Submission(self)
         self._arrivals = arrivals
 
     def rouse(self) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,7 +18,7 @@ from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
 from publishers.commits.encoder import RowEncoder
 from publishers.commits.expectation import Expect, Expectation
-from publishers.commits.label import Label, Producer, check_mutations, producer_id
+from publishers.commits.label import Label, Producer, RemoteProducer, check_mutations, producer_id
 from publishers.commits.submission import Submission
 from publishers.errors import (
     InvalidChange,
@@ -243,6 +244,7 @@ class ChangeLog(ReadableLog):
         durable: bool = False,
         visible: bool = True,
         expect: Expect | None = None,
+        after: Submission | None = None,
     ) -> Submission:
         """Has changes committed as one transaction, without waiting for that; they are committed in the order of the calls.
 
@@ -256,6 +258,8 @@ class ChangeLog(ReadableLog):
             durable: Whether to sync at once, whatever the policy.
             visible: False withholds the transaction.
             expect: What nothing may have been committed since.
+            after: What it is written behind, or not at all: if that is refused, this is, with ``PredecessorFailed``. Else a
+                producer whose later sequence was written could not repeat the earlier one.
 
         Returns:
             Futures of three degrees: accepted, durable and visible. They raise what ``commit`` raises.
@@ -269,9 +273,11 @@ class ChangeLog(ReadableLog):
         expected = self._expectation(expect)
         sealed = self._encoder.seal(rows, meta, producer)
         if sealed is not None:
-            return committer.submit(sealed, durable=durable, visible=visible, expect=expected)
+            return committer.submit(sealed, durable=durable, visible=visible, expect=expected, after=after)
         label, columns = Label.of(meta, producer), [columns_of(rows, keyed=True)]
-        return self._columns.submit(committer, columns, label, expected, durable=durable, visible=visible)
+        return self._columns.submit(
+            committer, columns, label, expected, durable=durable, visible=visible, after=after
+        )
 
     async def commit_async(
         self,
@@ -322,10 +328,15 @@ class ChangeLog(ReadableLog):
 
         return Expectation(expect, judge, wal, self.options.expect_bytes)
 
-    def produced(self, producer: str | UUID) -> Produced | None:
+    def produced(self, producer: str | UUID | RemoteProducer) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""
         found = self._writer()[1].producer(producer_id(producer))
         return None if found is None else Produced(found.sequence, found.version)
+
+    def producers_of(self, principal: str, since: datetime) -> int:
+        """How many producers of a remote principal have committed since a time."""
+        owner = RemoteProducer(principal, "").id
+        return self._writer()[1].producers_of(owner, int(since.timestamp() * 1e6))
 
     def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
         """Waits until no gating subscriber lags more than its ``max_lag``; for writers that can wait.

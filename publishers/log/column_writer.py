@@ -77,15 +77,23 @@ class ColumnWriter:
         *,
         durable: bool,
         visible: bool,
+        after: Submission | None,
     ) -> Submission:
         """Submits them as one transaction, unless it tells schemas: then it is committed, as what follows depends on it."""
         stamping, kept = self._stamped(columns, label)
         if kept is None:
+            if after is not None:
+                after.check()
             return Submission.of(
                 self._tell(committer, columns, label, stamping, kept, visible=visible, expect=expect)
             )
         return committer.submit(
-            kept, durable=durable, visible=visible, outdated=stamping.outdated, expect=expect
+            kept,
+            durable=durable,
+            visible=visible,
+            outdated=stamping.outdated,
+            expect=expect,
+            after=after,
         )
 
     def _stamped(self, columns: Iterable[Columns], label: Label) -> tuple[Stamping, Transaction | None]:

@@ -19,7 +19,7 @@ from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
 from publishers.wal.files.segment import write_index
-from publishers.wal.format.control import Epoch, ProducerState
+from publishers.wal.format.control import OWNER_BYTES, Epoch, ProducerState
 from publishers.wal.keep.hard_links import Links
 from publishers.wal.keep.retention import Retention
 from publishers.wal.peers import Peers
@@ -238,6 +238,10 @@ class Wal:
     def producer(self, producer: UUID) -> ProducerState | None:
         """The last transaction of a producer, synced or not; None if it has none, or was forgotten."""
         return self._writer.tables.producers.get(producer.bytes)
+
+    def producers_of(self, producer: UUID, since: int) -> int:
+        """How many remote producers of the owner of one have committed since a time, in unix microseconds."""
+        return self._writer.tables.of_owner(producer.bytes[:OWNER_BYTES], since)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

@@ -145,14 +145,17 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
         origins: tuple[str, ...] = (),
         authenticate: Any = None,
         pages: Any = None,
+        authorise: Any = None,
+        served: Any = None,
         **limits: Any,
     ) -> Server:
         server = serve(
-            log,
+            log if served is None else served,
             port=port,
             limits=Limits(**limits),
             origins=origins,
             authenticate=authenticate,
+            authorise=authorise,
             pages=pages,
         )
         servers.append(server)

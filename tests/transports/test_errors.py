@@ -80,7 +80,14 @@ def test_damage_is_told_without_its_place_and_was_logged_where_it_was_met(caplog
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a secret"), LogFailed("unknown", "a secret")])
+def test_a_failed_disk_is_told_without_what_the_system_said_of_it():
+    """F145: whoever appends is told whether it may have been written."""
+    problem = describe(LogFailed("unknown", "a secret"))
+    assert (problem.code, problem.retryable, problem.data) == ("LOG_FAILED", False, {"outcome": "unknown"})
+    assert "secret" not in problem.message
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a secret"), OSError("a secret")])
 def test_the_unexpected_is_told_by_an_id_and_no_internals(error, caplog):
     problem = describe(error)
     assert problem.code == "INTERNAL"

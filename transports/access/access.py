@@ -14,6 +14,7 @@ from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthen
 __all__ = ["EVERYBODY", "SERVER", "Access", "Authenticator", "Authoriser"]
 
 _L = TypeVar("_L")
+_WRITABLE: Final = "; penstock serve DIR --own --writable lets everybody write who is let in"
 _NAME_MAX: Final = 255  # of a log; a longer name is none
 _TIMEOUT: Final = 5.0
 
@@ -173,7 +174,7 @@ class Access:
             allowed = ", ".join(sorted(one.name for one in found.actions)) or "nothing"
             right = (
                 f"one that is allowed here, which is {allowed}; for {action.name} the authoriser of the server "
-                f"has to answer with a Grant whose actions hold it"
+                f"has to answer with a Grant whose actions hold it{_WRITABLE if action is LogAction.WRITE else ''}"
             )
             raise Forbidden("action", right)
         return found

@@ -11,7 +11,7 @@ from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.store.store import ChangeStore
 from transports.access.access import EVERYBODY
-from transports.access.grant import Grant
+from transports.access.grant import Grant, LogAction
 from transports.access.host_names import is_loopback
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
@@ -33,6 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.directory()
     parser.flag("--own", "open it for writing, instead of following its writer")
+    parser.flag("--writable", "with --own: let every client append that is let in")
     parser.flag(
         "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
     )
@@ -63,7 +64,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     lines.begin(chosen, always=True)
     finished = threading.Event()
-    view, tokens = view_of(chosen), _tokens(chosen)
+    grant, tokens = _grant(chosen), _tokens(chosen)
     checked_origins(chosen.origin)  # before anything is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
@@ -77,7 +78,7 @@ def run(chosen: argparse.Namespace) -> int:
             chosen.port,
             origins=chosen.origin,
             hosts=chosen.allow_host,
-            authorise=Grant(EVERYBODY.actions, view) if view.lenses else None,
+            authorise=grant,
             authenticate=tokens,
         ) as server,
     ):
@@ -96,6 +97,19 @@ def run(chosen: argparse.Namespace) -> int:
             if tokens is not None:
                 signal.signal(signal.SIGHUP, hung_up)
     return 0
+
+
+def _grant(chosen: argparse.Namespace) -> Grant:
+    """What each client may do.
+
+    Raises:
+        InvalidOption: If all may write, and the command may not.
+    """
+    if chosen.writable and not chosen.own:
+        raise InvalidOption("--writable", True, "given with --own: a follower cannot write")
+    view = view_of(chosen)
+    actions = EVERYBODY.actions | ({LogAction.WRITE} if chosen.writable else set())
+    return Grant(actions, view if view.lenses else None)
 
 
 def _tokens(chosen: argparse.Namespace) -> TokenFile | None:

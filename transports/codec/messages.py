@@ -17,6 +17,7 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria, TooCostly
 from publishers.model.position import Position, Start
 from publishers.views.view import Content, Images, Integers, View
+from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
 from transports.codec.starts import VERSION_MAX, start_of
@@ -24,6 +25,7 @@ from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
+    "Append",
     "Ask",
     "Complete",
     "Message",
@@ -68,7 +70,14 @@ class Ask(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
-Message = Init | Subscribe | Request | Complete | Ask | Ping | Pong
+class Append(msgspec.Struct, frozen=True):
+    """``append``: a transaction, still unchecked."""
+
+    id: _Id
+    payload: AppendPayload
+
+
+Message = Init | Subscribe | Request | Complete | Ask | Append | Ping | Pong
 
 _envelope: Final[Envelope[Message]] = Envelope(
     {
@@ -77,6 +86,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "request": Request,
         "complete": Complete,
         "schema": Ask,
+        "append": Append,
         "ping": Ping,
         "pong": Pong,
     }

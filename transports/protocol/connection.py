@@ -111,6 +111,8 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     _late: ClassVar[tuple[type, ...]]
     """Messages that are legal only after ``connection_ack``."""
+    _free: ClassVar[tuple[type, ...]] = ()
+    """Messages that have a bound of their own, and not that of control messages."""
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         self.limits = limits
@@ -159,16 +161,27 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def _admit(self, message: object, now: float) -> None:
         rate = self.limits.messages_per_second
-        self._tokens = min(_BURST * rate, self._tokens + (now - self._refilled) * rate) - 1
+        self._tokens = min(_BURST * rate, self._tokens + (now - self._refilled) * rate)
         self._refilled = now
-        if self._tokens < 0:
-            raise Violation(
-                CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
-            )
+        if not isinstance(message, self._free):
+            self._spend()
         if isinstance(message, Init):
             self.phase = advance(self.phase, PhaseEvent.INIT)
         elif isinstance(message, self._late):
             self.phase = advance(self.phase, PhaseEvent.WORK)
+
+    def _spend(self) -> None:
+        """Counts a message.
+
+        Raises:
+            Violation: 4490, if there are too many.
+        """
+        self._tokens -= 1
+        if self._tokens < 0:
+            rate = self.limits.messages_per_second
+            raise Violation(
+                CloseCode.FLOOD, f"more than {rate} messages a second; request more events at once"
+            )
 
     def _enter(self, name: str, make: Callable[[], tuple[_Entry, Effect]]) -> list[Effect]:
         """Takes an operation up, or tells its client why not; its id is known before it starts."""

@@ -5,23 +5,37 @@ done comes out as effects, in order. Whoever runs it opens and cancels subscript
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import ClassVar
 
+from publishers.commits.group_commit import Commit
+from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
+from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
-from transports.codec.messages import Ask, Complete, Request, Subscribe, SubscribeWish, encode, parse
+from transports.codec.messages import (
+    Append,
+    Ask,
+    Complete,
+    Request,
+    Subscribe,
+    SubscribeWish,
+    encode,
+    parse,
+)
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion
 from transports.errors import (
     CloseCode,
     GoingAway,
     InvalidDemand,
     Problem,
+    Violation,
     close_reason,
     describe,
 )
 from transports.limits import CREDITS_MAX, Limits
+from transports.protocol.appends import AppendEntry, AppendWindow, Write
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
@@ -89,16 +103,21 @@ class LookUp(Effect, frozen=True):
 class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
     """One connection, as the server sees it.
 
+    Attributes:
+        window: Its appends that are not answered yet.
+
     Args:
         limits: Bounds of the connection.
         server: Name and version told to the client.
         now: The time; any clock that never goes back, in seconds.
     """
 
-    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete, Ask)
+    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete, Ask, Append)
+    _free: ClassVar[tuple[type, ...]] = (Append,)
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
+        self.window = AppendWindow(limits)
         self._server = server
         self._checkpoints = 0
 
@@ -118,12 +137,16 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 return self._request(message)
             case Ask():
                 return self._ask(message)
+            case Append():
+                return self._append(message, len(text))
             case Complete():
                 return self._forget(self.entries.get(message.id))
             case _:
                 return []
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
+        self._check_free(message.id)
+
         def made() -> tuple[SubscriptionEntry, Effect]:
             wish = SubscribeWish.of(message.payload, self.limits)
             entry = SubscriptionEntry(message.id, wish.heartbeat, now)
@@ -132,6 +155,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         return self._enter(message.id, made)
 
     def _ask(self, message: Ask) -> list[Effect]:
+        self._check_free(message.id)
+
         def made() -> tuple[SchemaEntry, Effect]:
             entry = SchemaEntry(message.id, b"")
             return entry, LookUp(entry, SchemaQuestion.of(message.payload))
@@ -146,6 +171,23 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
         return [Demand(entry, message.n)]
 
+    def _append(self, message: Append, nbytes: int) -> list[Effect]:
+        self._check_free(message.id, self.entries)
+        entry = self.window.take(message.id, nbytes)
+        try:
+            if self.phase is ConnectionPhase.DRAINING:
+                raise GoingAway
+            wish = AppendWish.of(message.payload.told())
+            self.window.admit(entry, wish)
+        except PenstockError as error:
+            self._spend()  # what is refused at once costs as any other message
+            return self.append_failed(entry, describe(error))
+        return [Write(entry, wish, bytes(message.payload.changes))]
+
+    def _check_free(self, name: str, *others: Container[str]) -> None:
+        if name in self.window or any(name in other for other in others):
+            raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
+
     def _end(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
         return [self._refusal(entry.id, problem), *self._forget(entry)]
 
@@ -157,6 +199,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             "credits": CREDITS_MAX,
             "batchEvents": self.limits.batch_events,
             "messageBytes": self.limits.message_bytes,
+            "appends": self.limits.appends,
+            "appendBytes": self.limits.append_bytes,
         }
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
@@ -214,6 +258,17 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             return []
         return [Send(encode({"type": "schema", "id": entry.id, "payload": answer})), *self._forget(entry)]
 
+    def appended(self, entry: AppendEntry, commit: Commit, cursor: str | None) -> list[Effect]:
+        """A transaction is as far as its client waits for; ``cursor`` is the place behind it, if that is known."""
+        return self.window.answer(entry, appended(entry.id, commit, cursor))
+
+    def append_failed(self, entry: AppendEntry, problem: Problem) -> list[Effect]:
+        """A transaction was refused, or nobody knows what became of it."""
+        if entry.ended:
+            return []
+        self.errors[problem.code] += 1
+        return self.window.refuse(entry, self._error(entry.id, problem))
+
     def failed(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
         """The subscription ended with an error, or the question cannot be answered."""
         return [] if entry.ended else self._end(entry, problem)
@@ -262,6 +317,11 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         ]
 
     # The end.
+
+    def lost(self) -> list[Effect]:
+        """The connection is gone."""
+        self.window.clear()
+        return super().lost()
 
     def goaway(self, deadline: float, reason: str) -> list[Effect]:
         """No new subscriptions; the running ones go on until the deadline, in seconds from now."""

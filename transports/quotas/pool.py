@@ -85,6 +85,7 @@ class Pools:
     Attributes:
         preparing: Reads and checks large GraphQL requests and heavy criteria, and compiles these.
         scanning: Answers what may read the disk.
+        appending: Reads, checks and encodes what is appended.
         telling: Gathers statistics.
         judging: Finds out who clients are, where that may block.
 
@@ -96,6 +97,8 @@ class Pools:
         # To prepare takes the processor only, so one client never gets two threads for it.
         self.preparing = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
         self.scanning = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
+        # One that waits for room in the queue of a log keeps no thread from those who read.
+        self.appending = Pool("append", limits.append_threads, limits.append_threads, limits.scans_waiting)
         self.telling = Pool("tell", 1, 1, limits.scans_waiting)
         most = limits.authenticate_threads
         self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
@@ -103,6 +106,7 @@ class Pools:
     def close(self) -> None:
         """Ends what runs at its next step, and takes nothing more."""
         self.telling.close()
+        self.appending.close()
         self.judging.close()
         self.preparing.close()
         self.scanning.close()

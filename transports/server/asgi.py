@@ -32,6 +32,7 @@ from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server import access_log
 from transports.server.access_log import AccessEntry
+from transports.server.appending import Appending
 from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
@@ -59,6 +60,7 @@ _BOUNDS: Final = {
     "connectionWeight": "connection_weight",
     "scansWaiting": "scans_waiting",
     "documentCacheBytes": "document_cache_bytes",
+    "appendingBytes": "appending_bytes",
 }
 """Of figures that have a bound, the field of ``Limits``."""
 _LOG: Final = logging.getLogger("penstock.transports")
@@ -120,6 +122,7 @@ class Application:
         self._latencies = Latencies()
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
+        self._appending = Appending(self._logs, self._access, self._limits)
         self._status = Status(
             self._logs,
             self._access,
@@ -160,6 +163,7 @@ class Application:
         graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
         return {
             "criteriaWeight": self._weight.weight,
+            "appendingBytes": self._appending.unanswered.taken,
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
@@ -264,7 +268,7 @@ class Application:
         if graphql is not None:
             connection = graphql.connection(offer, **serving)
         else:
-            connection = ChangeDriver(self._logs, offer, server=_SERVER, **serving)
+            connection = ChangeDriver(self._logs, offer, server=_SERVER, appending=self._appending, **serving)
         scope["penstock.connection"] = connection
         self._connections.add(connection)
         self._revocation.start()

@@ -65,6 +65,9 @@ class AsgiLink:
         """Bytes that wait to be handed to the server."""
         return self._unsent
 
+    def forgive(self) -> None:
+        """See ``SocketLink``; how many frames may come is up to the host."""
+
     def write(self, message: bytes) -> None:
         """Queues one text message."""
         if self._closing is None and not self._aborted.is_set():

@@ -5,24 +5,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from flow.errors import Lagged
+from publishers.commits.group_commit import Commit
+from publishers.commits.submission import Submission
 from publishers.criteria.cost import Cost, weigh
 from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
+from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.grant import Grant, narrow, schema_for
+from transports.codec.appends import AppendWish
+from transports.codec.changes import read_array
 from transports.codec.events import EventEncoder
 from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import feed_of, kept_place, reads_disk
 from transports.errors import Problem, describe
 from transports.limits import Limits
+from transports.protocol.appends import AppendEntry, Write
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
+from transports.server.append_lane import AppendLane
+from transports.server.appending import Appending, cursor_behind
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
@@ -92,6 +100,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         logs: The logs that may be subscribed to, by name.
         link: The accepted WebSocket.
         server: Name and version, told to the client.
+        appending: What the server does for those who append; of this connection alone if None.
         **serving: As for every driver.
     """
 
@@ -103,12 +112,20 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         link: SocketLink,
         *,
         server: str,
+        appending: Appending | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._logs = logs
         self._encoders: dict[ChangeLog, EventEncoder] = {}
         session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
         super().__init__(session, link, **serving)
+        self._appending = appending or Appending(logs, self._access, self._limits)
+        self._appends = AppendLane(self._loop, self._pools.appending, self._client)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        super().lost()
+        self._appends.close()
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
@@ -130,6 +147,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._open(entry, wish)
             case LookUp(question, asked):
                 self._look_up(question, asked)
+            case Write(append, wanted, changes):
+                self._append(append, wanted, changes)
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
@@ -196,6 +215,34 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
         find = partial(schema_for, grant, log, asked.entity_type, asked.version)
         self._jobs.send(self._pools.scanning, entry, find, told)
+
+    # Appends.
+
+    def _append(self, entry: AppendEntry, wish: AppendWish, changes: bytes) -> None:
+        appending, principal, nbytes = self._appending, self._principal, entry.nbytes
+        try:
+            log = appending.target(principal, wish.log)
+            appending.unanswered.take(nbytes)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+            self._perform(self._session.append_failed(entry, describe(error)))
+            return
+
+        def submit(after: Submission | None) -> Submission:
+            return appending.submit(log, principal, wish, read_array(changes), after)
+
+        def told(result: Callable[[], Commit]) -> None:
+            appending.unanswered.give(nbytes)
+            try:
+                commit = result()
+                answer = self._session.appended(entry, commit, cursor_behind(log, commit))
+                self._link.forgive()
+            except Exception as error:  # noqa: BLE001 - likewise
+                token = partial(_token_of, log)
+                answer = self._session.append_failed(entry, describe(error, token))
+            self._perform(answer)
+            self._outbound.settle()
+
+        self._appends.put(entry.run, wish.wait, submit, told)
 
     # What subscriptions tell, on their lanes.
 
@@ -294,6 +341,10 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 live, resync = at.head.version - 1, at.state is State.RESYNC
                 items.append((entry, cursor(at.position), cursor(at.head), live, resync))
         self._perform(self._session.checkpoint(items, self._loop.time()))
+
+
+def _token_of(log: "ChangeLog", position: Position) -> str:
+    return str(log.token(position))
 
 
 def _narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:

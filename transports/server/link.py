@@ -49,6 +49,10 @@ class SocketLink(Protocol):
         """Why the server has ended it: the name of a close code, or ``STALLED``; None if it has not."""
         ...
 
+    def forgive(self) -> None:
+        """One message of the client had a bound of its own, and does not count among its frames a second."""
+        ...
+
     def write(self, message: bytes) -> None:
         """Queue one text message; ``flush`` sends what is queued in one piece."""
         ...

@@ -174,6 +174,10 @@ class LinkProtocol(asyncio.Protocol):
         self._tokens = min(_BURST * self._frame_rate, self._tokens + earned)
         self._refilled = now
 
+    def forgive(self) -> None:
+        """See ``SocketLink``."""
+        self._tokens += 1
+
     def _admit(self) -> None:
         """Rates a frame: fragments and control frames cost the server as much as messages."""
         self._tokens -= 1

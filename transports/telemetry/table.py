@@ -124,6 +124,8 @@ SERVER_METRICS: Final = (
     _server("unsent_limit_bytes", _G, "Most of one client (option `window`)", _at("limits", "window")),
     _server("criteria_weight", _G, "What the criteria of all subscriptions weigh", _at("criteriaWeight")),
     _server("criteria_weight_limit", _G, "Most that they may (option `criteria_weight`)", _at("limits", "criteriaWeight")),
+    _server("appending_bytes", _G, "Bytes of appends that are not answered yet", _at("appendingBytes")),
+    _server("appending_bytes_limit", _G, "Most that they may be (option `appending_bytes`)", _at("limits", "appendingBytes")),
     _server("most_connection_weight", _G, "What those of the heaviest connection weigh", _at("mostConnectionWeight")),
     _server("connection_weight_limit", _G, "Most that they may (option `connection_weight`)", _at("limits", "connectionWeight")),
     _server("work", _G, "Pieces of work that clients cause: `preparing`, `scanning`, `waiting` for a thread, or `held` until their answer is taken", _each("threads"), ("state",)),

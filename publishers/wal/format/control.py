@@ -12,6 +12,10 @@ versions that do not exist, because they never did where this log is copied from
 header up to the ``version`` there, behind which the transaction has the next one. Its payload is nothing more. What follows in the payload of a SCHEMAS
 (kind 4) is passed over.
 
+The id of a producer is a UUID of version 5 of its name, or the writer's own. One of version 8 (RFC 9562, 5.8) is that of a
+remote producer, for which a server commits: its first 6 bytes are those of its owner, whatever other producers that has. Local
+and remote ones are bounded each by themselves, so no client makes the table forget who commits in the process itself.
+
 An epoch is a number, which rises, and 64 random bits, drawn when it begins. Two copies of a directory that are opened give
 the same number to different histories; the random bits are what tells these apart.
 """
@@ -26,6 +30,8 @@ from publishers.wal.disk.filesystem import Data, FileSystem
 from publishers.wal.files.segment import FORMAT
 
 __all__ = [
+    "OWNER_BYTES",
+    "REMOTE_VERSION",
     "ControlTables",
     "Epoch",
     "Kind",
@@ -35,6 +41,11 @@ __all__ = [
     "encode_epoch",
     "kind_of",
 ]
+
+OWNER_BYTES: Final = 6
+"""How much of the id of a remote producer is that of its owner."""
+REMOTE_VERSION: Final = 8
+"""The version of the UUID of a remote producer."""
 
 _KIND: Final = Struct("<II")
 _COUNTS: Final = Struct("<IIII")
@@ -97,14 +108,47 @@ class ControlTables:
         self.producers: OrderedDict[bytes, ProducerState] = OrderedDict()
         self.epochs: tuple[Epoch, ...] = ()
         self.forgotten = 0
+        self._counted = self.producers
+        self._remote = 0  # of those
 
     def committed(self, producer: bytes, state: ProducerState, most: int | None = None) -> None:
-        """Notes a transaction of a producer; the ones that have been idle longest go if there are more than ``most``."""
+        """Notes a transaction of a producer.
+
+        If there are more than ``most`` of its kind, local or remote, those of them go that have been idle longest.
+        """
         producers = self.producers
+        known = len(producers)
         producers[producer] = state
         producers.move_to_end(producer)
-        while most is not None and len(producers) > most:
-            producers.popitem(last=False)
+        if len(producers) > known:
+            self._count(producer)
+            if most is not None:
+                self._bound(most, remote=_is_remote(producer))
+
+    def of_owner(self, owner: bytes, since: int) -> int:
+        """How many remote producers of an owner have committed since a time, in unix microseconds; any thread may ask."""
+        while True:
+            try:
+                return sum(
+                    one[:OWNER_BYTES] == owner and _is_remote(one) and state.at >= since
+                    for one, state in self.producers.items()
+                )
+            except RuntimeError:
+                continue  # one was added meanwhile
+
+    def _count(self, producer: bytes | None = None) -> None:
+        """Notes that one was added; without one, or if the table is another one, all are counted."""
+        if self._counted is self.producers and producer is not None:
+            self._remote += _is_remote(producer)
+        else:
+            self._counted = self.producers
+            self._remote = sum(map(_is_remote, self.producers))
+
+    def _bound(self, most: int, *, remote: bool) -> None:
+        producers = self.producers
+        while (self._remote if remote else len(producers) - self._remote) > most:
+            del producers[next(one for one in producers if _is_remote(one) is remote)]
+            self._remote -= remote
             self.forgotten += 1
 
     def opened(self, epoch: int, first_version: int, random: int = 0) -> None:
@@ -115,14 +159,17 @@ class ControlTables:
         self.epochs = (*epochs, Epoch(epoch, first_version, random))
 
     def prune(self, most: int, since: int, oldest: int) -> None:
-        """Drops producers beyond ``most`` or idle ``since`` a time, and epochs that nobody needs to know any more.
+        """Drops producers beyond ``most`` of a kind or idle ``since`` a time, and epochs that nobody needs to know any more.
 
         The epoch that wrote the version before ``oldest`` stays: it is the one that the position of ``oldest`` names.
         """
         producers = self.producers
-        while producers and (len(producers) > most or next(iter(producers.values())).at < since):
+        while producers and next(iter(producers.values())).at < since:
             producers.popitem(last=False)
             self.forgotten += 1
+        self._count()
+        self._bound(most, remote=False)
+        self._bound(most, remote=True)
         epochs = self.epochs
         while len(epochs) > 1 and epochs[1].first_version < oldest:
             epochs = epochs[1:]
@@ -137,6 +184,10 @@ class ControlTables:
                 *(_EPOCHS[FORMAT].pack(*epoch) for epoch in self.epochs),
             )
         )
+
+
+def _is_remote(producer: bytes) -> bool:
+    return producer[6] >> 4 == REMOTE_VERSION
 
 
 def draw_random(filesystem: FileSystem) -> int:

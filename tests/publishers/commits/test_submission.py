@@ -2,23 +2,30 @@
 
 import asyncio
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import flow
 from publishers import (
+    Area,
     ChangeLog,
+    Content,
+    Criterion,
     ExpectationFailed,
     InvalidChange,
     LogClosed,
     LogFailed,
     LogReadOnly,
     NoSuchVersion,
+    Operation,
+    PredecessorFailed,
     Submission,
     Wait,
     schema,
     upsert,
 )
+from publishers.commits.label import RemoteProducer
 from tests.publishers.support import QUICK, Held, Probe, fill, opened, order, scratch, wait_until
 
 
@@ -263,3 +270,78 @@ def test_a_submission_may_have_arrived_already():
         made = Submission.of(commit)
         assert made.future() is made.durable
         assert made.future(Wait.ACCEPTED).result() == commit
+
+
+def test_what_is_submitted_behind_a_refusal_is_refused_with_it(monkeypatch):
+    """F145: else a repetition of the refused one would be taken for one of what was written."""
+    with opened() as log:
+        place = log.token(log.head)
+        log.commit([order(0)])
+        held = Held(log, monkeypatch)
+        blocker = log.submit([order(0)])
+        assert held.inside.wait(20)
+        first = log.submit([order(1)], producer=("a", 1), expect=place)
+        second = log.submit([order(2)], producer=("a", 2), after=first)
+        third = log.submit([order(3)], producer=("a", 3), after=second)
+        other = log.submit([order(4)], producer=("b", 1), after=blocker)
+        held.go.set()
+        with pytest.raises(ExpectationFailed):
+            first.result(timeout=20)
+        for one in (second, third):
+            with pytest.raises(PredecessorFailed) as found:
+                one.result(timeout=20)
+            assert found.value.retryable
+        with pytest.raises(PredecessorFailed):
+            log.submit([schema("order", {})], after=third)
+        assert log.submit([order(5)], producer=("a", 1), after=other).result(timeout=20).version == 4
+
+
+def test_a_repetition_behind_a_refusal_is_a_duplicate():
+    """F145: what was written before is not refused for what is not."""
+    with opened() as log:
+        place = log.token(log.head)
+        log.commit([order(1)], producer=("a", 2))
+        first = log.submit([order(0)], expect=place)
+        again = log.submit([order(1)], producer=("a", 2), after=first)
+        assert again.result(timeout=20).duplicate
+
+
+def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local_ones():
+    """F145: each kind has its bound."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK, producers=3) as log:
+        for number in range(3):
+            log.commit([order(number)], producer=(f"local{number}", 1))
+        began = datetime.now(UTC) - timedelta(minutes=1)
+        for number in range(5):
+            log.commit([order(number)], producer=(RemoteProducer("ann", f"p{number}"), 1))
+        assert all(log.produced(f"local{number}") for number in range(3))
+        assert [bool(log.produced(RemoteProducer("ann", f"p{number}"))) for number in range(5)] == [
+            False,
+            False,
+            True,
+            True,
+            True,
+        ]
+        assert log.producers_of("ann", began) == 3
+        assert (
+            log.producers_of("bob", began)
+            == log.producers_of("ann", datetime.now(UTC) + timedelta(minutes=1))
+            == 0
+        )
+        log.commit([order(9)], producer=("local9", 1))
+        assert log.produced("local0") is None
+        assert log.producers_of("ann", began) == 3
+        # Another principal's producer of the same name is another producer.
+        assert not log.commit([order(9)], producer=(RemoteProducer("bob", "p4"), 1)).duplicate
+        assert log.commit([order(9)], producer=(RemoteProducer("ann", "p4"), 1)).duplicate
+        event = log.history(
+            Criterion(areas={Area.INFRASTRUCTURE}), reverse=True, limit=1, content=Content.BODY
+        ).changes[0]
+        assert event.operation is Operation.TRANSACTION
+        assert (
+            b'"producer":"bob/p4"' in log._files.whole.read(log._files.whole.locate(log.visible)).annotations
+        )
+    with ChangeLog.open(path, **QUICK, producers=3) as log:
+        log.commit([order(9)], producer=(RemoteProducer("bob", "p5"), 1))
+        assert log.producers_of("ann", began) + log.producers_of("bob", began) == 3

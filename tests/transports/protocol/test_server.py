@@ -66,6 +66,8 @@ def test_init_asks_for_a_judgement_and_is_acknowledged_with_the_limits():
         "credits": 2**31 - 1,
         "batchEvents": 1000,
         "messageBytes": 2**20,
+        "appends": 256,
+        "appendBytes": 4 * 2**20,
     }
 
 

@@ -240,6 +240,12 @@ def test_an_owner_does_not_follow_the_name(site, capsys):
     assert "--follow-name is True, but must be left out with --own" in one_line(capsys)
 
 
+def test_a_follower_is_not_writable(site, capsys):
+    """F145: whoever asks for it is told what it needs."""
+    assert main(["serve", str(site.path), "--writable"]) == 2
+    assert "--writable is True, but must be given with --own" in one_line(capsys)
+
+
 @pytest.mark.parametrize("follows", [False, True])
 def test_the_command_says_in_one_line_what_became_of_the_log(site, follows):
     """F144: and tail ends with it."""

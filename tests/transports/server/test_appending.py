@@ -1,0 +1,281 @@
+"""Appending over real sockets: acknowledgements, windows, refusals, principals, bounds."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from publishers import ChangeLog, Content, LogFailed, Position
+from publishers.commits.label import RemoteProducer
+from tests.publishers.support import Held, wait_until
+from tests.transports.principals import knowing
+from transports import Grant, LogAction
+from transports.access.access import EVERYBODY
+
+WRITERS = Grant({*EVERYBODY.actions, LogAction.WRITE})
+
+
+def change(key, **body):
+    return {"entity_type": "order", "key": str(key), "body": body}
+
+
+@pytest.fixture
+def writable(serving):
+    """A server that everybody may append to."""
+    return lambda **options: serving(**{"authorise": WRITERS, **options})
+
+
+async def append(wire, name, *changes, **payload):
+    await wire.send(type="append", id=name, payload={"changes": list(changes)} | payload)
+
+
+async def answers(wire, count):
+    found = []
+    while len(found) < count:
+        message = await wire.receive()
+        if message["type"] in ("appended", "error"):
+            found.append((message["id"], message.get("payload", {}).get("code", "appended")))
+    return found
+
+
+async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
+    """F145: with its version and the cursor behind it."""
+    async with dial(writable().url) as wire:
+        ack = await wire.init()
+        assert ack["payload"]["limits"]["appends"] == 256
+        await append(
+            wire, "a", change(1, n=1), change(2, n=2), meta={"by": "ann"}, producer="etl", sequence=5
+        )
+        told = await wire.expect("appended")
+        assert told == {
+            "type": "appended",
+            "id": "a",
+            "version": 1,
+            "cursor": str(log.token(Position(2, 0))),
+            "duplicate": False,
+            "changes": 3,
+        }
+        assert log.durable == 1
+        leading, first, _ = log.history(content=Content.BODY).changes
+        assert (leading.meta, first.body) == ({"by": "ann"}, {"n": 1})
+        assert log.produced(RemoteProducer("anonymous", "etl")).sequence == 5
+        await append(wire, "a", change(1, n=1), producer="etl", sequence=5)
+        again = await wire.expect("appended")
+        assert (again["version"], again["duplicate"], again["changes"]) == (1, True, 0)
+        await append(wire, "a", change(1, n=1), producer="etl", sequence=4)
+        old = await wire.expect("appended")
+        assert (old["version"], old["duplicate"], old["cursor"]) == (0, True, None)
+
+
+async def test_a_window_of_appends_shares_group_commits(writable, dial, log, monkeypatch):
+    """F145: they are written together, and answered in order."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as wire:
+        await wire.init()
+        await append(wire, "first", change(0))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        for number in range(50):
+            await append(wire, str(number), change(number), producer="etl", sequence=number)
+        await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 50)
+        held.go.set()
+        assert await answers(wire, 51) == [("first", "appended"), *((str(n), "appended") for n in range(50))]
+        assert held.sizes == [1, 50]
+
+
+async def test_a_refusal_inside_a_window_refuses_all_behind_it(writable, dial, log, monkeypatch):
+    """F145: also what is in the queue of the log already."""
+    server = writable()
+    place = str(log.token(log.head))
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        await append(wire, "b", change(2), producer="etl", sequence=1, expect=place)
+        await append(wire, "c", change(3), producer="etl", sequence=2)
+        await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 2)
+        held.go.set()
+        told = await answers(wire, 3)
+        assert told == [("a", "appended"), ("b", "EXPECTATION_FAILED"), ("c", "PREDECESSOR_FAILED")]
+        await append(wire, "d", change(3), producer="etl", sequence=2)
+        assert await answers(wire, 1) == [("d", "PREDECESSOR_FAILED")]
+        await append(wire, "e", change(2), producer="etl", sequence=1, first=True)
+        await append(wire, "f", change(3), producer="etl", sequence=2)
+        assert await answers(wire, 2) == [("e", "appended"), ("f", "appended")]
+        assert log.visible == 3
+
+
+async def test_what_is_wrong_with_a_change_is_told_by_its_place(writable, dial, log):
+    """F145: nothing of the transaction is written, and what is behind it is refused."""
+    async with dial(writable().url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1), {"entity_type": "order", "key": "2", "colour": 1})
+        await append(wire, "b", change(3))
+        error = (await wire.expect("error"))["payload"]
+        assert (error["code"], error["path"], error["retryable"]) == ("INVALID_CHANGE", "changes[1]", False)
+        assert (await wire.expect("error"))["payload"]["code"] == "PREDECESSOR_FAILED"
+        for payload, code in (
+            ({"changes": 7}, "INVALID_CHANGE"),
+            ({}, "INVALID_CHANGE"),
+            ({"changes": [change(1)], "log": "none"}, "LOG_NOT_FOUND"),
+            ({"changes": [change("k" * 2000)]}, "TRANSACTION_TOO_LARGE"),
+        ):
+            await wire.send(type="append", id="c", payload={"first": True, **payload})
+            assert (await wire.expect("error"))["payload"]["code"] == code
+        assert log.head == Position(1, 0)
+
+
+async def test_expectations_are_told_with_cursors(writable, dial, log, fill):
+    """F145: where to read on, and which key was changed."""
+    place = str(log.token(log.head))
+    fill(2)
+    async with dial(writable().url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1), expect=place)
+        error = (await wire.expect("error"))["payload"]
+        assert (error["expected"], error["found"]) == (place, str(log.token(Position(3, 0))))
+        key = log.history().changes[1]
+        keys = [{"entity_type": key.entity_type, "key": key.key}]
+        await append(wire, "a", change(1), expect={"cursor": place, "keys": keys}, first=True)
+        error = (await wire.expect("error"))["payload"]
+        assert (error["at"], error["key"]) == (str(log.token(Position(1, 1))), key.key)
+        keys[0]["key"] = "another"
+        await append(wire, "a", change(1), expect={"cursor": place, "keys": keys}, first=True)
+        assert (await wire.expect("appended"))["version"] == 3
+
+
+async def test_a_server_is_not_writable_unless_it_is_said(serving, dial, log):
+    """F145: a refusal says what would allow it; reading goes on."""
+    async with dial(serving().url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1))
+        error = (await wire.expect("error"))["payload"]
+        assert error["code"] == "FORBIDDEN"
+        assert "penstock serve DIR --own --writable" in error["message"]
+        await wire.subscribe("a")
+    assert log.head == Position(1, 0)
+
+
+async def test_producers_belong_to_their_principals_and_have_a_quota(serving, dial, log):
+    """F145: the same name of another principal is another producer."""
+    server = serving(authenticate=knowing("ann", "bob"), authorise=WRITERS, producers=2)
+    for name in ("ann", "bob"):
+        async with dial(server.url) as wire:
+            await wire.init(token=name)
+            for number in range(2):
+                await append(wire, "a", change(1), producer=f"p{number}", sequence=1)
+                assert not (await wire.expect("appended"))["duplicate"]
+            await append(wire, "a", change(1), producer="p2", sequence=1)
+            error = (await wire.expect("error"))["payload"]
+            assert (error["code"], error["limit"]) == ("TOO_MANY_PRODUCERS", 2)
+            await append(wire, "a", change(1), producer="p1", sequence=1, first=True)
+            assert (await wire.expect("appended"))["duplicate"]
+            await append(wire, "a", change(1))
+            assert (await wire.expect("appended"))["version"]
+
+
+async def test_a_slow_disk_does_not_keep_readers_of_the_same_connection(
+    writable, dial, log, fill, monkeypatch
+):
+    """F145: while appends wait, subscriptions are opened and read."""
+    fill(3)
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as wire:
+        await wire.init()
+        for number in range(20):
+            await append(wire, str(number), change(number))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        await wire.subscribe("s", start="earliest", credits=6)
+        assert len(await wire.events(6, "s")) == 6
+        held.go.set()
+        assert await answers(wire, 20) == [(str(n), "appended") for n in range(20)]
+
+
+async def test_bytes_of_unanswered_appends_are_bounded_for_the_server(writable, dial, log, monkeypatch):
+    """F145: what is beyond is refused, and may be sent again."""
+    server = writable(appending_bytes=3_000)
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as one, dial(server.url) as other:
+        await one.init()
+        await other.init()
+        await append(one, "a", change(1, pad="x" * 2000))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        await append(other, "b", change(1, pad="x" * 2000))
+        error = (await other.expect("error"))["payload"]
+        assert (error["code"], error["option"], error["retryable"]) == ("TOO_COSTLY", "appending_bytes", True)
+        held.go.set()
+        assert await answers(one, 1) == [("a", "appended")]
+        await append(other, "b", change(1, pad="x" * 2000), first=True)
+        assert await answers(other, 1) == [("b", "appended")]
+
+
+async def test_a_cut_connection_loses_nothing_that_was_begun_and_holds_nothing(
+    writable, dial, log, monkeypatch
+):
+    """F145: what waits on a thread is dropped; a repetition finds what was written."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as wire:
+        await wire.init()
+        for number in range(1, 31):
+            await append(wire, str(number), change(number), producer="etl", sequence=number)
+        assert await asyncio.to_thread(held.inside.wait, 20)
+    held.go.set()
+    await asyncio.to_thread(wait_until, lambda: not server.application._appending.unanswered.taken)
+    async with dial(server.url) as wire:
+        await wire.init()
+        for number in range(1, 31):
+            await append(wire, str(number), change(number), producer="etl", sequence=number)
+        assert await answers(wire, 30) == [(str(n), "appended") for n in range(1, 31)]
+    keys = [one.key for one in log.history(limit=1000).changes if one.key]
+    assert keys == [str(number) for number in range(1, 31)]
+
+
+async def test_each_degree_of_waiting_can_be_asked_for(writable, dial, log):
+    """F145."""
+    async with dial(writable().url) as wire:
+        await wire.init()
+        for version, wait in enumerate(("accepted", "durable", "visible"), 1):
+            await append(wire, "a", change(1), wait=wait)
+            assert (await wire.expect("appended"))["version"] == version
+        assert log.visible == 3
+
+
+async def test_a_follower_and_a_failed_log_say_so(serving, dial, log, monkeypatch):
+    """F145: without the directories of the server."""
+    with ChangeLog.open(log.path, read_only=True) as follower:
+        server = serving(served={"shop": follower}, authorise=WRITERS)
+        async with dial(server.url) as wire:
+            await wire.init()
+            await append(wire, "a", change(1))
+            error = (await wire.expect("error"))["payload"]
+            assert error["code"] == "LOG_READ_ONLY"
+            assert str(log.path) not in json.dumps(error)
+
+    def broken():
+        raise LogFailed("unknown", "no disk")
+
+    monkeypatch.setattr(log._files, "sync", broken)
+    async with dial(serving(authorise=WRITERS).url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1))
+        error = (await wire.expect("error"))["payload"]
+        assert (error["code"], error["outcome"]) == ("LOG_FAILED", "unknown")
+
+
+async def test_a_server_that_stops_refuses_what_it_has_not_begun(writable, dial, log, monkeypatch):
+    """F145: and the connection ends as ever."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with dial(server.url) as wire:
+        await wire.init()
+        await append(wire, "a", change(1))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert (await wire.closed())[0] == 1012
+        held.go.set()
+        await asyncio.to_thread(stopping.join, 20)

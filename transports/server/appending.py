@@ -1,0 +1,98 @@
+"""Appending for clients, whatever way they come: who may, under which name, and within which bounds."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from publishers.commits.group_commit import Commit
+from publishers.commits.label import RemoteProducer
+from publishers.commits.submission import Submission, Wait
+from publishers.model.position import Position
+from publishers.mutations.rows import Mutation
+from transports.access.access import Access
+from transports.access.grant import LogAction
+from transports.access.principal import Principal
+from transports.codec.appends import AppendWish
+from transports.errors import TooManyProducers
+from transports.limits import Limits
+from transports.quotas.spending import SharedBytes
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["Appending", "cursor_behind"]
+
+
+class Appending:
+    """What a server does for those who append.
+
+    Args:
+        logs: The logs of the server, by name.
+        access: What each principal may do.
+        limits: Bounds of the server.
+
+    Attributes:
+        unanswered: Bytes of appends that are not answered yet, of the whole server.
+    """
+
+    def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
+        self.unanswered = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of appends under way")
+        self._logs = logs
+        self._access = access
+        self._limits = limits
+
+    def target(self, principal: Principal, name: str | None) -> "ChangeLog":
+        """The log that a principal wants to append to.
+
+        Raises:
+            Forbidden: If it may not.
+            LogNotFound: If there is no such log.
+        """
+        return self._access.find(self._logs, name, principal, LogAction.WRITE)[1]
+
+    def submit(
+        self,
+        log: "ChangeLog",
+        principal: Principal,
+        wish: AppendWish,
+        changes: Sequence[Mutation],
+        after: Submission | None = None,
+    ) -> Submission:
+        """Submits a transaction; on a thread, as it encodes, and may read the disk and wait for room in the queue.
+
+        Args:
+            log: Where to.
+            principal: Whose it is, and whose its producer is.
+            wish: What is said of it.
+            changes: Its changes.
+            after: What it must not be written without.
+
+        Raises:
+            TooManyProducers: If its producer would be one too many.
+            PenstockError: As ``ChangeLog.submit``.
+        """
+        producer = None
+        if wish.producer is not None:
+            named = RemoteProducer(principal.name, wish.producer)
+            self._check_producer(log, named)
+            producer = (named, wish.sequence)
+        return log.submit(
+            changes,
+            meta=wish.meta,
+            producer=producer,
+            durable=wish.wait is not Wait.ACCEPTED,
+            expect=wish.expect,
+            after=after,
+        )
+
+    def _check_producer(self, log: "ChangeLog", producer: RemoteProducer) -> None:
+        limits = self._limits
+        if log.produced(producer) is None:
+            since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
+            if log.producers_of(producer.principal, since) >= limits.producers:
+                raise TooManyProducers(limits.producers, limits.producer_idle)
+
+
+def cursor_behind(log: "ChangeLog", commit: Commit) -> str | None:
+    """The cursor behind a transaction; None if it is a repetition of one that nobody knows the version of any more."""
+    return str(log.token(Position(commit.version + 1))) if commit.version else None
