@@ -24,6 +24,7 @@ __all__ = [
     "INLINE",
     "RETRY",
     "SATURATED",
+    "AnyExecutor",
     "Branch",
     "Executor",
     "LoopExecutor",
@@ -50,6 +51,10 @@ class Executor(Protocol):
         One that runs the task before it returns is `INLINE`, and should be replaced by it.
         """
         ...
+
+
+AnyExecutor = Executor | asyncio.AbstractEventLoop
+"""What an executor may be named by: an event loop stands for its own."""
 
 
 class Rescue(Protocol):
@@ -241,7 +246,7 @@ def loop_executor(loop: asyncio.AbstractEventLoop) -> LoopExecutor:
     return _loops.get(loop) or _loops.setdefault(loop, LoopExecutor(loop))
 
 
-def executor_of(where: Executor | asyncio.AbstractEventLoop | None) -> Executor:
+def executor_of(where: AnyExecutor | None) -> Executor:
     """Turn what a caller named into an executor; ``None`` is `INLINE`.
 
     Raises:

@@ -1,13 +1,12 @@
 """Publishers to begin with. All are cold: each subscriber gets the whole stream from its start (rule 1.11)."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Final, Generic, Never, Protocol, TypeVar, runtime_checkable
 
 from flow.contracts import Publisher, Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Feed, Outcome
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.misuse import require_functions, require_iterable
 
 __all__ = ["Served", "Source", "empty", "error", "from_iterable", "generate", "never"]
@@ -19,13 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Source(Publisher[T_co], Protocol[T_co]):
     """A publisher whose subscribers may name where their signals run."""
 
-    def subscribe(
-        self,
-        subscriber: Subscriber[T_co],
-        /,
-        *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def subscribe(self, subscriber: Subscriber[T_co], /, *, executor: AnyExecutor | None = None) -> None:
         """Begin a subscription, with signals on ``executor``, or on whoever requests if it is ``None``.
 
         Raises:
@@ -91,18 +84,10 @@ class Served(Generic[T]):
 
     __slots__ = ("_serve",)
 
-    def __init__(
-        self, serve: "Callable[[Subscriber[T], Executor | asyncio.AbstractEventLoop | None], object]"
-    ) -> None:
+    def __init__(self, serve: "Callable[[Subscriber[T], AnyExecutor | None], object]") -> None:
         self._serve = serve
 
-    def subscribe(
-        self,
-        subscriber: Subscriber[T],
-        /,
-        *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
-    ) -> None:
+    def subscribe(self, subscriber: Subscriber[T], /, *, executor: AnyExecutor | None = None) -> None:
         """Let the function serve it."""
         self._serve(subscriber, executor)
 

@@ -13,7 +13,7 @@ from flow import hooks
 from flow.bridges.loop_tasks import begin
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import Executor, LoopExecutor, loop_executor, running_loop
+from flow.executors import AnyExecutor, LoopExecutor, loop_executor, running_loop
 from flow.sources import Served, Source, error
 
 __all__ = ["from_async_iterable"]
@@ -94,7 +94,7 @@ def _serve(
     loop: asyncio.AbstractEventLoop | None,
     lookahead: bool,
     subscriber: Subscriber[T],
-    executor: Executor | asyncio.AbstractEventLoop | None,
+    executor: AnyExecutor | None,
 ) -> None:
     loop = loop or running_loop()
     if loop is None:

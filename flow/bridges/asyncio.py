@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from flow.bridges.inbox import EMPTY, Inbox, OnLag
@@ -74,9 +73,7 @@ class AsyncItems(Generic[T]):
         self._forget = when_closed(self._lost)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._forget()
         self._inbox.close()
 

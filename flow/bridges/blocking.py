@@ -5,7 +5,6 @@ import contextlib
 import gc
 import sys
 import threading
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from flow.bridges.inbox import EMPTY, Inbox, OnLag
@@ -68,9 +67,7 @@ class BlockingItems(Generic[T]):
         self._subscribe()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Self:

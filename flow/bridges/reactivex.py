@@ -6,7 +6,6 @@ observable pushes beyond the demand must go somewhere (`from_observable`); `flow
 Importing this needs no reactivex, calling it does: ``pip install 'penstock-cdc[rx]'``.
 """
 
-import asyncio
 import importlib.util
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from flow.bridges.callbacks import CallbackSubscription
 from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
 from flow.drain.feed import GONE
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.misuse import require_functions, require_publisher
 from flow.operators.on_backpressure_buffer import Bounded
 from flow.overflow import Backlog, Meter, Overflow
@@ -142,7 +141,7 @@ def from_observable(
     backlog()  # refused now, and not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
 
-    def serve(subscriber: Subscriber[T], executor: Executor | asyncio.AbstractEventLoop | None) -> None:
+    def serve(subscriber: Subscriber[T], executor: AnyExecutor | None) -> None:
         pushing = _Pushing(observable, scheduler, skips_none=none == "drop")
         Bounded(pushing, backlog(), on_drop).serve(subscriber, executor)
 

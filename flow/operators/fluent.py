@@ -1,11 +1,10 @@
 """The operators as methods, for those who like to read from left to right."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from flow.contracts import Publisher, Subscriber
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.misuse import require_publisher
 from flow.operators.buffer import buffer
 from flow.operators.concat import concat
@@ -170,7 +169,7 @@ class Flow(Generic[T]):
 
     def publish_on(
         self,
-        executor: Executor | asyncio.AbstractEventLoop,
+        executor: AnyExecutor,
         *,
         prefetch: int = 256,
         low_tide: int | None = None,

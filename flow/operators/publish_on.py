@@ -1,12 +1,11 @@
 """The operator `publish_on`."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from flow.contracts import Publisher
 from flow.demand import Tide
-from flow.executors import Executor, executor_of
+from flow.executors import AnyExecutor, executor_of
 from flow.operators.stage import StageQueue, staged
 
 __all__ = ["publish_on"]
@@ -15,7 +14,7 @@ T = TypeVar("T")
 
 
 def publish_on(
-    executor: Executor | asyncio.AbstractEventLoop,
+    executor: AnyExecutor,
     *,
     prefetch: int = 256,
     low_tide: int | None = None,

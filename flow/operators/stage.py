@@ -1,13 +1,12 @@
 """What operators with a queue have in common: a feed that subscribes upstream, and a drain for each subscriber."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
 from flow.drain import Drain, Outcome
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.operators.inlet import Inlet
 from flow.operators.link import Lifted, Operator
 
@@ -32,9 +31,7 @@ class QueueStage(Generic[B]):
         self._sources = sources
         self._inlets = inlets
 
-    def serve(
-        self, subscriber: Subscriber[B], executor: Executor | asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def serve(self, subscriber: Subscriber[B], executor: AnyExecutor | None = None) -> None:
         """Subscribe upstream for a subscriber, unless it has left before. Pulls may come earlier."""
         drain = self._drain = Drain(subscriber, self, executor=executor)
         drain.start()
@@ -71,7 +68,7 @@ class QueueStage(Generic[B]):
 
 def staged(
     make: Callable[[Publisher[Any]], QueueStage[B]],
-    executor: Executor | asyncio.AbstractEventLoop | None = None,
+    executor: AnyExecutor | None = None,
 ) -> Operator[Any, B]:
     """Make an operator of what makes a stage for each subscriber."""
     return lambda source: Lifted(lambda subscriber: make(source).serve(subscriber, executor))

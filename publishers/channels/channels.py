@@ -1,6 +1,5 @@
 """Channels: what is published reaches those who listen at that moment, and is not stored."""
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Collection
@@ -11,7 +10,7 @@ from typing import Final, Self
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
-from flow.executors import INLINE, Executor, running_loop
+from flow.executors import INLINE, AnyExecutor, Executor, running_loop
 from flow.overflow import Backlog, Overflow
 from publishers.channels.errors import ChannelsClosed
 from publishers.channels.listener import MessageListener
@@ -162,7 +161,7 @@ class Channels:
         self,
         subscriber: Subscriber[Message],
         feed: "ChannelFeed",
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
         name: str,
     ) -> None:
         """Makes a listener of a subscriber."""
@@ -228,7 +227,7 @@ class ChannelFeed(IterablePublisher[Message]):
         subscriber: Subscriber[Message],
         /,
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
         name: str | None = None,
     ) -> None:
         """Begins a subscription; to channels that were closed, it is ``on_subscribe`` and the end.

@@ -1,6 +1,5 @@
 """One subscription to channels: what waits for it, within its bound, and its drain."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.errors import Overflowed
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.overflow import KEPT, Backlog, Meter, Overflow
 from publishers.channels.message import Message
 from publishers.channels.statistics import ListenerStatistics
@@ -37,7 +36,7 @@ class MessageListener:
         criteria: Criteria,
         backlog: Callable[[Meter], Backlog[Message]],
         *,
-        executor: Executor | asyncio.AbstractEventLoop,
+        executor: AnyExecutor,
         name: str,
         leave: "Callable[[MessageListener], None]",
     ) -> None:

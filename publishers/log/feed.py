@@ -1,6 +1,5 @@
 """What a subscriber subscribes to."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber, Subscription
-from flow.executors import Executor, running_loop
+from flow.executors import AnyExecutor, running_loop
 from flow.misuse import require_subscriber
 from flow.sources import error as failing
 from publishers.criteria.criteria import Criteria
@@ -66,7 +65,7 @@ class ChangeFeed(IterablePublisher[Change]):
         subscriber: Subscriber[Change],
         /,
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
         max_lag: MaxLag | None = None,
         batch_events: int | None = None,
         batch_bytes: int | None = None,
@@ -177,7 +176,7 @@ class ChangeFeed(IterablePublisher[Change]):
 class Serving(TypedDict, total=False):
     """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
 
-    executor: Executor | asyncio.AbstractEventLoop | None
+    executor: AnyExecutor | None
     max_lag: MaxLag | None
     batch_events: int | None
     batch_bytes: int | None
@@ -262,9 +261,7 @@ def _check_bounds(max_lag: MaxLag | None, batch_events: int | None, batch_bytes:
             check_whole(parameter, value, f"a whole number from {least}", least)
 
 
-def _refuse(
-    subscriber: Subscriber[Change], error: PenstockError, where: Executor | asyncio.AbstractEventLoop | None
-) -> None:
+def _refuse(subscriber: Subscriber[Change], error: PenstockError, where: AnyExecutor | None) -> None:
     refusal = failing(error)
     if where is not None:
         refusal.subscribe(subscriber, executor=where)
