@@ -50,13 +50,7 @@ _NO_EXTRAS: Final = (None,) * 5
 Image = Mapping[str, Any] | bytes | Model
 """An entity: a mapping or a model, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
 
-_OPERATIONS: Final = {
-    Action.SET: UPSERT,
-    Action.PUSH: UPSERT,
-    Action.ADD: UPSERT,
-    Action.REMOVE: REMOVE,
-    Action.DISCARD: REMOVE,
-}
+_REMOVALS: Final = frozenset({Action.REMOVE, Action.DISCARD})
 
 
 def upsert(
@@ -292,7 +286,7 @@ def _field(
     if not isinstance(part, FieldChange):
         raise InvalidChange("changes", part, "what set_field(), push() and the like returned")
     return Mutation(
-        _OPERATIONS[part.action],
+        REMOVE if part.action in _REMOVALS else UPSERT,
         entity_type,
         key,
         part.sparse(part.value),

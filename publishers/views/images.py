@@ -131,7 +131,7 @@ def show_field(field: str, view: View) -> str | None:
             place += 1
         elif character[0] != "[":
             path[place] += character
-    return field if all(_tells(tuple(path), lens) for lens in view.lenses) else None
+    return field if all(_tells(lens, tuple(path)) for lens in view.lenses) else None
 
 
 def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
@@ -265,25 +265,16 @@ def _visible(changed: bytes | None, lenses: Sequence[Lens]) -> bytes | None:
         names = _names.decode(changed)
     except unreadable:
         return None
-    return _encoder.encode([name for name in names if all(_named(name, lens) for lens in lenses)])
+    # A name may be told as a field of that name, or as a path.
+    readings = {name: ((name,), _path(name) or (name,)) for name in names}
+    return _encoder.encode([name for name in names if all(_tells(lens, *readings[name]) for lens in lenses)])
 
 
-def _named(name: str, lens: Lens) -> bool:
-    """Whether a name may be told: as a field of that name, or as a path."""
-    readings: list[Path] = [(name,)]
-    path = _path(name)
-    if path is not None and path != (name,):
-        readings.append(path)
-    if lens.fields is not None and not any(lens.fields.shows(reading) for reading in readings):
+def _tells(lens: Lens, *readings: Path) -> bool:
+    """Whether a field may be told that has one of these paths: its value may be seen, masked or not."""
+    if lens.fields is not None and not any(map(lens.fields.shows, readings)):
         return False
-    return lens.mask is None or not any(lens.mask.drops(reading) for reading in readings)
-
-
-def _tells(path: Path, lens: Lens) -> bool:
-    """Whether the path of a field may be told: its value may be seen, masked or not."""
-    return (lens.fields is None or lens.fields.shows(path)) and (
-        lens.mask is None or not lens.mask.drops(path)
-    )
+    return lens.mask is None or not any(map(lens.mask.drops, readings))
 
 
 def _path(name: str) -> Path | None:
