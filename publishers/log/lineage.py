@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from operator import attrgetter
 from typing import Final
-from uuid import UUID
 
 from publishers.errors import HistoryPruned, PositionAhead, PositionForeign, PositionForked
 from publishers.model.position import Position, PositionToken, epoch_text
@@ -28,11 +27,6 @@ class Lineage:
 
     def __init__(self, files: Wal | Follower) -> None:
         self._files = files
-
-    @property
-    def log_id(self) -> UUID:
-        """What tells the log from every other one."""
-        return self._files.log_id
 
     def token(self, position: Position) -> PositionToken:
         """A position with the epoch that wrote what stands before it, or will."""

@@ -442,9 +442,9 @@ class Wal:
 
     def _refresh_head(self) -> bool:
         """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
-        state = self._head_writer.state
+        head = self._head_writer.head
         _, segment, offset = self._writer.evidence()
-        if (segment, offset) <= (state.segment, state.offset) and self._head_writer.even:
+        if (segment, offset) <= (head.state.segment, head.state.offset) and head.even:
             return False
         if self._clock() - self._head_at < self._options.head_sync:
             return False

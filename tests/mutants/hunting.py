@@ -81,7 +81,7 @@ def _damageable() -> tuple[dict[str, bytes], list[tuple[int, list[bytes | None]]
     fill_segments(log, 2)
     for number in range(8):
         commit(log, b"body %d" % number)
-    number, start = log._head_writer.state.segment, log._head_writer.state.offset
+    number, start = log._head_writer.head.state.segment, log._head_writer.head.state.offset
     assert number == log._writer.active.number
     whole = contents(log)
     files = system.snapshot(LOG)

@@ -90,6 +90,9 @@ class Documents:
 
     They are kept by what they say: comments, and white space beyond one blank, make no other document.
 
+    Attributes:
+        nbytes: About how much memory the kept documents take.
+
     Args:
         schema: What they are validated against.
         limits: What one may cost, and how much memory all take.
@@ -99,13 +102,8 @@ class Documents:
         self._schema = schema
         self._limits = limits
         self._kept: OrderedDict[str, tuple[_Read, int]] = OrderedDict()
-        self._nbytes = 0
+        self.nbytes = 0
         self._lock = threading.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory the kept documents take."""
-        return self._nbytes
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -142,10 +140,10 @@ class Documents:
         with self._lock:
             replaced = self._kept.pop(key, None)  # another thread may have read the same
             self._kept[key] = found, nbytes
-            self._nbytes += nbytes - (0 if replaced is None else replaced[1])
-            while self._nbytes > self._limits.document_cache_bytes:
+            self.nbytes += nbytes - (0 if replaced is None else replaced[1])
+            while self.nbytes > self._limits.document_cache_bytes:
                 _, (_, freed) = self._kept.popitem(last=False)
-                self._nbytes -= freed
+                self.nbytes -= freed
 
     def _read(self, text: str) -> "_Read":
         try:

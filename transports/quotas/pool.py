@@ -128,6 +128,9 @@ class Pool:
     Threads are started on need and end when nothing waits, so an idle pool has none. They are daemons: what cannot be
     ended keeps no process from ending.
 
+    Attributes:
+        waiting: Pieces of work that wait for a thread or for their share.
+
     Args:
         name: What its threads are called.
         threads: Most threads.
@@ -147,13 +150,8 @@ class Pool:
         ] = {}  # clients that wait and have something of their share left, in turn
         self._busy: dict[Hashable, int] = {}
         self._running: set[Turn[Any]] = set()
-        self._queued = self._alive = 0
+        self.waiting = self._alive = 0
         self._closed = False
-
-    @property
-    def waiting(self) -> int:
-        """Pieces of work that wait for a thread or for their share."""
-        return self._queued
 
     @property
     def running(self) -> int:
@@ -182,12 +180,12 @@ class Pool:
         with self._lock:
             if self._closed:
                 raise GoingAway
-            if self._queued >= self._most:
+            if self.waiting >= self._most:
                 raise TooCostly(
-                    "scans_waiting", self._queued + 1, self._most, _CHEAPER, what="requests that wait", left=0
+                    "scans_waiting", self.waiting + 1, self._most, _CHEAPER, what="requests that wait", left=0
                 )
             self._queues.setdefault(client, deque()).append(turn)
-            self._queued += 1
+            self.waiting += 1
             self._rank(client)
             starts = self._counts_one_more()
         if starts:
@@ -233,7 +231,7 @@ class Pool:
     def _drop(self, turn: Turn[Any]) -> None:
         queue = self._queues[turn.client]
         queue.remove(turn)
-        self._queued -= 1
+        self.waiting -= 1
         if not queue:
             del self._queues[turn.client]
 

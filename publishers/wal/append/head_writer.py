@@ -5,7 +5,7 @@ from threading import Lock
 from publishers.errors import LogFailed, LogFull
 from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import means_full
-from publishers.wal.files.head import KEEP, SLOT_BYTES, Head, HeadState
+from publishers.wal.files.head import KEEP, SLOT_BYTES, Head
 
 __all__ = ["HeadWriter"]
 
@@ -14,23 +14,14 @@ class HeadWriter:
     """What HEAD tells of a log that is being written; any thread may have it written.
 
     Attributes:
+        head: Says what HEAD tells now, and whether both slots tell the same of what is withheld.
         lock: Held from reading what HEAD is to tell until it does.
     """
 
     def __init__(self, head: Head, writer: Writer) -> None:
         self.lock = Lock()
-        self._head = head
+        self.head = head
         self._writer = writer
-
-    @property
-    def state(self) -> HeadState:
-        """What HEAD tells now."""
-        return self._head.state
-
-    @property
-    def even(self) -> bool:
-        """Whether both slots tell the same of what is withheld."""
-        return self._head.even
 
     def write(self, oldest: int | None = None, *, flags: int = 0, visible: int | None = KEEP) -> None:
         """Makes HEAD tell what is synced, and more where that is given; see `Head.write`.
@@ -40,13 +31,13 @@ class HeadWriter:
         """
         with self.lock:
             writer = self._writer
-            self._head.write(writer.epoch, *writer.evidence(), oldest=oldest, flags=flags, visible=visible)
+            self.head.write(writer.epoch, *writer.evidence(), oldest=oldest, flags=flags, visible=visible)
 
     def vouch(self, version: int) -> None:
         """See `Wal.vouch`."""
         writer = self._writer
         writer.health.check()
-        if self._head.state.durable >= version:
+        if self.head.state.durable >= version:
             return
         if writer.synced < version:
             writer.sync()

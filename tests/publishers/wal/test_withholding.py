@@ -515,9 +515,9 @@ def test_a_disk_that_is_full_behind_a_cut_leaves_the_second_slot_to_the_housekee
         log.forget_after(1)
     assert system.operations > before
     assert log.failed is None
-    assert not log._head_writer.even
+    assert not log._head_writer.head.even
     log.maintain()
-    assert log._head_writer.even
+    assert log._head_writer.head.even
     log.close()
 
 

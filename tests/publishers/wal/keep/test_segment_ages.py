@@ -224,7 +224,7 @@ def test_a_wrong_clock_neither_forgets_a_producer_nor_stops_head_and_rolls(wrong
     assert machine.wal.producer(producer).sequence == 7
     commit(machine.wal, b"b")
     machine.wait(2.0)
-    assert machine.wal._head_writer.state.durable == machine.wal.durable
+    assert machine.wal._head_writer.head.state.durable == machine.wal.durable
     machine.clocks.wrong = 0.0
     assert not machine.wal.overdue
     machine.wait(3600.0)
