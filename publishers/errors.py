@@ -34,6 +34,9 @@
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   |   `-- KeyTooLong     a key is above ``max_key_bytes``               (option, value, limit)
     |   |-- BackupRefused      a directory is not what a backup or a restore can go by  (path, why, choice)
+    |   |-- StateOff           the log was opened without its compacted state  (name)
+    |   |-- StateIncomplete    the compacted state cannot be made of what is kept  (since)
+    |   |-- StateUnusable      the file of the compacted state cannot be used  (path, why)  retryable
     |   |-- FormatTooNew       a newer version of penstock wrote the log        (found, known)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
@@ -102,6 +105,9 @@ __all__ = [
     "PositionMalformed",
     "PredecessorFailed",
     "PublishingOff",
+    "StateIncomplete",
+    "StateOff",
+    "StateUnusable",
     "SubscriberStalled",
     "TooCostly",
     "TransactionTooLarge",
@@ -519,6 +525,36 @@ class WalCorrupted(LogError):
         )
         self.segment = segment
         self.offset = offset
+
+
+class StateOff(LogError):
+    """The log was opened without its compacted state."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the log {name} keeps no state; let its owner open it with state=True")
+        self.name = name
+
+
+class StateIncomplete(LogError):
+    """The compacted state cannot be made, because changes that belong into it are no longer kept. There is never a part of it."""
+
+    def __init__(self, since: "Position") -> None:
+        super().__init__(
+            f"the log begins at {since}, and the state would lack what is before; open it without state=True, or put the "
+            "directory 'state' of the log back if there is a copy of it"
+        )
+        self.since = since
+
+
+class StateUnusable(LogError):
+    """The file of the compacted state is not one, is damaged, or cannot be read or written at the moment."""
+
+    retryable = True
+
+    def __init__(self, path: "Path", why: str) -> None:
+        super().__init__(f"the state in {path} cannot be used: it is {why}")
+        self.path = path
+        self.why = why
 
 
 class FormatTooNew(LogError):

@@ -54,6 +54,8 @@ class LogOptions:
         slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; beyond it the hold is lost.
         slot_keep_age: Longest time for which one hold may keep a closed segment, or None; likewise.
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
+        state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
+        state_interval: Shortest time between two looks of the compacted state for what is new, unless it is waited for.
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
@@ -105,6 +107,8 @@ class LogOptions:
     slot_keep_bytes: int | None = 4096 * MIB
     slot_keep_age: float | None = None
     held_max_bytes: int = 4096 * MIB
+    state: bool = False
+    state_interval: float = 0.05
     producers: int = 10_000
     producer_ttl: float = 30 * 86400.0
     ring_events: int = 131_072
@@ -218,7 +222,7 @@ def _is_text(value: object) -> bool:
     )
 
 
-_SWITCHES: Final = frozenset({"compress", "publish"})
+_SWITCHES: Final = frozenset({"compress", "publish", "state"})
 _OPTIONAL: Final = frozenset(
     {"segment_age", "retain_bytes", "retain_age", "slot_keep_bytes", "slot_keep_age"}
 )
@@ -241,6 +245,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "slot_keep_bytes": (0, 2**62),
     "slot_keep_age": (0.0, 2**40),
     "held_max_bytes": (0, 2**62),
+    "state_interval": (0.0, 3600.0),
     "producer_ttl": (0.0, 2**40),
     "replay_threads": (1, 64),
     "detach_weight": (0, 2**31),

@@ -221,6 +221,18 @@ class Committer:
         if (self._unsynced or self._owing) and self.failed is None:
             self._run(Pending(None, durable=True))
 
+    def vouch(self, version: int) -> None:
+        """Makes HEAD cover a version, which somebody is about to store as a place; syncs first what the policy has left.
+
+        Raises:
+            LogClosed: If the log was closed, and the version was not synced.
+            LogFull: If the disk has no room.
+            LogFailed: If the disk failed.
+        """
+        if self._wal.synced < version:
+            self._run(Pending(None, durable=True))
+        self._wal.vouch(version)
+
     def roll(self) -> None:
         """Closes the live segment if it is above ``segment_age``, although nobody commits.
 

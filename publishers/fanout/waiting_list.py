@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
-from publishers.fanout.ports import Subscribed
+from publishers.fanout.ports import Subscribed, Wakeable
 from publishers.fanout.replayer import Replayer
 from publishers.fanout.watermark import Watermark
 
@@ -28,7 +28,7 @@ class WaitingList:
     def __init__(self, watermark: Watermark) -> None:
         self._watermark = watermark
         self._lock = threading.Lock()
-        self._parked: set[Subscribed] = set()
+        self._parked: set[Wakeable] = set()
         self._bounded: set[Subscribed] = set()
         # Those of detached publishers, each with the version up to which it has read.
         self._behind: dict[Subscribed, int] = {}
@@ -44,6 +44,11 @@ class WaitingList:
             else:
                 self._parked.add(subscription)
 
+    def park(self, one: Wakeable) -> None:
+        """Wakes one with the next advance, and then no more."""
+        with self._lock:
+            self._parked.add(one)
+
     def bound(self, subscription: Subscribed) -> None:
         """Keeps one whose end may come with an advance in which nothing matches."""
         with self._lock:
@@ -57,7 +62,7 @@ class WaitingList:
             self._behind.pop(subscription, None)
             self._due.pop(subscription, None)
 
-    def due(self, replayer: Replayer) -> Iterable[Subscribed]:
+    def due(self, replayer: Replayer) -> Iterable[Wakeable]:
         """The subscriptions that are to be woken after an advance; costs the same however many detached ones wait."""
         if self._behind or self._due:
             self._enlist(replayer)

@@ -42,6 +42,7 @@ from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
 from publishers.log.readable import ReadableLog
 from publishers.log.start import Places
+from publishers.log.stated import state_beside
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.model.position import Position, PositionToken, check_position
@@ -106,6 +107,10 @@ class ChangeLog(ReadableLog):
         forks.register(self)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options, name)
+            if options.state:
+                self._state = state_beside(
+                    path, files, storage, self._places, self._committer, service, self.hold
+                )
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
             )
@@ -144,6 +149,8 @@ class ChangeLog(ReadableLog):
             ConsumerBusy: If another process is that consumer.
             NotALog: If the directory holds something else, or, with ``read_only``, nothing.
             LogBusy: If somebody else writes to it.
+            StateIncomplete: If it is to keep its state, and changes that belong into it are no longer kept.
+            StateUnusable: If the file of the state is of another application, or cannot be opened.
             WalCorrupted, LogUnreadable: If acknowledged data are damaged; if a file of the log cannot be opened.
         """
         check_switches(read_only=read_only)
@@ -168,6 +175,8 @@ class ChangeLog(ReadableLog):
             if not read_only:
                 log._schemas.load()
                 log._schemas.settle()
+            if log._state is not None:
+                log._state.start()
         except BaseException:
             (log or files).close()
             raise
@@ -516,9 +525,8 @@ class ChangeLog(ReadableLog):
         if self.failure is not None:
             raise self.failure
         files, service = self._files, self._service
-        return statistics_of(
-            self.name, files, service, self._publication, self._committer, listed=listed, lag=lag
-        )
+        parts = self._publication, self._committer, self._state
+        return statistics_of(self.name, files, service, *parts, listed=listed, lag=lag)
 
     def health(self) -> LogHealth:
         """Whether the log is sound, as far as is known, and whether it is written. Damage is known once a read has met it.
@@ -554,7 +562,7 @@ class ChangeLog(ReadableLog):
             )
             last.callback(self._files.close)
             last.callback(self._service.close, wake)
-            for part in (self._following, self._housekeeping, self._committer):
+            for part in (self._following, self._housekeeping, self._committer, self._state):
                 if part is not None:
                     last.callback(part.close)
 

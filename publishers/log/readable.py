@@ -12,6 +12,7 @@ from publishers.errors import (
     LogClosed,
     LogError,
     PublishingOff,
+    StateOff,
 )
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
@@ -21,6 +22,7 @@ from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
+from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
@@ -59,6 +61,7 @@ class ReadableLog(OperatedLog):
 
     name: str
     failure: Exception | None
+    _state: CompactedState | None = None
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -154,6 +157,19 @@ class ReadableLog(OperatedLog):
     def closed(self) -> bool:
         """Whether the log was closed, or was opened in the process of which this one is a fork."""
         return self._service.closed
+
+    @property
+    def state(self) -> CompactedState:
+        """The newest body of each entity, kept beside the log by its owner if it was opened with ``state=True``.
+
+        Raises:
+            StateOff: If it was not, or this opening follows the log.
+            LogClosed: If the log was closed.
+        """
+        self._check_open()
+        if self._state is None:
+            raise StateOff(self.name)
+        return self._state
 
     def history(
         self,

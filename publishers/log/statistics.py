@@ -13,6 +13,7 @@ from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.state import MaxLag, State, SubscriptionLag
 from publishers.log.lag import LagStatistics, lag_of
 from publishers.model.position import Position
+from publishers.state import CompactedState, StateStatistics
 from publishers.wal import Follower, HoldStatistics, Wal
 
 __all__ = ["LogStatistics", "Produced", "PublisherStatistics", "SubscriptionStatistics", "statistics_of"]
@@ -130,6 +131,7 @@ class LogStatistics:
         ring_events, ring_bytes: What all rings hold.
         ring_fill: How full the fullest of them is, from 0 to 1.
         lag: All subscriptions together, if that was asked for.
+        state: The compacted state, if the log keeps it.
     """
 
     name: str
@@ -174,6 +176,7 @@ class LogStatistics:
     ring_bytes: int = 0
     ring_fill: float = 0.0
     lag: LagStatistics | None = None
+    state: StateStatistics | None = None
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -187,6 +190,7 @@ def statistics_of(
     service: Service,
     publication: PublishGate,
     committer: Committer | None = None,
+    state: CompactedState | None = None,
     *,
     listed: int | None = None,
     lag: bool = False,
@@ -199,6 +203,7 @@ def statistics_of(
         service: Its subscribers.
         publication: Where it publishes.
         committer: Who commits, if this is the owner.
+        state: The compacted state, if there is one.
         listed: How many publishers, and how many subscriptions of each, are told; None for all.
         lag: Whether every subscription is looked at, for ``lag``.
     """
@@ -257,6 +262,7 @@ def statistics_of(
         ring_bytes=ring_bytes,
         ring_fill=ring_fill,
         lag=lag_of(files, service) if lag else None,
+        state=None if state is None else state.statistics(),
     )
 
 

@@ -173,6 +173,11 @@ class Wal:
         return self._writer.limit.version
 
     @property
+    def synced(self) -> int:
+        """Newest version that was synced, whatever the policy calls durable."""
+        return self._writer.synced
+
+    @property
     def visible(self) -> int:
         """Newest version that may be shown: the durable one, or the one HEAD names while others are withheld."""
         return self._withholding.visible

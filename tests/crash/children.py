@@ -5,6 +5,7 @@ Each acknowledged commit is one line on standard output, written with one unbuff
 
 import importlib
 import os
+import random
 import signal
 import sys
 import threading
@@ -50,6 +51,17 @@ def write(path: str, options: dict, threads: int, first: int, total: int = 10**9
     for worker in workers:
         worker.start()
     produce(0)
+
+
+def stated(path: str, options: dict, seed: int) -> None:
+    """A log with its state, and changes of every kind."""
+    from tests.harness.entities import some
+
+    chance = random.Random(seed)
+    log = ChangeLog.open(path, **options)
+    say("open", log.epoch, log.head.version)
+    for number in count():
+        say("done", log.commit(some(chance, number)).version)
 
 
 def interrupted(path: str, options: dict, rounds: int) -> None:

@@ -1,0 +1,396 @@
+"""The compacted state of an open log: follows what becomes visible, on a thread of its own, and answers questions."""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from publishers.background import BackgroundThread
+from publishers.blocks.block import Block
+from publishers.errors import (
+    HistoryPruned,
+    LogClosed,
+    LogFull,
+    PenstockError,
+    PositionError,
+    StateIncomplete,
+    StateUnusable,
+)
+from publishers.fanout.service import Service
+from publishers.model.position import Position
+from publishers.mutations.arguments import check_entity_type, key_bytes
+from publishers.options import MIB, check_whole
+from publishers.state.deeds import RowDeeds
+from publishers.state.ports import StatedLog
+from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
+from publishers.state.table import StateTable, TablePage, TablePlace, damaged, remove_table
+from publishers.wal import Hold
+from publishers.wal.read.catalog import Location
+
+__all__ = ["CompactedState"]
+
+_log: Final = logging.getLogger("penstock.state")
+_HOLD: Final = "compacted state"
+_BATCH: Final = (
+    8 * MIB
+)  # bytes of rows from which on a transaction of SQLite is ended, where one of the log ends
+_PART: Final = MIB  # bytes of rows that are kept before they are given to SQLite
+_RETRY: Final = 1.0  # seconds until something is tried again that the disk refused
+_PAGE: Final = 1_000
+_PAGE_BYTES: Final = MIB
+
+Waiter = Callable[[], object]
+T = TypeVar("T")
+
+
+class CompactedState:
+    """The newest body of each entity of a log.
+
+    A thread reads what becomes visible, in batches, and stores rows and place in one transaction of an SQLite file, after
+    the log's HEAD was made to cover the place. What it has not read is held back from retention, within the caps of
+    ``slot_keep_bytes`` and ``slot_keep_age``. A commit costs it one wake for each batch at most.
+
+    Args:
+        log: What it needs of the log.
+        service: The log's watermark.
+        directory: Where its file is.
+
+    Raises:
+        StateIncomplete: If there is no file that goes on where the log begins, and that is not at version 1.
+        StateUnusable: If the file is of another application or a newer version of penstock, or cannot be opened.
+    """
+
+    def __init__(self, log: StatedLog, service: Service, directory: Path) -> None:
+        self._log = log
+        self._service = service
+        self._directory = directory
+        self._moved = threading.Condition()
+        self._called = threading.Event()
+        self._waiters: list[tuple[int, Waiter]] = []
+        self._hurried = 0  # the newest version that somebody waits for
+        self._location: Location | None = None
+        self._read_at = 0
+        self._spoilt = False  # a reader has met damage
+        self.ended = False
+        self.failure: PenstockError | None = None
+        self.batches = self.rebuilds = self.failures = 0
+        self._table, self._place = self._open()
+        try:
+            self._hold = self._held()
+        except BaseException:
+            self._table.close()
+            raise
+        self._thread = BackgroundThread(target=self._run, name=f"penstock-{log.name}-state", daemon=True)
+
+    def start(self) -> None:
+        """Begins to follow the log."""
+        self._thread.start()
+
+    # What may be asked, from any thread.
+
+    @property
+    def position(self) -> Position:
+        """The position after the last change that it contains."""
+        return Position(self._place.version + 1)
+
+    def get(self, entity_type: str, key: str | bytes) -> EntityRow | None:
+        """An entity; None if there is none as of ``position``, which is a moment behind the log. It reads the disk.
+
+        Raises:
+            InvalidChange: If the entity type or the key is none.
+            StateIncomplete, StateUnusable: If there is no state.
+            LogClosed: If the log was closed.
+        """
+        check_entity_type(entity_type)
+        place = RowPlace(entity_type, key_bytes(key))
+        found = self._asked(lambda table: table.get(place))
+        return None if found is None else shown_row(found)
+
+    def page(
+        self,
+        entity_type: str | None = None,
+        *,
+        after: EntityRow | str | bytes | None = None,
+        limit: int = _PAGE,
+        max_bytes: int = _PAGE_BYTES,
+    ) -> StatePage:
+        """Entities in the order of their keys, all as of one place. It reads the disk.
+
+        Args:
+            entity_type: Of which entities; None for all, which come type by type.
+            after: The last row of the page before, or, with ``entity_type``, its key; None for the first page.
+            limit: Most rows, from 1 to 100,000.
+            max_bytes: Bytes after which the page ends; it holds one row at least.
+
+        Raises:
+            InvalidOption: If ``limit`` or ``max_bytes`` is out of its bounds.
+            InvalidChange: If the entity type or the key is none.
+            StateIncomplete, StateUnusable: If there is no state.
+            LogClosed: If the log was closed.
+        """
+        check_whole("limit", limit, "a whole number from 1 to 100000", 1, 100_000)
+        check_whole("max_bytes", max_bytes, "a number of bytes, from 1", 1)
+        if isinstance(after, EntityRow):
+            behind: RowPlace | None = RowPlace(after.entity_type, key_bytes(after.key))
+        elif after is None:
+            behind = None
+        else:
+            check_entity_type(entity_type)
+            assert entity_type is not None
+            behind = RowPlace(entity_type, key_bytes(after, "after"))
+        if entity_type is not None:
+            check_entity_type(entity_type)
+        types = None if entity_type is None else (entity_type,)
+        found = self.read(behind, types, limit, max_bytes)
+        return StatePage(tuple(map(shown_row, found.rows)), Position(found.version + 1), found.more)
+
+    def read(
+        self, after: RowPlace | None, types: tuple[str, ...] | None, limit: int, max_bytes: int
+    ) -> TablePage:
+        """A page of rows as they are stored; see `StateTable.read`."""
+        return self._asked(lambda table: table.read(after, types, limit, max_bytes))
+
+    def wait(self, version: int, timeout: float | None = None) -> None:
+        """Waits until the state contains a version; it does not wait for the next interval then.
+
+        Args:
+            version: Such as ``commit`` has returned.
+            timeout: Most seconds; None for no bound.
+
+        Raises:
+            TimeoutError: If that took too long.
+            StateIncomplete, StateUnusable, LogClosed: If it will never contain it.
+        """
+        check_whole("version", version, "a version, from 0")
+        come = threading.Event()
+        self.listen(version, come.set)
+        if not come.wait(timeout):
+            raise TimeoutError(
+                f"the state is at {self.position} after {timeout} s, and not at version {version}"
+            )
+        if self._place.version < version:
+            raise self._gone()
+
+    def listen(self, version: int, tell: Waiter) -> None:
+        """Calls once the state contains a version, or will never do; on its thread, or at once."""
+        with self._moved:
+            there = self._place.version >= version or self.ended
+            if not there:
+                self._waiters.append((version, tell))
+                self._hurried = max(self._hurried, version)
+        if there:
+            tell()
+        else:
+            self._called.set()
+
+    def statistics(self) -> StateStatistics:
+        """What it is at this moment."""
+        service, place = self._service, self._place
+        position = Position(place.version + 1)
+        return StateStatistics(
+            position=position,
+            behind=service.admission.behind(position, service.watermark.visible, self._read_at),
+            rows=place.rows,
+            nbytes=self._table.nbytes,
+            batches=self.batches,
+            rebuilds=self.rebuilds,
+            failures=self.failures,
+            failure=None if self.failure is None else str(self.failure),
+        )
+
+    def wake(self) -> None:
+        """See `publishers.fanout.ports.Wakeable`: something has become visible."""
+        self._called.set()
+
+    def close(self) -> None:
+        """Ends the thread after the batch in progress, and closes the file; again is harmless."""
+        self._end()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._hold.release()
+        self._table.close()
+
+    def _asked(self, ask: Callable[[StateTable], T]) -> T:
+        if self._service.closed or self.failure is not None or self.ended:
+            raise self._gone()
+        try:
+            return ask(self._table)
+        except sqlite3.Error as error:
+            if damaged(error):
+                self._spoilt = True
+                self._called.set()
+                raise StateUnusable(self._table.path, f"damaged ({error}), and made anew") from error
+            raise StateUnusable(self._table.path, f"not to be read at the moment ({error})") from error
+
+    def _gone(self) -> Exception:
+        return self._service.reason or self.failure or LogClosed()
+
+    # Opening and rebuilding.
+
+    def _open(self) -> tuple[StateTable, TablePlace]:
+        """The file and its place: as it is, if it is good and of this history, else new."""
+        table = None
+        try:
+            table = StateTable(self._directory, self._log.log_id)
+            place = self._judged(table.place)
+        except sqlite3.Error as error:
+            if not damaged(error):
+                raise StateUnusable(self._directory, f"not to be opened ({error})") from error
+            _log.error("the state of the log %s is damaged: %s", self._log.name, error)
+            place = None
+        except OSError as error:
+            raise StateUnusable(self._directory, f"not to be opened ({error})") from error
+        if place is not None:
+            assert table is not None
+            return table, place
+        if table is not None:
+            table.close()
+        return self._anew()
+
+    def _judged(self, place: TablePlace | None) -> TablePlace | None:
+        """The place, if it is one of this history from which the log goes on."""
+        if place is None:
+            return None
+        try:
+            position = self._log.judge(place.token)
+        except HistoryPruned as error:
+            raise StateIncomplete(error.oldest) from error
+        except PositionError as error:
+            _log.warning("the state of the log %s is not of its history: %s", self._log.name, error)
+            return None
+        return place if position == Position(place.version + 1) else None
+
+    def _anew(self) -> tuple[StateTable, TablePlace]:
+        oldest = self._service.oldest
+        if oldest.version > 1:
+            raise StateIncomplete(oldest)
+        self.rebuilds += 1
+        try:
+            remove_table(self._directory)
+            table = StateTable(self._directory, self._log.log_id)
+        except (sqlite3.Error, OSError) as error:
+            raise StateUnusable(self._directory, f"not to be made ({error})") from error
+        return table, TablePlace(self._log.token(Position(1)), 0, 0)
+
+    def _held(self) -> Hold:
+        try:
+            return self._log.hold(_HOLD, self.position, self._sync)
+        except HistoryPruned as error:
+            raise StateIncomplete(error.oldest) from error
+
+    def _sync(self) -> None:
+        self._table.sync()
+
+    def _rebuild(self) -> None:
+        """Makes the file anew; by the thread."""
+        self._spoilt = False
+        self._hold.release()
+        self._table.close()
+        self._location = None
+        self._table, self._place = self._anew()
+        self._hold = self._held()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+            while not self.ended:
+                self._step()
+        except PenstockError as error:
+            if not self._service.closed:
+                self.failures += 1
+                self.failure = StateIncomplete(error.oldest) if isinstance(error, HistoryPruned) else error
+                _log.error("the state of the log %s goes on no more: %s", self._log.name, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who ask are told
+            self.failures += 1
+            self.failure = StateUnusable(self._directory, f"given up ({error})")
+            _log.exception("the state of the log %s goes on no more", self._log.name)
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        try:
+            self._table.check()
+        except sqlite3.DatabaseError as error:
+            _log.error("the state of the log %s is damaged: %s", self._log.name, error)
+            self._rebuild()
+
+    def _step(self) -> None:
+        """Follows the log to its end, and waits for more."""
+        self._called.clear()
+        upto = self._service.watermark.visible
+        try:
+            if self._spoilt:
+                self._rebuild()
+            while self._place.version < upto and not self.ended:
+                self._batch(upto)
+                self._tell()
+        except (sqlite3.Error, OSError, LogFull) as error:
+            self.failures += 1
+            self._location = None
+            self._table.rollback()
+            if isinstance(error, sqlite3.Error) and damaged(error):
+                self._spoilt = True
+                return
+            _log.warning(
+                "the state of the log %s could not be stored, and is tried again: %s", self._log.name, error
+            )
+            self._called.wait(_RETRY)
+            return
+        began = time.monotonic()
+        self._service.waiting.park(self)
+        if self._service.watermark.visible == upto:
+            self._called.wait()
+        left = self._service.options.state_interval - (time.monotonic() - began)
+        while left > 0 and not self.ended and self._hurried <= self._place.version:
+            self._called.clear()
+            if self._hurried <= self._place.version and not self.ended and not self._called.wait(left):
+                break
+            left = self._service.options.state_interval - (time.monotonic() - began)
+
+    def _batch(self, upto: int) -> None:
+        """Stores what some versions have changed, in one transaction."""
+        log, table, place = self._log, self._table, self._place
+        location = self._location or log.reader.locate(place.version + 1)
+        rows, size, deeds = place.rows, 0, RowDeeds()
+        table.begin()
+        while True:
+            frame = log.reader.read(location)
+            assert frame is not None  # it is visible
+            block = Block.of(frame.header, *frame.decoded)
+            deeds.add(block)
+            location = frame.next
+            done = block.ends and (block.version == upto or size + deeds.nbytes >= _BATCH)
+            if done or deeds.nbytes >= _PART:
+                rows += table.apply(deeds)
+                size += deeds.nbytes
+                deeds = RowDeeds()
+            if done:
+                break
+        log.vouch(block.version)
+        position = Position(block.version + 1)
+        place = TablePlace(log.token(position), block.version, rows)
+        table.commit(place)
+        self._location, self._read_at = location, block.committed_at
+        self.batches += 1
+        self._hold.move(position)
+        with self._moved:
+            self._place = place
+
+    def _tell(self) -> None:
+        with self._moved:
+            version = self._place.version
+            due = [tell for wanted, tell in self._waiters if wanted <= version or self.ended]
+            self._waiters = [one for one in self._waiters if one[0] > version and not self.ended]
+        for tell in due:
+            tell()
+
+    def _end(self) -> None:
+        with self._moved:
+            self.ended = True
+        self._called.set()
+        self._tell()

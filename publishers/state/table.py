@@ -1,0 +1,329 @@
+"""The SQLite file of a compacted state: its rows, and the place in the log as of which they are.
+
+One thread writes; any thread reads, by connections of its own, each in a short transaction that sees rows and place of one
+moment. The file is in WAL mode and is not synced with each transaction: `StateTable.sync` does that, before the log
+deletes what would be needed to make the last ones again.
+"""
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from publishers.errors import StateUnusable
+from publishers.state.deeds import RowDeeds
+from publishers.state.rows import RowPlace, StoredRow
+
+__all__ = [
+    "STATE_DIRECTORY",
+    "StateTable",
+    "TablePage",
+    "TablePlace",
+    "check_file",
+    "damaged",
+    "remove_table",
+]
+
+STATE_DIRECTORY: Final = "state"
+"""Where in the directory of a log the file is."""
+
+_NAME: Final = "rows.sqlite"
+_APPLICATION: Final = 0x70656E73  # "pens"
+_FORMAT: Final = 1
+_IDLE: Final = 4  # connections for readers that are kept
+_CACHE: Final = 16 * 1024  # KiB of pages that the writing connection keeps
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS place(
+    one INTEGER PRIMARY KEY CHECK (one = 1), log_id TEXT NOT NULL, token TEXT NOT NULL, version INTEGER NOT NULL, rows INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS rows(
+    entity_type TEXT NOT NULL, key BLOB NOT NULL, body BLOB, meta BLOB, version INTEGER NOT NULL, place INTEGER NOT NULL,
+    committed_at INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (entity_type, key)) WITHOUT ROWID;
+"""
+_COLUMNS: Final = "entity_type, key, body, meta, version, place, committed_at, crc"
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether an error tells that the file is damaged, and not that it cannot be read or written at the moment."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    return code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class TablePlace(NamedTuple):
+    """The place as of which the rows are.
+
+    Attributes:
+        token: The text of the position after the last change that is in them, with the history it belongs to.
+        version: The version of that change; 0 if there is none.
+        rows: How many rows there are.
+    """
+
+    token: str
+    version: int
+    rows: int
+
+
+class TablePage(NamedTuple):
+    """Some rows of one moment.
+
+    Attributes:
+        rows: The rows in their order.
+        version: The newest version that they contain.
+        more: Whether further ones may follow.
+    """
+
+    rows: list[StoredRow]
+    version: int
+    more: bool
+
+
+class StateTable:
+    """One file, open for writing by one thread.
+
+    Args:
+        directory: Where it is; made if it is not there.
+        log_id: Of which log the rows are.
+
+    Raises:
+        StateUnusable: If the file is of another application, or of a newer version of penstock.
+        sqlite3.Error: If it is damaged, or cannot be opened.
+    """
+
+    def __init__(self, directory: Path, log_id: UUID) -> None:
+        self.path = directory / _NAME
+        self._log_id = log_id.hex
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        directory.mkdir(exist_ok=True)
+        self._writer = connection = _connect(self.path)
+        try:
+            check_file(connection, self.path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE}")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+            connection.executescript(_TABLES)
+        except BaseException:
+            connection.close()
+            raise
+
+    @property
+    def place(self) -> TablePlace | None:
+        """As of which place the rows are; None if the file is new, or of another log."""
+        found = self._writer.execute("SELECT token, version, rows, log_id FROM place").fetchone()
+        return None if found is None or found[3] != self._log_id else TablePlace(*found[:3])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file and of what was not yet brought into it."""
+        paths = (self.path, Path(f"{self.path}-wal"))
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def check(self) -> None:
+        """Looks through the whole file.
+
+        Raises:
+            sqlite3.DatabaseError: If it is damaged.
+        """
+        (found,) = self._writer.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+
+    # By the thread that writes.
+
+    def begin(self) -> None:
+        """Begins a transaction."""
+        self._writer.execute("BEGIN IMMEDIATE")
+
+    def rollback(self) -> None:
+        """Ends the transaction as if it had never been, if there is one."""
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+
+    def clear(self) -> None:
+        """Removes all rows, in the transaction."""
+        self._writer.execute("DELETE FROM rows")
+        self._writer.execute("DELETE FROM place")
+
+    def apply(self, deeds: RowDeeds) -> int:
+        """Changes rows, in the transaction; answers how many more there are."""
+        writer = self._writer
+        gone = 0
+        for name in deeds.cleared:
+            gone += writer.execute("DELETE FROM rows WHERE entity_type = ?", (name,)).rowcount
+        if deeds.rows:
+            many = writer.executemany("DELETE FROM rows WHERE entity_type = ? AND key = ?", deeds.rows)
+            gone += many.rowcount
+        kept = sorted((*row, _crc(row)) for row in deeds.rows.values() if row is not None)
+        writer.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", kept)
+        return len(kept) - gone
+
+    def commit(self, place: TablePlace) -> None:
+        """Ends the transaction with the place as of which the rows are now."""
+        self._writer.execute("INSERT OR REPLACE INTO place VALUES (1, ?, ?, ?, ?)", (self._log_id, *place))
+        self._writer.execute("COMMIT")
+
+    # By any thread.
+
+    def sync(self) -> None:
+        """Makes durable what was committed.
+
+        Raises:
+            OSError: If the disk fails.
+        """
+        # What is in the main file was synced when it was brought there.
+        for path, flags in ((f"{self.path}-wal", os.O_RDWR), (self.path.parent, os.O_RDONLY)):
+            with contextlib.suppress(FileNotFoundError):
+                file = os.open(path, flags)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+
+    def read(
+        self, after: RowPlace | None, types: Sequence[str] | None, limit: int, max_bytes: int
+    ) -> TablePage:
+        """Rows in their order, and the version as of which they are, of one moment.
+
+        Args:
+            after: The row behind which the page begins; None for the first.
+            types: Entity types of which rows are wanted, sorted; None for all.
+            limit: Most rows, from 1.
+            max_bytes: Bytes after which the page ends; it holds one row at least.
+
+        Raises:
+            sqlite3.Error: If the file is damaged, or cannot be read.
+        """
+        rows: list[StoredRow] = []
+        with self._reading() as connection:
+            (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
+            more = False
+            with contextlib.closing(_select(connection, after, types)) as found:
+                for stored in found:
+                    more = len(rows) == limit or max_bytes <= 0
+                    if more:
+                        break
+                    row = _checked(stored)
+                    rows.append(row)
+                    max_bytes -= row.size
+        return TablePage(rows, version, more)
+
+    def get(self, place: RowPlace) -> StoredRow | None:
+        """One row; None if there is none.
+
+        Raises:
+            sqlite3.Error: If the file is damaged, or cannot be read.
+        """
+        with self._reading() as connection:
+            query = f"SELECT {_COLUMNS} FROM rows WHERE entity_type = ? AND key = ?"  # noqa: S608 - of names only
+            found = connection.execute(query, place).fetchone()
+        return None if found is None else _checked(found)
+
+    def close(self) -> None:
+        """Closes the file; again is harmless. Readers that are at it close their own connection."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in (*idle, self._writer):
+            connection.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = _connect(self.path)
+        try:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if not self._closed and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def check_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Looks whether a file may be used as that of a state: it is new, or was made as such.
+
+    Raises:
+        StateUnusable: If not.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != _APPLICATION and (application or found or tables):
+        raise StateUnusable(path, "a database of another application")
+    if found > _FORMAT:
+        raise StateUnusable(
+            path, f"of format {found}, and this version of penstock knows formats up to {_FORMAT}"
+        )
+
+
+def remove_table(directory: Path) -> None:
+    """Removes the file, for it to be made anew.
+
+    Raises:
+        OSError: If it cannot be removed.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{directory / _NAME}{suffix}").unlink(missing_ok=True)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=5.0, cached_statements=16
+    )
+
+
+def _select(
+    connection: sqlite3.Connection, after: RowPlace | None, types: Sequence[str] | None
+) -> Generator[Sequence[object], None, None]:
+    select = f"SELECT {_COLUMNS} FROM rows"  # noqa: S608 - of names only
+    if types is None:
+        if after is None:
+            yield from connection.execute(f"{select} ORDER BY entity_type, key")
+        else:
+            yield from connection.execute(
+                f"{select} WHERE (entity_type, key) > (?, ?) ORDER BY entity_type, key", after
+            )
+        return
+    for name in types:
+        if after is not None and name < after.entity_type:
+            continue
+        behind = after.key if after is not None and name == after.entity_type else None
+        if behind is None:
+            yield from connection.execute(f"{select} WHERE entity_type = ? ORDER BY key", (name,))
+        else:
+            yield from connection.execute(
+                f"{select} WHERE entity_type = ? AND key > ? ORDER BY key", (name, behind)
+            )
+
+
+def _crc(row: StoredRow) -> int:
+    """What tells a row from a damaged one."""
+    named = crc32(row.key, crc32(row.entity_type.encode()))
+    return crc32(b"%d:%d" % (row.version, row.index), crc32(row.meta or b"", crc32(row.body or b"", named)))
+
+
+def _checked(found: Sequence[object]) -> StoredRow:
+    row = StoredRow._make(found[:-1])
+    try:
+        sound = _crc(row) == found[-1]
+    except (TypeError, AttributeError):  # not even of its types
+        sound = False
+    if not sound:
+        raise sqlite3.DatabaseError(
+            f"the row of {row.entity_type!r:.80} {row.key!r:.80} is not as it was written"
+        )
+    return row
