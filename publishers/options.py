@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from publishers.errors import InvalidOption
 
@@ -83,52 +83,53 @@ class LogOptions:
         tail_idle: How often it looks if it can.
     """
 
+    # Behind the type of a number stand its bounds, unless it goes from 1 to 2**62.
     sync: SyncPolicy = "always"
-    sync_interval: float = 0.05
-    segment_bytes: int = 64 * MIB
-    segment_age: float | None = None
-    frame_bytes: int = MIB
-    max_change_bytes: int = 16 * MIB
-    max_key_bytes: int = KIB
-    max_transaction_bytes: int = 1024 * MIB
-    max_transaction_changes: int = 2**31 - 1
+    sync_interval: Annotated[float, 0.001, 60.0] = 0.05
+    segment_bytes: Annotated[int, 64 * KIB, 2**40] = 64 * MIB
+    segment_age: Annotated[float | None, 0.001, 2**40] = None
+    frame_bytes: Annotated[int, KIB, 256 * MIB] = MIB
+    max_change_bytes: Annotated[int, KIB, 1024 * MIB] = 16 * MIB
+    max_key_bytes: Annotated[int, 16, 1024 * MIB] = KIB
+    max_transaction_bytes: Annotated[int, KIB, 4 * 1024 * MIB - 1] = 1024 * MIB
+    max_transaction_changes: Annotated[int, 1, 2**31 - 1] = 2**31 - 1
     spool_bytes: int = 32 * MIB
-    fill_step: int = 8 * MIB
-    reserve_bytes: int = MIB
+    fill_step: Annotated[int, 0, 1024 * MIB] = 8 * MIB
+    reserve_bytes: Annotated[int, 0, 2**40] = MIB
     group_bytes: int = 8 * MIB
     group_transactions: int = 1024
     queue_bytes: int = 64 * MIB
-    expect_bytes: int = 16 * MIB
-    deferred_bytes: int = 32 * MIB
-    head_sync: float = 1.0
+    expect_bytes: Annotated[int, 0, 2**62] = 16 * MIB
+    deferred_bytes: Annotated[int, 0, 2**62] = 32 * MIB
+    head_sync: Annotated[float, 0.0, 3600.0] = 1.0
     compress: bool = False
-    retain_bytes: int | None = 1024 * MIB
-    retain_age: float | None = 7 * 86400.0
-    slot_keep_bytes: int | None = 4096 * MIB
-    slot_keep_age: float | None = None
-    held_max_bytes: int = 4096 * MIB
+    retain_bytes: Annotated[int | None, 0, 2**62] = 1024 * MIB
+    retain_age: Annotated[float | None, 0.0, 2**40] = 7 * 86400.0
+    slot_keep_bytes: Annotated[int | None, 0, 2**62] = 4096 * MIB
+    slot_keep_age: Annotated[float | None, 0.0, 2**40] = None
+    held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
-    state_interval: float = 0.05
+    state_interval: Annotated[float, 0.0, 3600.0] = 0.05
     producers: int = 10_000
-    producer_ttl: float = 30 * 86400.0
+    producer_ttl: Annotated[float, 0.0, 2**40] = 30 * 86400.0
     ring_events: int = 131_072
     ring_bytes: int = 32 * MIB
     replay_bytes: int = 64 * MIB
     replay_slice_bytes: int = 64 * KIB
-    replay_threads: int = 2
-    detach_weight: int = 128
-    attached_weight: int = 2_048
-    match_weight: int = 65_536
-    detached_share: float = 0.1
-    dispatch_threads: int = 4
-    dispatch_threads_max: int = 64
+    replay_threads: Annotated[int, 1, 64] = 2
+    detach_weight: Annotated[int, 0, 2**31] = 128
+    attached_weight: Annotated[int, 0, 2**31] = 2_048
+    match_weight: Annotated[int, 0, 2**31] = 65_536
+    detached_share: Annotated[float, 0.001, 1.0] = 0.1
+    dispatch_threads: Annotated[int, 1, 256] = 4
+    dispatch_threads_max: Annotated[int, 1, 1024] = 64
     batch_events: int = 1024
     batch_bytes: int = 256 * KIB
-    counted_types: int = 1_000
+    counted_types: Annotated[int, 0, 1_000_000] = 1_000
     publish: bool = True
     origin: str | None = None
-    tail_poll: float = 0.02
-    tail_idle: float = 1.0
+    tail_poll: Annotated[float, 0.0005, 60.0] = 0.02
+    tail_idle: Annotated[float, 0.0005, 3600.0] = 1.0
 
     @classmethod
     def chosen(cls, options: "LogOptions | None", overrides: Mapping[str, Any]) -> "LogOptions":
@@ -154,10 +155,10 @@ class LogOptions:
             value = getattr(self, field.name)
             if field.name in _SWITCHES | {"sync", "origin"}:
                 continue
-            low, high = _BOUNDS.get(field.name, (1, 2**62))
-            if value is None and field.name in _OPTIONAL:
+            low, high = getattr(field.type, "__metadata__", (1, 2**62))
+            if value is None and "None" in str(field.type):
                 continue
-            whole = "int" in str(field.type) and "float" not in str(field.type)
+            whole = "float" not in str(field.type)
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 raise InvalidOption(field.name, value, "a whole number" if whole else "a number")
             if not low <= value <= high:
@@ -223,38 +224,3 @@ def _is_text(value: object) -> bool:
 
 
 _SWITCHES: Final = frozenset({"compress", "publish", "state"})
-_OPTIONAL: Final = frozenset(
-    {"segment_age", "retain_bytes", "retain_age", "slot_keep_bytes", "slot_keep_age"}
-)
-_BOUNDS: Final[dict[str, tuple[float, float]]] = {
-    "sync_interval": (0.001, 60.0),
-    "segment_bytes": (64 * KIB, 2**40),
-    "segment_age": (0.001, 2**40),
-    "frame_bytes": (KIB, 256 * MIB),
-    "max_change_bytes": (KIB, 1024 * MIB),
-    "max_key_bytes": (16, 1024 * MIB),
-    "max_transaction_bytes": (KIB, 4 * 1024 * MIB - 1),
-    "max_transaction_changes": (1, 2**31 - 1),
-    "expect_bytes": (0, 2**62),
-    "deferred_bytes": (0, 2**62),
-    "fill_step": (0, 1024 * MIB),
-    "reserve_bytes": (0, 2**40),
-    "head_sync": (0.0, 3600.0),
-    "retain_bytes": (0, 2**62),
-    "retain_age": (0.0, 2**40),
-    "slot_keep_bytes": (0, 2**62),
-    "slot_keep_age": (0.0, 2**40),
-    "held_max_bytes": (0, 2**62),
-    "state_interval": (0.0, 3600.0),
-    "producer_ttl": (0.0, 2**40),
-    "replay_threads": (1, 64),
-    "detach_weight": (0, 2**31),
-    "attached_weight": (0, 2**31),
-    "match_weight": (0, 2**31),
-    "detached_share": (0.001, 1.0),
-    "dispatch_threads": (1, 256),
-    "dispatch_threads_max": (1, 1024),
-    "counted_types": (0, 1_000_000),
-    "tail_poll": (0.0005, 60.0),
-    "tail_idle": (0.0005, 3600.0),
-}
