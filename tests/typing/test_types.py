@@ -21,6 +21,7 @@ GIVEN = {
         "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation",
         {"change": "Callable[..., Mutation]"},
     ),
+    "docs/monitoring.md": ("from publishers import ChangeLog, upsert", {"log": "ChangeLog"}),
     "docs/operating.md": (
         (
             "import transports; from concurrent.futures import ProcessPoolExecutor;"

@@ -20,7 +20,9 @@ from transports.cli.arguments import ArgumentParser, number
 from transports.cli.source import check_directory, is_store
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
+from transports.errors import ExtraMissing
 from transports.server.logs import FollowedName
+from transports.server.uvicorn import Server
 from transports.server.uvicorn import serve as start
 
 __all__ = ["add_arguments", "run"]
@@ -56,6 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.flag(
         "--access-log", "write a line for each HTTP request, and for each WebSocket when it has ended"
     )
+    parser.flag("--otel", "tell metrics and spans by OpenTelemetry (run it by opentelemetry-instrument)")
     parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
     add_lens(parser)
 
@@ -82,6 +85,8 @@ def run(chosen: argparse.Namespace) -> int:
             authenticate=tokens,
         ) as server,
     ):
+        if chosen.otel:
+            _observe(server)
         before = signal.signal(signal.SIGTERM, finish)
         hung_up = None if tokens is None else signal.signal(signal.SIGHUP, lambda *_: _reload(tokens))
         try:
@@ -128,6 +133,14 @@ def _tokens(chosen: argparse.Namespace) -> TokenFile | None:
             "--insecure opens every log to all who reach the port",
         )
     return None
+
+
+def _observe(server: Server) -> None:
+    try:
+        from transports.telemetry.otel import observe  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("--otel", error.name or "opentelemetry", "otel") from None
+    observe(server)
 
 
 def _reload(tokens: TokenFile) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -44,6 +44,7 @@ from transports.server.version import version
 from transports.telemetry.latency import Latencies
 
 if TYPE_CHECKING:
+    from publishers.fanout.batch import Batch
     from publishers.log.changelog import ChangeLog
     from transports.server.graphql_driver import GraphQLEndpoint
 
@@ -92,6 +93,10 @@ class Application:
         pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
             ``/`` takes the place of the page with links. They are served to everybody, without a token.
 
+    Attributes:
+        delivered: Is told of each batch that is written to a client, and of the name of its log, from the next connection on;
+            None for nobody.
+
     Raises:
         InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
         LogForked: In a child of ``fork``, if a log was opened in its parent.
@@ -119,6 +124,7 @@ class Application:
         self._access = Access(
             authenticate, authorise, timeout=self._limits.authenticate_timeout, run=self._pools.judging.run
         )
+        self.delivered: Callable[[Batch, str], None] | None = None
         self._latencies = Latencies()
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
@@ -263,6 +269,7 @@ class Application:
             on_lost=self._lost,
             latencies=self._latencies,
             errors=self._errors,
+            delivered=self.delivered,
         )
         connection: Driver[Any, Any]
         if graphql is not None:

@@ -281,6 +281,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._link.write(frame)
             if not subscriber.entry.resync:
                 subscriber.latency.observe(batch.slices[0].block.committed_at)
+            if self._delivered is not None:
+                self._note(batch, subscriber.name)
             if subscriber.entry.unsettled:
                 self._arm(subscriber.entry.due(self._limits))
 

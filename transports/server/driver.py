@@ -63,6 +63,7 @@ class DriverOptions(TypedDict, total=False):
         on_lost: Called once when the connection is gone.
         latencies: Where it notes how long changes took until they were sent; some of its own if left out.
         errors: Counts the errors that its client is told, by their codes; likewise.
+        delivered: Is told of each batch that is written, and of the name of its log; None for nobody.
     """
 
     limits: Required[Limits]
@@ -75,6 +76,7 @@ class DriverOptions(TypedDict, total=False):
     on_lost: Callable[[Any], None]
     latencies: Latencies
     errors: Counter[str]
+    delivered: Callable[[Batch, str], None] | None
 
 
 class Driver(ABC, Generic[_Session, _Subscriber]):
@@ -114,6 +116,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._revision = 0
         self._on_lost = serving.get("on_lost")
         self._latencies = serving.get("latencies") or Latencies()
+        self._delivered = serving.get("delivered")
         session.errors = serving.get("errors", session.errors)
         self._outbound = Outbound(loop, link, limits, blocked)
         self._weight = ConnectionWeight(limits.connection_weight, server)
@@ -203,6 +206,15 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._jobs.close()
         if self._on_lost is not None:
             self._on_lost(self)
+
+    def _note(self, batch: Batch, log: str) -> None:
+        """Tells the one who wants to be told that a batch was written; one who raises is told nothing more."""
+        try:
+            if self._delivered is not None:
+                self._delivered(batch, log)
+        except Exception:  # noqa: BLE001 - it is none of the client's
+            self._delivered = None
+            _LOG.exception("what is told of deliveries failed, and is told no more of this connection's")
 
     # What the machine wants done.
 

@@ -216,6 +216,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._link.write(message)
         if subscriber.subscription is not None and subscriber.subscription.cursor.live:
             subscriber.latency.observe(batch.slices[0].block.committed_at)
+        if self._delivered is not None:
+            self._note(batch, subscriber.operation.source.log.name)
         self._arm(self._session.due)
 
     def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as WaitTimeoutError
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from flow import forks
 from transports.access.host_names import is_loopback
@@ -18,6 +18,7 @@ from transports.tcp.descriptors import bound_to, let_go
 if TYPE_CHECKING:
     import uvicorn
 
+    from publishers.fanout.batch import Batch
     from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
     from transports.access.access import Authenticator, Authoriser
@@ -78,6 +79,33 @@ class Server:
     def _authority(self) -> str:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def figures(self, timeout: float = 5.0) -> Mapping[str, Any]:
+        """Statistics of the server and its logs, as the table of metrics reads them; from any thread but that of the server.
+
+        Args:
+            timeout: Seconds to wait for them.
+
+        Raises:
+            ServerFailed: If the server has stopped, or does not answer in time.
+        """
+        loop = self._loop
+        if loop is None or loop.is_closed() or not self._thread.is_alive():
+            raise ServerFailed(self.host, self.port, "it has stopped")
+        asked = asyncio.run_coroutine_threadsafe(self.application.figures(), loop)
+        try:
+            return asked.result(timeout)
+        except WaitTimeoutError:
+            asked.cancel()
+            raise ServerFailed(self.host, self.port, f"it tells no statistics within {timeout:g} s") from None
+
+    def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
+        """Has each batch told that is written to a client, and the name of its log, for connections that come from now on.
+
+        Args:
+            delivered: Is told on the event loop, so it must not wait for anything; None for nobody.
+        """
+        self.application.delivered = delivered
 
     def start(self) -> Self:
         """Starts to listen; returns when connections are taken.

@@ -1,0 +1,166 @@
+"""Traces of OpenTelemetry: from a commit, through the annotations of its transaction, to what delivers it (extra ``otel``).
+
+The annotation ``traceparent`` is that of W3C Trace Context. It is stored with the transaction, so a trace goes on wherever and
+whenever it is read: in process, by remote clients, after a restart.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from publishers.commits.expectation import Expect
+from publishers.commits.label import Producer
+from publishers.commits.pending import Commit
+from publishers.fanout.batch import Batch
+from publishers.log.changelog import ChangeLog
+from publishers.mutations.mutation import Mutation
+
+__all__ = ["LINKS_MAX", "DeliverySpans", "TracedLog"]
+
+LINKS_MAX: Final = 32
+"""Commits that the span of one batch has links to; further ones are counted in its attribute ``penstock.links_left_out``."""
+
+_NAME: Final = "penstock"
+_ANNOTATION: Final = "traceparent"
+_MEMO: Final = "trace contexts"
+
+
+class _Meta(msgspec.Struct):
+    traceparent: str = ""
+
+
+class _Annotations(msgspec.Struct):
+    meta: _Meta = msgspec.field(default_factory=_Meta)
+
+
+_decoder: Final = msgspec.json.Decoder(_Annotations)
+_propagator: Final = TraceContextTextMapPropagator()
+
+
+class TracedLog(ChangeLog):
+    """A log whose commits are spans, if their caller is in one; open it as ``ChangeLog``, with ``TracedLog.open``.
+
+    The span of a commit, ``penstock commit``, is a child of the current one. Its ``traceparent`` is added to the annotations,
+    unless they have one: then the caller has said which trace it is. Without a current span everything is as in ``ChangeLog``.
+    """
+
+    def commit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        durable: bool = False,
+        visible: bool = True,
+        expect: Expect | None = None,
+    ) -> Commit:
+        """See ``ChangeLog.commit``."""
+        with _committing(self.name, meta) as (span, annotated):
+            commit = super().commit(
+                mutations, meta=annotated, producer=producer, durable=durable, visible=visible, expect=expect
+            )
+            span.set_attributes(
+                {
+                    "penstock.version": commit.version,
+                    "penstock.changes": commit.changes,
+                    "penstock.duplicate": commit.duplicate,
+                }
+            )
+            return commit
+
+
+@contextmanager
+def _committing(
+    log: str, meta: Mapping[str, Any] | None
+) -> Iterator[tuple[trace.Span, Mapping[str, Any] | None]]:
+    current = trace.get_current_span()
+    if not current.get_span_context().is_valid:
+        yield trace.INVALID_SPAN, meta
+        return
+    with trace.get_tracer(_NAME).start_as_current_span(
+        "penstock commit", kind=trace.SpanKind.PRODUCER, attributes={"penstock.log": log}
+    ) as span:
+        carrier: dict[str, str] = {}
+        _propagator.inject(carrier)
+        yield span, {_ANNOTATION: carrier[_ANNOTATION], **(meta or {})}
+
+
+class DeliverySpans:
+    """Makes a span of each batch that is delivered and has a transaction with ``traceparent`` in it.
+
+    Of one transaction it is a child, so that the trace goes on; of several it is a trace of its own with a link to each of the
+    first ``LINKS_MAX``.
+
+    Args:
+        provider: Where spans go; that of the process if None.
+    """
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer(_NAME, tracer_provider=provider)
+
+    @contextmanager
+    def around(self, batch: Batch, log: str, **attributes: str) -> Iterator[trace.Span]:
+        """The span is the current one inside, as long as a subscriber works with a batch; see ``on_next_batch``.
+
+        Args:
+            batch: What is delivered.
+            log: Name of its log.
+            attributes: Further attributes of the span.
+        """
+        contexts, left_out = _contexts(batch)
+        if not contexts:
+            yield trace.INVALID_SPAN
+            return
+        told: dict[str, str | int] = {
+            "penstock.log": log,
+            "penstock.changes": len(batch),
+            "penstock.to": str(batch.end),
+            **attributes,
+        }
+        if left_out:
+            told["penstock.links_left_out"] = left_out
+        parent = (
+            trace.set_span_in_context(trace.NonRecordingSpan(contexts[0])) if len(contexts) == 1 else None
+        )
+        links = [trace.Link(context) for context in contexts]
+        with self._tracer.start_as_current_span(
+            "penstock deliver", context=parent, kind=trace.SpanKind.CONSUMER, links=links, attributes=told
+        ) as span:
+            yield span
+
+    def sent(self, batch: Batch, log: str) -> None:
+        """Notes that a batch was written to a client."""
+        with self.around(batch, log):
+            pass
+
+
+def _contexts(batch: Batch) -> tuple[Sequence[trace.SpanContext], int]:
+    """Those of the transactions of a batch, found once for all who get it; and how many there are beyond the bound."""
+    found = batch.memo.get(_MEMO)
+    if found is None:
+        told = {part.block.version: part.block.annotations for part in reversed(batch.slices)}
+        # Several transactions may be of one span.
+        parents = dict.fromkeys(
+            _parent(one) for _, one in sorted(told.items()) if _ANNOTATION.encode() in one
+        )
+        contexts = [one for one in map(_context, parents) if one.is_valid]
+        found = batch.memo[_MEMO] = contexts[:LINKS_MAX], max(0, len(contexts) - LINKS_MAX)
+    contexts, left_out = found
+    return contexts, left_out
+
+
+def _parent(annotations: bytes) -> str:
+    """The annotation of a transaction; empty if it is no text."""
+    try:
+        return _decoder.decode(annotations).meta.traceparent
+    except msgspec.ValidationError:
+        return ""
+
+
+def _context(parent: str) -> trace.SpanContext:
+    """What it stands for; what a writer has put there may be anything, and then it is not valid."""
+    return trace.get_current_span(_propagator.extract({_ANNOTATION: parent})).get_span_context()

@@ -1,0 +1,90 @@
+"""The table of metrics and spans of deliveries for OpenTelemetry (extra ``otel``); the API only, the SDK is the application's.
+
+Metrics have the names of the table, counters without ``_total``, which exporters add. A histogram is three counters, as what was
+observed is kept already: ``_bucket`` with the attribute ``le``, ``_count`` and ``_sum``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from publishers.tracing import DeliverySpans
+from transports.telemetry.table import TABLE, Metric, MetricKind, read_buckets, samples
+
+if TYPE_CHECKING:
+    from publishers.fanout.batch import Batch
+
+__all__ = ["Observed", "observe"]
+
+Figures = Callable[[], Mapping[str, Any]]
+
+
+class Observed(Protocol):
+    """What can be observed: a running server, as ``serve`` makes it."""
+
+    def figures(self) -> Mapping[str, Any]:
+        """Its statistics, from any thread."""
+        ...
+
+    def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
+        """Has each batch told that is written to a client, and the name of its log."""
+        ...
+
+
+def observe(
+    server: Observed,
+    *,
+    meters: metrics.MeterProvider | None = None,
+    tracers: trace.TracerProvider | None = None,
+) -> None:
+    """Has a server tell of itself by OpenTelemetry, until it stops; once for each server.
+
+    Args:
+        server: The running server.
+        meters: Where metrics go; the provider of the process if None.
+        tracers: Where spans go, one for each batch that is sent and was traced; likewise.
+    """
+    meter = metrics.get_meter("penstock", meter_provider=meters)
+    for metric in TABLE:
+        name = metric.name.removesuffix("_total")
+        if metric.kind is MetricKind.GAUGE:
+            meter.create_observable_gauge(name, [_reading(server.figures, metric)], metric.unit, metric.what)
+        elif metric.kind is MetricKind.COUNTER:
+            meter.create_observable_counter(
+                name, [_reading(server.figures, metric)], metric.unit, metric.what
+            )
+        else:
+            for part in ("bucket", "count", "sum"):
+                unit = metric.unit if part == "sum" else "1"
+                read = _part(server.figures, metric, part)
+                meter.create_observable_counter(f"{name}_{part}", [read], unit, metric.what)
+    server.tell_deliveries(DeliverySpans(tracers).sent)
+
+
+def _told(figures: Figures) -> Mapping[str, Any]:
+    """The statistics; of a server that has stopped, or is too busy to tell them, nothing."""
+    try:
+        return figures()
+    except Exception:  # noqa: BLE001 - whatever it is, it must not end the export of other metrics
+        return {"logs": {}}
+
+
+def _reading(figures: Figures, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(_options: CallbackOptions) -> Iterable[Observation]:
+        for values, value in samples(metric, _told(figures)):
+            yield Observation(value, dict(zip(metric.all_labels, values, strict=True)))
+
+    return read
+
+
+def _part(figures: Figures, metric: Metric, part: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def read(_options: CallbackOptions) -> Iterable[Observation]:
+        for name, buckets, total in read_buckets(metric, _told(figures)):
+            if part == "bucket":
+                yield from (Observation(value, {"log": name, "le": bound}) for bound, value in buckets)
+            else:
+                yield Observation(total if part == "sum" else buckets[-1][1], {"log": name})
+
+    return read
