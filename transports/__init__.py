@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transports.browser.pages import Page
     from transports.client.backoff import Backoff
     from transports.client.remote_log import RemoteLog, connect
-    from transports.codec.replies import RemoteChange, RemoteGap, RemoteModelChange
+    from transports.codec.replies import RemoteChange, RemoteCommit, RemoteGap, RemoteModelChange
     from transports.errors import (
         CloseCode,
         ConnectionLost,
@@ -56,6 +56,7 @@ __all__ = [
     "PeerCertificate",
     "Principal",
     "RemoteChange",
+    "RemoteCommit",
     "RemoteError",
     "RemoteGap",
     "RemoteLog",
@@ -76,7 +77,7 @@ _MODULES = {
     "browser.pages": ["Page"],
     "client.backoff": ["Backoff"],
     "client.remote_log": ["RemoteLog", "connect"],
-    "codec.replies": ["RemoteChange", "RemoteGap", "RemoteModelChange"],
+    "codec.replies": ["RemoteChange", "RemoteCommit", "RemoteGap", "RemoteModelChange"],
     "errors": [
         "CloseCode",
         "ConnectionLost",

@@ -288,7 +288,11 @@ class RemoteError(PenstockError):
         code: The word of the protocol, such as ``HISTORY_PRUNED``.
         retryable: Whether the same subscription may succeed later.
         data: What the code carries, such as ``oldest`` or ``head``.
+        outcome: Of a transaction: ``"refused"`` if nothing of it was written, ``"unknown"`` if it may have been; None of
+            anything else.
     """
+
+    outcome: str | None = None
 
     def __init__(self, code: str, message: str, *, retryable: bool, data: Mapping[str, Any]) -> None:
         super().__init__(f"{code}: {message}")
@@ -298,7 +302,13 @@ class RemoteError(PenstockError):
 
 
 class ConnectionLost(PenstockError):
-    """The connection ended before the subscription did, or could not be made."""
+    """The connection ended before the subscription did, or could not be made.
+
+    Attributes:
+        outcome: As that of ``RemoteError``.
+    """
+
+    outcome: str | None = None
 
     def __init__(self, url: str, why: str, *, close_code: int | None = None, retryable: bool = True) -> None:
         super().__init__(f"the connection to {url} is lost: {why}")

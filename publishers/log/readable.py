@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypedDict, Unpack, overload
+from uuid import UUID
 
+from publishers.commits.label import RemoteProducer, producer_id
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.predicate import Predicate
 from publishers.errors import (
@@ -285,6 +288,30 @@ class ReadableLog(OperatedLog):
         """
         self._check_open()
         return self._places.time(place)
+
+    def versions_of(
+        self, producer: str | UUID | RemoteProducer, since: int, *, most: int = 10_000
+    ) -> dict[int, int]:
+        """Which versions a producer has committed under its sequences from one on; reads the disk, back from the newest.
+
+        A repetition of what is not the producer's last does not know its version; here it is found.
+
+        Args:
+            producer: Its name.
+            since: The lowest sequence to look for.
+            most: Most transactions to look at.
+
+        Returns:
+            Versions by sequences, as far as they were found.
+        """
+        wanted, found = producer_id(producer).bytes, {}
+        for frame in islice(self._service.frames.backward(self._service.watermark.visible, 2**32), most):
+            header = frame.header
+            if header.producer == wanted:
+                found[header.producer_sequence] = header.version
+                if header.producer_sequence <= since:
+                    break
+        return {sequence: version for sequence, version in found.items() if sequence >= since}
 
     def _check_open(self) -> None:
         if self._service.closed:

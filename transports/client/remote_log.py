@@ -2,16 +2,24 @@
 
 import asyncio
 import contextlib
+import enum
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
+from uuid import uuid4
 
 from flow import forks, hooks
 from flow.executors import loop_executor
+from publishers.commits.builder import TransactionBuilder
+from publishers.commits.expectation import Expect, expected
+from publishers.commits.label import check_mutations
+from publishers.commits.submission import Wait
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, LogForked
+from publishers.errors import InvalidOption, InvalidTransactionState, LogForked
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
+from publishers.mutations.rows import Mutation
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
@@ -19,8 +27,10 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
 from transports.client.reconnect import Reconnection
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
+from transports.codec.appends import expect_json
+from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
-from transports.codec.replies import RemoteModelChange
+from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
@@ -34,12 +44,17 @@ from transports.protocol.client import (
     Progress,
     Retry,
 )
+from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
 
 OnWait = Callable[[ConnectionLost | RemoteError, float], object]
 """Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
+
+
+class _Place(enum.Enum):
+    LOOP = "would be committed on the thread of its event loop, which would wait for itself"
 
 
 class RemoteReading(TypedDict, total=False):
@@ -87,6 +102,9 @@ class RemoteLog:
         self._session = ClientSession(token, self._delay)
         self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
         self._questions: dict[ClientQuestion, asyncio.Future[SchemaVersion | None]] = {}
+        self._appends: dict[ClientAppend, asyncio.Future[RemoteCommit]] = {}
+        self._producer = f"connection-{uuid4().hex}"
+        self._sequences = itertools.count(1)
         self._lost: ConnectionLost | None = None
         self._reconnect = reconnect
         self._connection = Reconnection(
@@ -243,6 +261,105 @@ class RemoteLog:
             if self._questions.pop(question, None) is not None:
                 self._perform(self._session.cancel(question))  # its answer is not wanted any more
 
+    # Writing.
+
+    async def commit_async(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: tuple[str, int] | None = None,
+        expect: Expect | None = None,
+        wait: Wait = Wait.DURABLE,
+        log: str | None = None,
+    ) -> RemoteCommit:
+        """Commits changes as one transaction, on the loop of the connection; they are written in the order of the calls.
+
+        Many may be under way at a time, and share the group commits of the server. After a lost connection, with
+        ``reconnect``, what was not answered is sent again, and written once. Cancelling the wait does not undo the commit.
+
+        Args:
+            mutations: What ``upsert`` and ``remove`` made.
+            meta: Annotations of the transaction.
+            producer: Name and sequence, for a program that repeats by itself what it has not heard of, also after a restart.
+                None for those of this connection, which are not repeated after that.
+            expect: As for ``ChangeLog.commit``: a cursor behind which nothing may have been committed, or one and keys.
+            wait: How far the transaction is to be.
+            log: Name of the log; may be left out if the server has one.
+
+        Raises:
+            InvalidChange, InvalidOption, PositionMalformed: If something cannot be sent.
+            TransactionTooLarge: If it is larger than a message may be.
+            RemoteError: If the server refuses it, such as with ``EXPECTATION_FAILED``; ``outcome`` tells whether it may have
+                been written all the same.
+            ConnectionLost: If the connection is lost, and not made again; likewise.
+            LogForked: In a child of ``fork``.
+        """
+        self._check_here()
+        if self._lost is not None:
+            raise self._lost
+        answer: asyncio.Future[RemoteCommit] = self.loop.create_future()
+        changes = changes_json(check_mutations(mutations))
+        name, sequence = (self._producer, next(self._sequences)) if producer is None else producer
+        if expect is not None:
+            expected(expect)
+        payload = {
+            "log": log,
+            "changes": changes,
+            "producer": name,
+            "sequence": sequence,
+            "expect": None if expect is None else expect_json(expect),
+            "meta": meta,
+            "wait": Wait(wait).value,
+        }
+        told = {key: value for key, value in payload.items() if value is not None}
+        entry = ClientAppend(self._session.name(), told)
+        self._appends[entry] = answer
+        self._perform(self._session.appends.append(entry))
+        return await asyncio.shield(answer)
+
+    def commit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: tuple[str, int] | None = None,
+        expect: Expect | None = None,
+        wait: Wait = Wait.DURABLE,
+        log: str | None = None,
+    ) -> RemoteCommit:
+        """``commit_async`` from any other thread than that of the loop, which it would keep from answering.
+
+        Raises:
+            InvalidTransactionState: On that thread.
+        """
+        try:
+            here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            here = False
+        if here:
+            raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
+        work = self.commit_async(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def transaction(
+        self,
+        meta: Mapping[str, Any] | None = None,
+        producer: tuple[str, int] | None = None,
+        *,
+        expect: Expect | None = None,
+        wait: Wait = Wait.DURABLE,
+        log: str | None = None,
+    ) -> TransactionBuilder:
+        """A transaction that is filled in a block, and committed on leaving it: ``async with`` on the loop, else ``with``."""
+
+        def write(
+            mutations: Iterable[Mutation], *, durable: bool, visible: bool, **told: Any
+        ) -> RemoteCommit:
+            return self.commit(mutations, expect=expect, wait=wait, log=log, **told)
+
+        return TransactionBuilder(log or self.url, write, meta, producer, durable=False, visible=True)
+
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.
 
@@ -323,11 +440,26 @@ class RemoteLog:
                     self._subscriptions.pop(entry).end(error)
                 case Answered(question, answer):
                     self._answer(question, answer)
+                case AppendAnswered(append, result):
+                    self._appended(append, result)
+                case ResumeAppends(delay):
+                    self.loop.call_later(delay, self._resume_appends)
                 case Retry(entry, error, delay):
                     self.loop.call_later(delay, self._subscribe, entry)
                     self._waiting(error, delay)
                 case _:
                     raise TypeError(f"{effect!r} is no effect of a client")
+
+    def _appended(self, entry: ClientAppend, result: RemoteCommit | Exception) -> None:
+        waiting = self._appends.pop(entry)
+        if isinstance(result, Exception):
+            waiting.set_exception(result)
+            waiting.exception()  # looked at: nobody may wait any more
+        else:
+            waiting.set_result(result)
+
+    def _resume_appends(self) -> None:
+        self._perform(self._session.appends.resume())
 
     def _answer(self, question: ClientQuestion, answer: SchemaVersion | Exception | None) -> None:
         waiting = self._questions.pop(question)
@@ -354,6 +486,10 @@ class RemoteLog:
     def _given_up(self, lost: ConnectionLost) -> None:
         """Ends every subscription, and every wait for an answer."""
         self._lost = self._lost or lost
+        for entry in self._session.appends.give_up():
+            error = ConnectionLost(self.url, lost.why, close_code=lost.close_code, retryable=lost.retryable)
+            error.outcome = entry.outcome
+            self._appended(entry, error)
         self._perform(self._session.give_up(lost))
 
 

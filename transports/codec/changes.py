@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from publishers.blocks.decode import attached_of
 from publishers.errors import InvalidChange
-from publishers.model.change import Action
+from publishers.model.change import Action, Area, Operation
 from publishers.mutations.arguments import key_bytes, meta_of
 from publishers.mutations.fields import path_names
 from publishers.mutations.mutation import (
@@ -24,9 +25,10 @@ from publishers.mutations.mutation import (
     truncate,
     upsert,
 )
+from publishers.mutations.rows import flattened
 from transports.errors import InvalidInput
 
-__all__ = ["read_array", "read_change", "read_lines", "read_objects"]
+__all__ = ["changes_json", "read_array", "read_change", "read_lines", "read_objects"]
 
 _RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "body": {...}}'
 _BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -251,3 +253,45 @@ def _entry_version(said: _Said) -> int | None:
 def _given(raw: msgspec.Raw) -> bytes | None:
     value = bytes(raw)
     return None if value in (b"", b"null") else value
+
+
+def changes_json(mutations: Iterable[Mutation]) -> list[dict[str, Any]]:
+    """Changes as they are read again here, for a server.
+
+    Raises:
+        InvalidChange: If something is no change, or one cannot be told as JSON, as its key is not UTF-8.
+    """
+    return [_told(row, place) for place, row in enumerate(flattened(mutations))]
+
+
+def _told(row: Mutation, place: int) -> dict[str, Any]:
+    if row.operation == Operation.READ:
+        raise InvalidChange(
+            f"changes[{place}].operation", "READ", "that of a change: a snapshot is made by its server"
+        )
+    attached = attached_of(row.meta)
+    told: dict[str, Any] = {
+        "entity_type": row.entity_type,
+        "key": _text(row.key, place) or None,
+        "operation": None if row.area == Area.SCHEMA else Operation(row.operation).name,
+        "area": None if row.area == Area.DATA else Area(row.area).name,
+        "body": None if row.body is None else msgspec.Raw(row.body),
+        "before": None if row.before is None else msgspec.Raw(row.before),
+        "changed": None if row.changed is None else msgspec.Raw(row.changed),
+        "meta": attached.meta if bytes(attached.meta) else None,
+        "schema_version": attached.schema_version,
+        "entry_version": attached.entry_version,
+        "origin": attached.origin,
+        "expires_at": attached.expires_at,
+        "linked": None if attached.linked is None else _text(attached.linked, place),
+        "field": attached.field,
+        "action": None if attached.action is None else attached.action.value,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _text(key: bytes, place: int) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise InvalidChange(f"changes[{place}].key", key, "UTF-8, to be sent to a server") from None

@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Self
 
 import msgspec
 
+from publishers.commits.group_commit import Commit
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation
@@ -19,6 +20,7 @@ from transports.errors import CloseCode, Violation
 
 __all__ = [
     "Ack",
+    "AppendedReply",
     "CheckpointReply",
     "Done",
     "Failure",
@@ -27,6 +29,7 @@ __all__ = [
     "Missing",
     "Next",
     "RemoteChange",
+    "RemoteCommit",
     "RemoteGap",
     "RemoteModelChange",
     "Reply",
@@ -83,6 +86,22 @@ class RemoteGap(Gap):
 
     begin_cursor: str
     end_cursor: str
+
+
+class RemoteCommit(Commit):
+    """What became of a transaction that a server has written; ``committed_at`` is 0, as it is not told.
+
+    Attributes:
+        cursor: The place behind it, to expect or to read from; None for a repetition of what is not its producer's last.
+    """
+
+    cursor: str | None
+
+    def __new__(cls, version: int, cursor: str | None, *, duplicate: bool, changes: int) -> Self:
+        """Makes one of what a server tells."""
+        made = super().__new__(cls, version, duplicate, changes, 0)
+        made.cursor = cursor
+        return made
 
 
 class WireEvent(msgspec.Struct):
@@ -237,6 +256,20 @@ class Schema(msgspec.Struct, tag_field="type", tag="schema"):
     payload: SchemaAnswer | None
 
 
+class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
+    """A transaction is as far as was asked for."""
+
+    id: str
+    version: int
+    cursor: str | None
+    duplicate: bool
+    changes: int
+
+    def commit(self) -> RemoteCommit:
+        """What became of it."""
+        return RemoteCommit(self.version, self.cursor, duplicate=self.duplicate, changes=self.changes)
+
+
 class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
     """The server will stop."""
 
@@ -245,7 +278,18 @@ class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
 
 
 Reply = (
-    Ack | SubscribedReply | Next | Missing | CheckpointReply | Failure | Done | Schema | Goaway | Ping | Pong
+    Ack
+    | SubscribedReply
+    | Next
+    | Missing
+    | CheckpointReply
+    | Failure
+    | Done
+    | Schema
+    | AppendedReply
+    | Goaway
+    | Ping
+    | Pong
 )
 
 # An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.

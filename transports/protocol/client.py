@@ -14,6 +14,7 @@ from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
+from transports.protocol.client_appends import ClientAppends
 from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
@@ -31,6 +32,7 @@ __all__ = [
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
 _RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
 _CLIENT: Final = "penstock-python/1.0"
+_CROWDED: Final = 0.1  # seconds to wait for room at a server, if nothing is said of reconnecting
 
 
 class ClientSubscription(WireEntry):
@@ -133,6 +135,7 @@ class ClientSession:
 
     Attributes:
         phase: Where the connection is; CLOSED while there is none.
+        appends: What it appends.
 
     Args:
         token: Progress to the server, unless it is None.
@@ -146,6 +149,7 @@ class ClientSession:
         self._ids = itertools.count(1)
         self._subscriptions: dict[str, ClientSubscription] = {}
         self._questions: dict[str, ClientQuestion] = {}
+        self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
         self._checkpoints = 0  # of this connection, which the server numbers
 
     @property
@@ -207,6 +211,8 @@ class ClientSession:
             case replies.Next() | replies.Missing() | replies.SubscribedReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._take(entry, reply)
+            case replies.AppendedReply():
+                return self.appends.answered(reply)
             case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():
@@ -224,7 +230,9 @@ class ClientSession:
         if not isinstance(reply, replies.Ack):
             raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
         self.phase = advance(self.phase, PhaseEvent.ACK)
-        effects = [effect for question in self._questions.values() for effect in self.ask(question)]
+        limits = (reply.payload or {}).get("limits")
+        effects = self.appends.began(limits if isinstance(limits, dict) else {})
+        effects += [effect for question in self._questions.values() for effect in self.ask(question)]
         return effects + [
             effect for entry in self._subscriptions.values() for effect in self.subscribe(entry)
         ]
@@ -265,6 +273,8 @@ class ClientSession:
         code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
         retryable = data.pop("retryable", False) is True
         entry, question = self._subscriptions.get(reply.id), self._questions.get(reply.id)
+        if reply.id in self.appends:
+            return self.appends.refused(reply.id, RemoteError(code, message, retryable=retryable, data=data))
         delay = self._delay(entry.attempts if entry else 0) if retryable and code in _RESUMED else None
         error = RemoteError(code, message, retryable=retryable, data=data)
         if delay is not None and code == "GOING_AWAY":
@@ -285,6 +295,7 @@ class ClientSession:
     def lost(self) -> None:
         """The connection is gone; there may be another one."""
         self.phase = advance(self.phase, PhaseEvent.CLOSE)
+        self.appends.lost()
 
     def give_up(self, error: Exception) -> list[Effect]:
         """There will be no connection."""

@@ -20,7 +20,7 @@ from transports.quotas.spending import SharedBytes
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Appending", "cursor_behind"]
+__all__ = ["Appending", "Repetitions", "cursor_behind"]
 
 
 class Appending:
@@ -91,6 +91,26 @@ class Appending:
             since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
             if log.producers_of(producer.principal, since) >= limits.producers:
                 raise TooManyProducers(limits.producers, limits.producer_idle)
+
+
+class Repetitions:
+    """Finds the versions of what one client has repeated, and the log does not tell: all but the last of each producer.
+
+    What is found is kept until something else is asked for, as a window is repeated as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._log: ChangeLog | None = None
+        self._producer = RemoteProducer("", "")
+        self._known: dict[int, int] = {}
+
+    def version(self, log: "ChangeLog", principal: Principal, wish: AppendWish) -> int:
+        """The version; 0 if it lies too far back. On a thread."""
+        producer = RemoteProducer(principal.name, wish.producer or "")
+        if self._log is not log or self._producer != producer or wish.sequence not in self._known:
+            self._known = log.versions_of(producer, wish.sequence)
+            self._log, self._producer = log, producer
+        return self._known.get(wish.sequence, 0)
 
 
 def cursor_behind(log: "ChangeLog", commit: Commit) -> str | None:

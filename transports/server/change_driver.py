@@ -30,7 +30,7 @@ from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
 from transports.server.append_lane import AppendLane
-from transports.server.appending import Appending, cursor_behind
+from transports.server.appending import Appending, Repetitions, cursor_behind
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
@@ -120,6 +120,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
         super().__init__(session, link, **serving)
         self._appending = appending or Appending(logs, self._access, self._limits)
+        self._repetitions = Repetitions()
         self._appends = AppendLane(self._loop, self._pools.appending, self._client)
 
     def lost(self) -> None:
@@ -234,12 +235,26 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             appending.unanswered.give(nbytes)
             try:
                 commit = result()
-                answer = self._session.appended(entry, commit, cursor_behind(log, commit))
+            except Exception as error:  # noqa: BLE001 - likewise
+                answer(partial(_fail, error))
+                return
+            if commit.duplicate and not commit.version:
+                find = partial(self._repetitions.version, log, principal, wish)
+                if self._jobs.send(self._pools.scanning, entry, find, partial(found, commit)):
+                    return
+            answer(lambda: commit)
+
+        def found(commit: Commit, version: Callable[[], int]) -> None:
+            answer(lambda: commit._replace(version=version()))
+
+        def answer(result: Callable[[], Commit]) -> None:
+            try:
+                commit = result()
+                effects = self._session.appended(entry, commit, cursor_behind(log, commit))
                 self._link.forgive()
             except Exception as error:  # noqa: BLE001 - likewise
-                token = partial(_token_of, log)
-                answer = self._session.append_failed(entry, describe(error, token))
-            self._perform(answer)
+                effects = self._session.append_failed(entry, describe(error, partial(_token_of, log)))
+            self._perform(effects)
             self._outbound.settle()
 
         self._appends.put(entry.run, wish.wait, submit, told)
@@ -343,6 +358,10 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 live, resync = at.head.version - 1, at.state is State.RESYNC
                 items.append((entry, cursor(at.position), cursor(at.head), live, resync))
         self._perform(self._session.checkpoint(items, self._loop.time()))
+
+
+def _fail(error: Exception) -> Commit:
+    raise error
 
 
 def _token_of(log: "ChangeLog", position: Position) -> str:

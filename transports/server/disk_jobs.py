@@ -50,8 +50,8 @@ class DiskJobs:
         self._running: tuple[WireEntry, _Job] | None = None
         self._closed = False
 
-    def send(self, pool: Pool, entry: WireEntry, work: Callable[[], Any], then: Then) -> None:
-        """Has something done on a thread.
+    def send(self, pool: Pool, entry: WireEntry, work: Callable[[], Any], then: Then) -> bool:
+        """Has something done on a thread; answers whether it will be, as nothing is after ``close``.
 
         Args:
             pool: Whose thread.
@@ -62,6 +62,7 @@ class DiskJobs:
         if not self._closed:
             self._waiting[entry] = _Job(pool, work, then)
             self._next()
+        return not self._closed
 
     def forget(self, entry: WireEntry) -> None:
         """Drops the job of an entry if it has not begun, and tells nothing of it if it has."""

@@ -64,8 +64,13 @@ async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
         again = await wire.expect("appended")
         assert (again["version"], again["duplicate"], again["changes"]) == (1, True, 0)
         await append(wire, "a", change(1, n=1), producer="etl", sequence=4)
-        old = await wire.expect("appended")
+        old = await wire.expect("appended")  # it was never written, and never will be
         assert (old["version"], old["duplicate"], old["cursor"]) == (0, True, None)
+        await append(wire, "a", change(1, n=1), producer="etl", sequence=7)
+        await wire.expect("appended")
+        await append(wire, "a", change(1, n=1), producer="etl", sequence=5)
+        older = await wire.expect("appended")
+        assert (older["version"], older["cursor"]) == (1, told["cursor"])
 
 
 async def test_a_window_of_appends_shares_group_commits(writable, dial, log, monkeypatch):

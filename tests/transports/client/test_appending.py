@@ -1,0 +1,223 @@
+"""RemoteLog.commit, transaction and commit_async against real servers."""
+
+import asyncio
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from publishers import (
+    ChangeLog,
+    Content,
+    Criterion,
+    InvalidChange,
+    InvalidOption,
+    InvalidTransactionState,
+    Position,
+    TransactionTooLarge,
+    Wait,
+    expire,
+    rekey,
+    remove,
+    schema,
+    truncate,
+    upsert,
+)
+from publishers.commits.label import RemoteProducer
+from publishers.mutations.rows import flattened
+from tests.publishers.support import Held, order, wait_until
+from tests.transports.server.test_appending import WRITERS
+from transports import Backoff, ConnectionLost, RemoteCommit, RemoteError, connect
+from transports.codec.changes import changes_json, read_array
+
+SOON = Backoff(first=0.01, limit=0.05)
+
+
+@pytest.fixture
+def writable(serving):
+    return lambda **options: serving(**{"authorise": WRITERS, **options})
+
+
+async def test_a_commit_is_durable_and_tells_where_to_go_on(writable, log):
+    """F145: it is a commit as any other, with a cursor."""
+    async with connect(writable().url) as remote:
+        commit = await remote.commit_async([order(1), order(2)], meta={"by": "ann"})
+        assert isinstance(commit, RemoteCommit)
+        assert (commit.version, commit.changes, commit.duplicate) == (1, 3, False)
+        assert commit.cursor == str(log.token(Position(2, 0)))
+        second = await remote.commit_async([order(3)], expect=commit.cursor, wait=Wait.VISIBLE)
+        assert second.version == 2
+        with pytest.raises(RemoteError) as found:
+            await remote.commit_async([order(4)], expect=(commit.cursor, [("order", "3"), ("order", b"9")]))
+        assert (found.value.code, found.value.data["key"], found.value.outcome) == (
+            "EXPECTATION_FAILED",
+            "3",
+            "refused",
+        )
+    assert log.history().changes[0].meta == {"by": "ann"}
+
+
+async def test_every_kind_of_change_arrives_as_it_is(writable, log, tmp_path):
+    """F145: what is committed from afar is what is committed here."""
+    mutations = [
+        schema("order", {"type": "struct"}),
+        upsert(
+            "order", "1", {"a": 1, "b": [1]}, before={"a": 0}, changed=["a"], meta={"x": 1}, origin="here"
+        ),
+        rekey("order", "1", "2", {"a": 1}),
+        remove("order", "2", before={"a": 1}),
+        expire("order", "3"),
+        truncate("item"),
+    ]
+    async with connect(writable().url) as remote:
+        await remote.commit_async(mutations)
+    with ChangeLog.open(tmp_path / "other") as other:
+        other.commit(mutations)
+        told = log.history(content=Content.BODY).changes[1:]
+        assert told == other.history(content=Content.BODY).changes[1:]
+
+
+async def test_a_transaction_is_filled_in_a_block(writable, log):
+    """F145: on the loop with ``async with``, on another thread with ``with``."""
+    async with connect(writable().url) as remote:
+        async with remote.transaction(meta={"n": 1}, producer=("etl", 1)) as tx:
+            tx.upsert("order", "1", {})
+        assert tx.commit.version == 1
+        assert log.produced(RemoteProducer("anonymous", "etl")).sequence == 1
+
+        def elsewhere():
+            with remote.transaction(log="shop", wait=Wait.ACCEPTED) as tx:
+                tx.remove("order", "1")
+            return tx.commit.version, remote.commit([order(2)]).version
+
+        assert await asyncio.to_thread(elsewhere) == (2, 3)
+        with pytest.raises(InvalidTransactionState, match=r"await log\.commit_async"):
+            remote.commit([order(1)])
+    assert log.visible == 3
+
+
+async def test_many_are_under_way_at_once_in_order(writable, log, monkeypatch):
+    """F145: and share group commits; a refusal refuses nothing else for good."""
+    server = writable(appends=20)
+    held = Held(log, monkeypatch)
+    place = str(log.token(log.head))
+    async with connect(server.url) as remote:
+        work = [
+            asyncio.ensure_future(remote.commit_async([order(n)], expect=place if n == 30 else None))
+            for n in range(100)
+        ]
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        held.go.set()
+        results = await asyncio.gather(*work, return_exceptions=True)
+    assert isinstance(results.pop(30), RemoteError)
+    assert [one.version for one in results] == list(range(1, 100))
+    assert len(held.sizes) < 50
+    keys = [one.key for one in log.history(Criterion(entity_types={"order"}), limit=1000).changes]
+    assert keys == [str(n) for n in range(100) if n != 30]
+
+
+async def test_what_is_wrong_is_raised_before_anything_is_sent(writable, log):
+    """F145."""
+    async with connect(writable(message_bytes=10_000).url) as remote:
+        with pytest.raises(InvalidChange):
+            await remote.commit_async([7])
+        with pytest.raises(InvalidChange, match="UTF-8"):
+            await remote.commit_async([upsert("order", b"\xff", {})])
+        with pytest.raises(InvalidOption):
+            await remote.commit_async([order(1)], expect=7)
+        with pytest.raises(ValueError, match="sometime"):
+            await remote.commit_async([order(1)], wait="sometime")
+        with pytest.raises(TransactionTooLarge, match="POST /changes"):
+            await remote.commit_async([upsert("order", "1", {"pad": "x" * 20_000})])
+        assert (await remote.commit_async([order(1)])).version == 1
+
+
+async def test_what_is_not_answered_is_sent_again_after_a_cut(writable, log, monkeypatch):
+    """F145: and written once, although it was written before the cut."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with connect(server.url, reconnect=SOON) as remote:
+        work = [asyncio.ensure_future(remote.commit_async([order(n)])) for n in range(30)]
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        remote._connection._socket.transport.abort()
+        await asyncio.to_thread(wait_until, lambda: server.application.connections == 0)
+        held.go.set()
+        commits = await asyncio.gather(*work)
+        assert sorted(one.version for one in commits) == list(range(1, 31))
+    assert log.visible == 30
+    keys = [one.key for one in log.history(Criterion(entity_types={"order"}), limit=1000).changes]
+    assert keys == [str(n) for n in range(30)]
+
+
+async def test_without_reconnecting_a_cut_tells_what_is_unknown(writable, log, monkeypatch):
+    """F145: what was under way; what is committed later is refused."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with connect(server.url) as remote:
+        work = asyncio.ensure_future(remote.commit_async([order(1)]))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        remote._connection._socket.transport.abort()
+        with pytest.raises(ConnectionLost) as found:
+            await work
+        assert found.value.outcome == "unknown"
+        with pytest.raises(ConnectionLost):
+            await remote.commit_async([order(1)])
+        held.go.set()
+
+
+async def test_a_server_that_restarts_is_waited_for(writable, log):
+    """F145: what it refuses because it stops is written by the next one."""
+    server = writable()
+    async with connect(server.url, reconnect=SOON) as remote:
+        assert (await remote.commit_async([order(0)])).version == 1
+        await asyncio.to_thread(server.stop)
+        work = [asyncio.ensure_future(remote.commit_async([order(n)])) for n in range(1, 20)]
+        again = await asyncio.to_thread(writable, port=server.port)
+        assert [one.version for one in await asyncio.gather(*work)] == list(range(2, 21))
+        assert again.application.connections == 1
+
+
+async def test_a_server_without_room_is_asked_again(writable, log, monkeypatch):
+    """F145: a program notices nothing."""
+    server = writable(appending_bytes=2_000)
+    held = Held(log, monkeypatch)
+    async with connect(server.url) as one, connect(server.url) as other:
+        first = asyncio.ensure_future(one.commit_async([upsert("order", "1", {"pad": "x" * 1500})]))
+        assert await asyncio.to_thread(held.inside.wait, 20)
+        second = asyncio.ensure_future(other.commit_async([upsert("order", "2", {"pad": "x" * 1500})]))
+        await asyncio.to_thread(wait_until, lambda: server.application._errors["TOO_COSTLY"])
+        held.go.set()
+        assert sorted([(await first).version, (await second).version]) == [1, 2]
+
+
+async def test_a_wait_that_is_cancelled_does_not_undo_the_commit(writable, log, monkeypatch):
+    """F145."""
+    server = writable()
+    held = Held(log, monkeypatch)
+    async with connect(server.url) as remote:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await remote.commit_async([order(1)])
+        held.go.set()
+        assert (await remote.commit_async([order(2)])).version == 2
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.text(min_size=1, max_size=5), st.booleans(), st.integers(0, 2**53)
+        ),
+        max_size=6,
+    )
+)
+def test_what_is_sent_is_read_as_what_it_was(rows):
+    """F145: over JSON and back."""
+    mutations = [
+        remove(kind, key, before={"n": number}, meta={"n": number})
+        if gone
+        else upsert(kind, key, {"n": number}, schema_version=number)
+        for kind, key, gone, number in rows
+        if not any(0xD800 <= ord(one) < 0xE000 for one in key)
+    ]
+    assert read_array(msgspec.json.encode(changes_json(mutations))) == flattened(mutations)

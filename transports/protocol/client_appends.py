@@ -1,0 +1,193 @@
+"""What a client appends, as a machine that outlives connections: nothing is lost, nothing is written twice, all in order.
+
+What is sent and not answered when a connection is lost is sent again on the next one, under the producer and the sequence that it
+had. What is refused for the sake of something before it is sent again behind that, once everything is answered.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from publishers.errors import TransactionTooLarge
+from transports.codec import replies
+from transports.codec.messages import encode
+from transports.codec.replies import RemoteCommit
+from transports.errors import RemoteError
+from transports.protocol.connection import Effect, Send, WireEntry
+from transports.protocol.states import EntryStage
+
+__all__ = ["AppendAnswered", "ClientAppend", "ClientAppends", "ResumeAppends"]
+
+_PREDECESSOR: Final = "PREDECESSOR_FAILED"
+_CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY"})
+# Told behind the look for repetitions, or of what is wrong however often it is sent: nothing was written before either.
+_DEFINITE: Final = frozenset(
+    {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "LOG_FULL", "TRANSACTION_TOO_LARGE"}
+)
+
+
+class ClientAppend(WireEntry):
+    """A transaction, over all connections.
+
+    Attributes:
+        payload: Of its message.
+        nbytes: Of its message, once that was sent.
+        maybe: Whether it was sent on a connection that was lost before the answer.
+    """
+
+    __slots__ = ("maybe", "nbytes", "payload")
+
+    def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
+        super().__init__(name, b"")
+        self.payload = payload
+        self.nbytes = 0
+        self.maybe = False
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, if that is never told."""
+        return "unknown" if self.maybe else "refused"
+
+
+class AppendAnswered(Effect, frozen=True):
+    """Tell what became of a transaction, which the machine has forgotten."""
+
+    entry: ClientAppend
+    answer: RemoteCommit | Exception
+
+
+class ResumeAppends(Effect, frozen=True):
+    """Call ``resume`` after a delay, in seconds: the server has no room for more."""
+
+    delay: float
+
+
+class ClientAppends:
+    """The appends of a client.
+
+    Args:
+        delay: Tells the seconds to wait before the attempt that its argument tells.
+    """
+
+    def __init__(self, delay: Callable[[int], float]) -> None:
+        self._delay = delay
+        self._queue: deque[ClientAppend] = deque()  # not sent on this connection
+        self._sent: dict[str, ClientAppend] = {}  # and not answered, in order
+        self._again: list[ClientAppend] = []  # refused for the sake of something else, in order
+        self._bytes = 0
+        self._held = True  # nothing is sent until all is answered, or there is another connection
+        self._ready = self._crowded = False
+        self._attempts = 0
+        self._limits: Mapping[str, Any] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sent
+
+    def append(self, entry: ClientAppend) -> list[Effect]:
+        """Sends something, now or as soon as there is room."""
+        self._queue.append(entry)
+        return list(self._flush())
+
+    def began(self, limits: Mapping[str, Any]) -> list[Effect]:
+        """A connection was acknowledged, with these limits."""
+        self._limits = limits
+        self._ready, self._held, self._crowded = True, False, False
+        return list(self._flush())
+
+    def resume(self) -> list[Effect]:
+        """The delay is over."""
+        if not self._ready or not self._crowded:
+            return []
+        self._held = self._crowded = False
+        return list(self._flush())
+
+    def answered(self, reply: replies.AppendedReply) -> list[Effect]:
+        """A transaction was written."""
+        entry = self._take(reply.id)
+        if entry is None:
+            return []
+        self._attempts = 0
+        entry.stage = EntryStage.ENDED
+        return [AppendAnswered(entry, reply.commit()), *self._settle()]
+
+    def refused(self, name: str, error: RemoteError) -> list[Effect]:
+        """A transaction was refused; for its own sake, or for that of another one."""
+        entry = self._take(name)
+        if entry is None:
+            return []
+        self._held = True
+        if error.code in (_PREDECESSOR, "GOING_AWAY") or (error.code in _CROWDED and error.retryable):
+            self._again.append(entry)
+            self._crowded = self._crowded or error.code != _PREDECESSOR
+            self._ready = self._ready and error.code != "GOING_AWAY"
+            return self._settle()
+        error.outcome = "refused" if error.code in _DEFINITE else entry.outcome
+        if error.code in {"LOG_FAILED", "INTERNAL"}:
+            error.outcome = str(error.data.get("outcome", "unknown"))
+        entry.stage = EntryStage.ENDED
+        return [AppendAnswered(entry, error), *self._settle()]
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        for entry in self._sent.values():
+            entry.maybe = True
+        self._queue.extendleft(reversed([*self._again, *self._sent.values()]))
+        self._again.clear()
+        self._sent.clear()
+        self._bytes = 0
+        self._ready = False
+
+    def give_up(self) -> list[ClientAppend]:
+        """There will be no connection: what is not answered, and never will be."""
+        self.lost()
+        entries = list(self._queue)
+        self._queue.clear()
+        for entry in entries:
+            entry.stage = EntryStage.ENDED
+        return entries
+
+    def _take(self, name: str) -> ClientAppend | None:
+        entry = self._sent.pop(name, None)
+        if entry is not None:
+            self._bytes -= entry.nbytes
+        return entry
+
+    def _settle(self) -> list[Effect]:
+        """Goes on, if something is held back and all is answered."""
+        if not self._held:
+            return list(self._flush())
+        if self._sent:
+            return []
+        self._queue.extendleft(reversed(self._again))
+        self._again.clear()
+        if not self._crowded:
+            self._held = False
+            return list(self._flush())
+        if not self._ready:
+            return []
+        self._attempts += 1
+        return [ResumeAppends(self._delay(self._attempts - 1))]
+
+    def _flush(self) -> Iterator[Effect]:
+        most, room = int(self._limits.get("appends", 1)), int(self._limits.get("appendBytes", 0))
+        largest = int(self._limits.get("messageBytes", 2**63))
+        while self._ready and not self._held and self._queue and len(self._sent) < most:
+            entry = self._queue[0]
+            first = {} if self._sent else {"first": True}
+            data = encode({"type": "append", "id": entry.id, "payload": {**entry.payload, **first}})
+            if len(data) > largest:
+                self._queue.popleft()
+                entry.stage = EntryStage.ENDED
+                error = TransactionTooLarge("messageBytes", len(data), largest, _LARGE % (len(data), largest))
+                yield AppendAnswered(entry, error)
+                continue
+            if self._sent and self._bytes + len(data) > room:
+                return
+            self._queue.popleft()
+            entry.nbytes = len(data)
+            self._bytes += len(data)
+            self._sent[entry.id] = entry
+            yield Send(data)
+
+
+_LARGE: Final = "the transaction has %d bytes as a message, but the server takes %d; commit less at once, or send it to POST /changes"
