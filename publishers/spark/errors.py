@@ -14,11 +14,14 @@
         |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
         |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
         |-- BatchTooLarge      more at once than Spark lets the driver take
+        |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
 
 Spark shows the text of an error to its user and loses the object, so the text alone says what is wrong and what would
 be right.
 """
+
+from typing import Final
 
 from publishers.errors import PenstockError
 
@@ -28,6 +31,7 @@ __all__ = [
     "CheckpointLost",
     "ConnectRefused",
     "JavaMissing",
+    "JobFailed",
     "RowRefused",
     "SchemaRefused",
     "SinkFailed",
@@ -37,6 +41,9 @@ __all__ = [
     "UnorderedWarning",
     "ValueRefused",
 ]
+
+
+_REASON: Final = 500
 
 
 class SparkError(PenstockError):
@@ -153,6 +160,21 @@ class BatchTooLarge(SparkError):
             "collect_bytes; raise that option (and spark.driver.memory), lower the sink's collect_bytes, or bound the "
             "batch at its source, for instance with maxFilesPerTrigger"
         )
+
+
+class JobFailed(SparkError, RuntimeError):
+    """A job of a batch failed, or the query was stopped while it ran; the whole of what Java says is in ``sink.error``.
+
+    Spark looks through the text of an error for the name of an interruption, with an expression that needs some frames of the
+    thread's stack for each character, so that a long text ends a query that is stopped with a ``StackOverflowError`` of a
+    thousand lines. This text is short, and begins as Spark wants it.
+    """
+
+    def __init__(self, batch_id: int, reason: str) -> None:
+        super().__init__(
+            f"batch {batch_id} failed in Spark: py4j.protocol.Py4JJavaError: An error occurred while calling {reason[:_REASON]}"
+        )
+        self.batch_id = batch_id
 
 
 class SinkFailed(SparkError, RuntimeError):

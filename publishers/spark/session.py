@@ -39,9 +39,9 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     """Returns the SparkSession of this process: the one that runs, or a new local one.
 
     A new one runs in this process and its JVM with ``cores`` threads, in UTC, without web interface and console noise,
-    with Python workers of this very interpreter, and with a thread stack large enough to stop a query whose sink is
-    inside a Spark action (with the default stack Spark prints a StackOverflowError of a thousand lines). One that runs
-    is returned as it is, with a :class:`SparkSettingWarning` for each setting that differs.
+    with Python workers of this very interpreter, and with a thread stack large enough to stop a query whose function is
+    inside an action of its own (with the default stack Spark prints a StackOverflowError of a thousand lines; a sink needs no such
+    stack). One that runs is returned as it is, with a :class:`SparkSettingWarning` for each setting that differs.
 
     Args:
         name: The application's name.
@@ -84,10 +84,6 @@ def _warn(session: SparkSession, wanted: dict[str, str]) -> None:
         if found != value:
             why = _SETTINGS[key][1] if key in _SETTINGS else "it was asked for"
             _tell(f"the running SparkSession has {key}={found}, not {value}: {why}")
-    if "-Xss" not in (running.get("spark.driver.extraJavaOptions") or ""):
-        _tell(
-            f"the running SparkSession has no {_STACK} in spark.driver.extraJavaOptions: stopping a query prints a StackOverflowError"
-        )
     if session.sparkContext.pythonExec != sys.executable:
         _tell(
             f"the running SparkSession starts Python workers with {session.sparkContext.pythonExec}, not {sys.executable}: they may miss modules"

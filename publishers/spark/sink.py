@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from uuid import UUID, uuid5
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
@@ -20,7 +21,14 @@ from publishers.options import check_switches
 from publishers.spark.arguments import check_texts, column_names, operation_words
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
-from publishers.spark.errors import BatchChanged, CheckpointLost, ConnectRefused, SinkFailed, UnorderedWarning
+from publishers.spark.errors import (
+    BatchChanged,
+    CheckpointLost,
+    ConnectRefused,
+    JobFailed,
+    SinkFailed,
+    UnorderedWarning,
+)
 from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
 from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, gate_of
@@ -221,6 +229,7 @@ class ChangeSink:
             CheckpointLost: If the log has a later batch under ``producer``.
             BatchChanged: If the log has other rows under ``producer`` and this number.
             TooManyBadRows: If more rows are bad than may be.
+            JobFailed: If a job fails in Java in a way that Spark does not tell Python, or is interrupted.
             BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
             SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
             LogError: If the log refuses the commit.
@@ -229,6 +238,10 @@ class ChangeSink:
         self._error = None
         try:
             self._run(frame, batch_id)
+        except Py4JJavaError as error:
+            self._error = error
+            what, _, trace = str(error).partition("calling ")[2].partition("\n")
+            raise JobFailed(batch_id, what + trace.partition("\n")[0]) from None
         except Exception as error:
             self._error = error
             raise

@@ -3,11 +3,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import traceback
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
@@ -193,12 +195,27 @@ def test_a_query_stopped_inside_a_job_ends_cleanly_and_loses_nothing(source, log
             )
         sink(frame, batch)
 
-    query = source.start(slowly)
+    raised = []
+
+    def noted(frame, batch):
+        try:
+            slowly(frame, batch)
+        except Exception:
+            raised.append(traceback.format_exc())
+            raise
+
+    query = source.start(noted)
     assert running.wait(180)
     assert deadline(lambda: source.spark.sparkContext.statusTracker().getActiveJobsIds())
     query.stop()
     assert not query.isActive
     assert query.exception() is None
+    assert isinstance(sink.error, Py4JJavaError)
+    # Spark looks through what follows these words with an expression that needs stack for each character.
+    (text,) = raised
+    looked_through = text.partition("An error occurred while calling")[2]
+    assert "java.lang.InterruptedException" in looked_through
+    assert len(looked_through) < 600
     assert log.head.version == 2
     source.run(ChangeSink(log, entity_type="n", key="id"))
     assert ids(log, stored) == list(range(400))

@@ -1,0 +1,226 @@
+"""The same digest on every path, under kills of the driver and of executors; in long runs also on a cluster of processes.
+
+``PENSTOCK_TEST_SCALE`` says how many kills there are: none in a commit's run, and above 1 there is also a cluster, and a session of the
+user's own that is stopped inside its jobs. The moment of a kill is random: behind a commit, by up to a third of a second.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pyspark
+import pytest
+
+from publishers import ChangeLog
+from publishers.errors import PenstockError
+from tests.harness.scale import SCALE, scaled
+
+ROOT = Path(__file__).parents[3]
+BATCHES, ROWS = 12, 50
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(3000)]
+
+DRIVER = textwrap.dedent(
+    """
+    import asyncio, json, sys, zlib
+    import flow, transports
+    from pyspark.sql import functions as F
+    from publishers import ChangeLog, Content, Criterion
+    from publishers.spark import ChangeSink, spark_session
+    directory, master = sys.argv[1:3]
+
+    def main():
+        spark = spark_session("whole way", cores=1, **{"spark.master": master, "spark.executor.memory": "512m"})
+        print(json.dumps({"application": spark.sparkContext.applicationId}), flush=True)
+        log = ChangeLog.open(directory + "/log")
+        sink = ChangeSink(log, entity_type="n", key="id", order_by="id", body=["id", "name"], tell_schema=True)
+        files = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(directory + "/source")
+        query = (
+            files.writeStream.foreachBatch(lambda frame, batch: sink(frame.repartition(4), batch))
+            .option("checkpointLocation", directory + "/checkpoint").trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+        digests = {}
+
+        def add(name, rows):
+            crc = count = 0
+            for key, body in rows:
+                count += 1
+                crc = zlib.crc32(f"{key} {body}".encode(), crc)
+            digests[name] = [count, crc]
+
+        computed = spark.read.schema("id BIGINT, name STRING").json(directory + "/source").orderBy("id")
+        add("spark", ((str(row.id), json.dumps({"id": row.id, "name": row.name}, ensure_ascii=False, separators=(",", ":"))) for row in computed.collect()))
+        data, body = Criterion(areas=["DATA"]), Content.BODY
+        add("log", ((one.key, one.body_bytes.decode()) for one in log.history(data, limit=100_000, content=body).changes))
+        until = log.head.version - 1
+        add("subscriber", ((one.key, one.body_bytes.decode()) for one in log.changes(data, since="earliest", until=until, content=body)))
+
+        async def follow(url):
+            async with transports.connect(url) as remote:
+                feed = remote.changes(data, start="earliest", until=until, content=body)
+                async with flow.aiter(feed, prefetch=64) as found:
+                    return [(one.key, one.body_bytes.decode()) async for one in found]
+
+        with transports.serve(log, port=0) as server:
+            add("client", asyncio.run(follow(server.url)))
+        rows = spark.read.format("penstock").option("area", "DATA").load(directory + "/log").orderBy("version", "index")
+        add("source", ((row.key, row.body) for row in rows.collect()))
+        typed = spark.read.format("penstock").options(schema="entity", entity_type="n").load(directory + "/log")
+        typed = typed.orderBy("_commit_version", "_index").select("_key", F.to_json(F.struct("id", "name")).alias("body"))
+        add("typed", ((row._key, row.body) for row in typed.collect()))
+        print(json.dumps({"digests": digests}), flush=True)
+        spark.stop()
+
+    main()
+    """
+)
+
+
+class Driver:
+    """A driver in a process of its own, and what it has said."""
+
+    def __init__(self, directory, master):
+        self.directory = directory
+        self._errors = directory / "errors"
+        environ = os.environ | {"PYTHONPATH": str(ROOT)}
+        with self._errors.open("a") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, str(directory), master],
+                env=environ, stdout=subprocess.PIPE, stderr=errors, text=True,
+            )  # fmt: skip
+
+    def head(self):
+        with suppress(PenstockError), ChangeLog.open(self.directory / "log", read_only=True) as log:
+            return log.head.version
+        return 0
+
+    def reach(self, version):
+        """Waits until a version was committed; False if the driver has ended before."""
+        ends = monotonic() + 300
+        while self.head() <= version:
+            if self.process.poll() is not None:
+                return False
+            assert monotonic() < ends, self.errors()
+            Event().wait(0.02)
+        return True
+
+    def executors(self):
+        """The processes of executors, which descend from this driver."""
+        found, waiting = [], [self.process.pid]
+        while waiting:
+            with suppress(OSError):
+                pid = waiting.pop()
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    waiting += map(int, (task / "children").read_text().split())
+                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    def errors(self):
+        return self._errors.read_text()[-4000:]
+
+    def end(self):
+        """What it has said, once it is over."""
+        out, _ = self.process.communicate(timeout=600)
+        told = {}
+        for line in out.splitlines():
+            told |= json.loads(line)
+        if "application" in told:  # of which a cluster keeps what executors have said
+            shutil.rmtree(Path(pyspark.__file__).parent / "work" / told["application"], ignore_errors=True)
+        return told
+
+
+@pytest.mark.skipif(SCALE < 1, reason="starts several JVMs: PENSTOCK_TEST_SCALE=1")
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local[2]",
+        pytest.param(
+            "local-cluster[2,1,512]",
+            marks=pytest.mark.skipif(SCALE <= 1, reason="a cluster takes minutes: PENSTOCK_TEST_SCALE=2"),
+        ),
+    ],
+)
+def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, master):
+    """F152, E64: Spark's own rows, the log, a subscriber, a client of a server, and both forms of the source."""
+    (tmp_path / "source").mkdir()
+    for batch in range(BATCHES):
+        rows = [{"id": batch * ROWS + n, "name": f"é{n}"} for n in range(ROWS)]
+        path = tmp_path / "source" / f"{batch:03}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (1_700_000_000 + batch,) * 2)
+    kills = sorted(random.choices(range(BATCHES), k=scaled(3)))
+    driver = Driver(tmp_path, master)
+    for version in kills:
+        if not driver.reach(version):
+            break
+        Event().wait(random.random() / 3)
+        executors = driver.executors()
+        if executors and random.random() < 0.7:
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(executors), signal.SIGKILL)
+        elif driver.process.poll() is None:
+            driver.process.kill()
+            driver.end()
+            driver = Driver(tmp_path, master)
+    told = driver.end()
+    if "digests" not in told:  # the last one was killed
+        driver = Driver(tmp_path, master)
+        told = driver.end()
+    assert driver.process.returncode == 0, driver.errors()
+    assert told["digests"]["spark"][0] == BATCHES * ROWS
+    assert {name: tuple(one) for name, one in told["digests"].items()} == dict.fromkeys(
+        ("spark", "log", "subscriber", "client", "source", "typed"), tuple(told["digests"]["spark"])
+    )
+
+
+STOPPING = textwrap.dedent(
+    """
+    import sys
+    from threading import Event
+    from pyspark.sql import SparkSession, functions as F
+    from publishers import ChangeLog
+    from publishers.spark import ChangeSink, ensure_java
+    ensure_java()
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    directory = sys.argv[1]
+    sleep = F.expr("value + length(coalesce(reflect('java.lang.Thread', 'sleep', 300L), ''))")
+    with ChangeLog.open(directory + "/log") as log:
+        sink = ChangeSink(log, entity_type="n", key="value")
+        for number in range(3):
+            rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 40).load()
+            writer = rows.writeStream.foreachBatch(lambda frame, batch: sink(frame.withColumn("value", sleep), batch))
+            query = writer.option("checkpointLocation", f"{directory}/{number}").start()
+            while not spark.sparkContext.statusTracker().getActiveJobsIds():
+                Event().wait(0.02)
+            Event().wait(0.3)
+            query.stop()
+            assert not query.isActive and query.exception() is None
+    print("stopped")
+    """
+)
+
+
+@pytest.mark.skipif(SCALE <= 1, reason="starts a JVM of its own: PENSTOCK_TEST_SCALE=2")
+def test_a_session_of_the_users_own_is_stopped_inside_jobs_without_an_error_of_its_stack(tmp_path):
+    """F152: with the stack that threads of Java have by default."""
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPING, str(tmp_path)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.stdout.strip() == "stopped", done.stderr[-4000:]
+    assert "StackOverflowError" not in done.stderr
