@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
@@ -43,7 +43,6 @@ _PAGE: Final = 1_000
 _PAGE_BYTES: Final = MIB
 
 Waiter = Callable[[], object]
-T = TypeVar("T")
 
 
 class CompactedState:
@@ -69,11 +68,15 @@ class CompactedState:
         self._directory = directory
         self._moved = threading.Condition()
         self._called = threading.Event()
+        self._swapping = threading.Lock()
         self._waiters: list[tuple[int, Waiter]] = []
         self._hurried = 0  # the newest version that somebody waits for
         self._location: Location | None = None
         self._read_at = 0
         self._spoilt = False  # a reader has met damage
+        self._due = (
+            0  # before it has this version it was not made as far as there was a log, and nothing is answered
+        )
         self.ended = False
         self.failure: PenstockError | None = None
         self.batches = self.rebuilds = self.failures = 0
@@ -101,13 +104,13 @@ class CompactedState:
 
         Raises:
             InvalidChange: If the entity type or the key is none.
-            StateIncomplete, StateUnusable: If there is no state.
+            StateIncomplete, StateUnusable: If there is no state, or it is being made of the log.
             LogClosed: If the log was closed.
         """
         check_entity_type(entity_type)
         place = RowPlace(entity_type, key_bytes(key))
-        found = self._asked(lambda table: table.get(place))
-        return None if found is None else shown_row(found)
+        found = self._asked(lambda table: table.get(place)).rows
+        return shown_row(found[0]) if found else None
 
     def page(
         self,
@@ -128,7 +131,7 @@ class CompactedState:
         Raises:
             InvalidOption: If ``limit`` or ``max_bytes`` is out of its bounds.
             InvalidChange: If the entity type or the key is none.
-            StateIncomplete, StateUnusable: If there is no state.
+            StateIncomplete, StateUnusable: If there is no state, or it is being made of the log.
             LogClosed: If the log was closed.
         """
         check_whole("limit", limit, "a whole number from 1 to 100000", 1, 100_000)
@@ -213,17 +216,28 @@ class CompactedState:
         self._hold.release()
         self._table.close()
 
-    def _asked(self, ask: Callable[[StateTable], T]) -> T:
-        if self._service.closed or self.failure is not None or self.ended:
-            raise self._gone()
-        try:
-            return ask(self._table)
-        except sqlite3.Error as error:
-            if damaged(error):
-                self._spoilt = True
-                self._called.set()
-                raise StateUnusable(self._table.path, f"damaged ({error}), and made anew") from error
-            raise StateUnusable(self._table.path, f"not to be read at the moment ({error})") from error
+    def _asked(self, ask: Callable[[StateTable], TablePage]) -> TablePage:
+        while True:
+            if self._service.closed or self.failure is not None or self.ended:
+                raise self._gone()
+            table = self._table
+            try:
+                found = ask(table)
+            except sqlite3.Error as error:
+                with (
+                    self._swapping
+                ):  # what is read while the file is made anew, is read again from the new one
+                    if table is not self._table:
+                        continue
+                if damaged(error):
+                    self._spoilt = True
+                    self._called.set()
+                    raise StateUnusable(table.path, f"damaged ({error}), and made anew") from error
+                raise StateUnusable(table.path, f"not to be read at the moment ({error})") from error
+            if found.version < self._due:
+                made = f"made of the log, and at version {found.version} of {self._due}; wait for that"
+                raise StateUnusable(table.path, made)
+            return found
 
     def _gone(self) -> Exception:
         return self._service.reason or self.failure or LogClosed()
@@ -267,12 +281,13 @@ class CompactedState:
         oldest = self._service.oldest
         if oldest.version > 1:
             raise StateIncomplete(oldest)
-        self.rebuilds += 1
+        self._due = self._service.watermark.visible
         try:
             remove_table(self._directory)
             table = StateTable(self._directory, self._log.log_id)
         except (sqlite3.Error, OSError) as error:
             raise StateUnusable(self._directory, f"not to be made ({error})") from error
+        self.rebuilds += 1
         return table, TablePlace(self._log.token(Position(1)), 0, 0)
 
     def _held(self) -> Hold:
@@ -288,9 +303,10 @@ class CompactedState:
         """Makes the file anew; by the thread."""
         self._spoilt = False
         self._hold.release()
-        self._table.close()
         self._location = None
-        self._table, self._place = self._anew()
+        with self._swapping:
+            self._table.close()
+            self._table, self._place = self._anew()
         self._hold = self._held()
 
     # The thread.

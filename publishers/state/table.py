@@ -49,6 +49,8 @@ _COLUMNS: Final = "entity_type, key, body, meta, version, place, committed_at, c
 
 def damaged(error: sqlite3.Error) -> bool:
     """Whether an error tells that the file is damaged, and not that it cannot be read or written at the moment."""
+    if isinstance(error, sqlite3.ProgrammingError):  # the file was closed
+        return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
     return code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -96,7 +98,8 @@ class StateTable:
     def __init__(self, directory: Path, log_id: UUID) -> None:
         self.path = directory / _NAME
         self._log_id = log_id.hex
-        self._lock = threading.Lock()
+        self._free = threading.Condition()
+        self._reads = 0
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         directory.mkdir(exist_ok=True)
@@ -214,43 +217,53 @@ class StateTable:
                     max_bytes -= row.size
         return TablePage(rows, version, more)
 
-    def get(self, place: RowPlace) -> StoredRow | None:
-        """One row; None if there is none.
+    def get(self, place: RowPlace) -> TablePage:
+        """One row, or none; likewise.
 
         Raises:
             sqlite3.Error: If the file is damaged, or cannot be read.
         """
         with self._reading() as connection:
+            (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
             query = f"SELECT {_COLUMNS} FROM rows WHERE entity_type = ? AND key = ?"  # noqa: S608 - of names only
-            found = connection.execute(query, place).fetchone()
-        return None if found is None else _checked(found)
+            found = connection.execute(query, place).fetchall()
+        return TablePage([_checked(row) for row in found], version, more=False)
 
     def close(self) -> None:
-        """Closes the file; again is harmless. Readers that are at it close their own connection."""
-        with self._lock:
+        """Closes the file when those that read it are done; later ones are refused. Again is harmless."""
+        with self._free:
             self._closed = True
+            # None may be left: SQLite finds what belongs to a file by its name, and another file may have it soon.
+            self._free.wait_for(lambda: not self._reads)
             idle, self._idle = self._idle, []
         for connection in (*idle, self._writer):
             connection.close()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with self._free:
+            if self._closed:
+                raise sqlite3.ProgrammingError("the file was closed")
+            self._reads += 1
             connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            connection = _connect(self.path)
+        good = False
         try:
+            if connection is None:
+                connection = _connect(self.path)
             connection.execute("BEGIN")
             yield connection
             connection.execute("ROLLBACK")
-        except BaseException:
-            connection.close()
-            raise
-        with self._lock:
-            if not self._closed and len(self._idle) < _IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+            good = True
+        finally:
+            with self._free:
+                good = good and len(self._idle) < _IDLE
+                if good and connection is not None:
+                    self._idle.append(connection)
+            if not good and connection is not None:
+                connection.close()
+            with self._free:
+                self._reads -= 1
+                self._free.notify_all()
 
 
 def check_file(connection: sqlite3.Connection, path: Path) -> None:
