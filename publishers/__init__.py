@@ -37,6 +37,9 @@ from publishers.mutations.fields import (
 from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
 from publishers.schemas.registry import SchemaVersion
+from publishers.slots import Deduplicator, Slot, Slots, SlotState, SlotStatistics, SlotTotals
+from publishers.slots import errors as slot_errors
+from publishers.slots.errors import *  # noqa: F403 - likewise
 from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.views.entities import ModelChange
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
@@ -61,6 +64,7 @@ __all__ = [
     "Content",
     "Criteria",
     "Criterion",
+    "Deduplicator",
     "Drop",
     "FieldChange",
     "Gap",
@@ -88,6 +92,11 @@ __all__ = [
     "Projection",
     "Redact",
     "SchemaVersion",
+    "Slot",
+    "SlotState",
+    "SlotStatistics",
+    "SlotTotals",
+    "Slots",
     "Soundness",
     "Standing",
     "Start",
@@ -119,4 +128,4 @@ __all__ = [
     "truncate",
     "upsert",
 ]
-__all__ += errors.__all__
+__all__ += errors.__all__ + slot_errors.__all__

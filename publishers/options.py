@@ -53,6 +53,11 @@ class LogOptions:
         retain_age: Age above which old segments may go, or None.
         slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; beyond it the hold is lost.
         slot_keep_age: Longest time for which one hold may keep a closed segment, or None; likewise.
+        slots: Most slots of the log; opening it takes a little for each.
+        slot_journal_bytes: Most bytes of what is kept of all slots, with their criteria. Their journal lies there twice, and grows to
+            four times of it, or 64 KiB, before it is written anew.
+        ack_sync: Longest time from an acknowledgement to a slot until it is durable; a crash takes what is not, so that it comes again.
+        ack_every: Acknowledgements to slots after which they are made durable without waiting for that.
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
         state_interval: Shortest time between two looks of the compacted state for what is new, unless it is waited for.
@@ -107,6 +112,10 @@ class LogOptions:
     retain_age: Annotated[float | None, 0.0, 2**40] = 7 * 86400.0
     slot_keep_bytes: Annotated[int | None, 0, 2**62] = 4096 * MIB
     slot_keep_age: Annotated[float | None, 0.0, 2**40] = None
+    slots: Annotated[int, 0, 100_000] = 1_000
+    slot_journal_bytes: Annotated[int, KIB, 1024 * MIB] = 16 * MIB
+    ack_sync: Annotated[float, 0.001, 3600.0] = 0.2
+    ack_every: int = 1_000
     held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
     state_interval: Annotated[float, 0.0, 3600.0] = 0.05

@@ -19,7 +19,7 @@ from publishers.blocks.block import Block
 from publishers.criteria.conditions import Image, find, value_key
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.facts import Facts, facts_of, forget_facts
-from publishers.criteria.index_keys import Place, Slot, asks_of, places_of, rest_of
+from publishers.criteria.index_keys import Place, Question, asks_of, places_of, rest_of
 from publishers.criteria.index_table import GONE, Bucket, Entry, Placed, Site, Table, Tables, sites_of
 from publishers.criteria.predicate import Predicate
 
@@ -83,12 +83,12 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
         asks += asks_of(wish, places)
         entry.sites.append(site)
         for place in places:
-            single = place.slot in (Slot.EVERY, Slot.TESTS)
-            pattern = place.slot in (Slot.HEADS, Slot.GRAMS, Slot.SCANS)
-            slot = "patterns" if pattern else place.slot
+            single = place.question in (Question.EVERY, Question.TESTS)
+            pattern = place.question in (Question.HEADS, Question.GRAMS, Question.SCANS)
+            question = "patterns" if pattern else place.question
             group = None if pattern else place.group
             count += single
-            loops.add((wish.kinds, place.entity_type, slot, group))
+            loops.add((wish.kinds, place.entity_type, question, group))
             placed.append((wish.kinds, _asked(place), site))
     entry.simple = len(loops) == 1 and count < 2
     return Prepared(predicate, entry, placed, asks, direct)
@@ -144,7 +144,7 @@ class _Run:
                     for index in indices
                     if (bucket := buckets.get(value_key(find(images(index), path)))) is not None
                 )
-        for holds, waiting in table.questions[Slot.TESTS].values():
+        for holds, waiting in table.questions[Question.TESTS].values():
             passed = [index for index in indices if holds(self.facts, index)]
             if passed:
                 self._all(waiting[None], passed)

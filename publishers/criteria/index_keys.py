@@ -9,13 +9,13 @@ from publishers.criteria.criteria import Criterion
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
 from publishers.criteria.predicate import Check, Wish
 
-__all__ = ["PLACES_MAX", "Place", "Slot", "asks_of", "places_of", "rest_of"]
+__all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
 
 PLACES_MAX: Final = 10_000
 """Above it a wish is not entered for each of its entity types, but for any of them."""
 
 
-class Slot:
+class Question:
     """The questions that an index asks, by name."""
 
     EVERY: Final = "every"
@@ -33,15 +33,15 @@ class Place(NamedTuple):
 
     Attributes:
         entity_type: Only changes of this type lead there; None for any.
-        slot: Which question leads there.
-        group: Part of the slot: the length of a head, or the field of a value.
+        question: Which one leads there.
+        group: Part of the question: the length of a head, or the field of a value.
         key: The answer that leads there.
         make: Makes the question, where it has to be asked in so many words.
         proves: Whether the answer leaves nothing to ask about what the question is about.
     """
 
     entity_type: str | None
-    slot: str
+    question: str
     group: Any = None
     key: Any = None
     make: Callable[[], Any] | None = None
@@ -53,7 +53,7 @@ def places_of(wish: Wish) -> Iterator[Place]:
     criterion = wish.criterion
     distinct: dict[tuple[object, ...], Place] = {}
     for place in _questions(wish, criterion):  # patterns may share a head
-        where = (place.slot, place.group, place.key)
+        where = (place.question, place.group, place.key)
         distinct[where] = place._replace(proves=place.proves and distinct.get(where, place).proves)
     found = list(distinct.values())
     if not criterion.entity_types or len(criterion.entity_types) * len(found) > PLACES_MAX:
@@ -66,14 +66,14 @@ def places_of(wish: Wish) -> Iterator[Place]:
 
 def asks_of(wish: Wish, places: list[Place]) -> int:
     """How many questions of a wish every change is asked, as no look-up answers them."""
-    scans = {place.key for place in places if place.slot == Slot.SCANS}
-    tested = places[0].slot == Slot.TESTS
+    scans = {place.key for place in places if place.question == Question.SCANS}
+    tested = places[0].question == Question.TESTS
     return len(scans) + (len(wish.criterion.where) + len(wish.criterion.also) if tested else 0)
 
 
 def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
     """What is left to ask of a change that led to one of the places of a wish, or None; and in how many questions."""
-    criterion, slot = wish.criterion, places[0].slot
+    criterion, question = wish.criterion, places[0].question
     proved = all(place.proves for place in places)
     left: list[tuple[Check, int]] = []
     if criterion.entity_types and places[0].entity_type is None:
@@ -84,11 +84,11 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
         left.append((_key_check(wish.globs), len(criterion.key_globs)))
     if wish.patterns is not None and not (by_pattern and proved):
         left.append((_key_check(wish.patterns), len(criterion.key_patterns)))
-    if wish.changed is not None and slot != Slot.NAMES:
+    if wish.changed is not None and question != Question.NAMES:
         left.append((wish.changed, 1))
-    if wish.values is not None and not (slot in (Slot.VALUES, Slot.TESTS) and proved):
+    if wish.values is not None and not (question in (Question.VALUES, Question.TESTS) and proved):
         left.append((wish.values, len(criterion.where)))
-    if wish.also is not None and slot != Slot.TESTS:
+    if wish.also is not None and question != Question.TESTS:
         left.append((wish.also, len(criterion.also)))
     checks = [check for check, _ in left]
     questions = sum(count for _, count in left)
@@ -100,33 +100,33 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
 def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
     if wish.keys:
         for key in wish.keys:
-            yield Place(None, Slot.KEYS, key=key)
+            yield Place(None, Question.KEYS, key=key)
     elif criterion.key_globs:
         for glob in criterion.key_globs:
             yield _glob_place(glob)
     elif criterion.key_patterns:
         for text, pattern in wish.expressions.items():
             if pattern.head:
-                yield Place(None, Slot.HEADS, len(pattern.head), pattern.head, proves=False)
+                yield Place(None, Question.HEADS, len(pattern.head), pattern.head, proves=False)
             else:
-                yield Place(None, Slot.SCANS, key=("pattern", text), make=_maker(pattern.matches))
+                yield Place(None, Question.SCANS, key=("pattern", text), make=_maker(pattern.matches))
     elif criterion.changed:
         for name in criterion.changed:
-            yield Place(None, Slot.NAMES, key=name)
+            yield Place(None, Question.NAMES, key=name)
     elif criterion.where:
         yield from _value_places(wish, criterion)
     else:
-        yield Place(None, Slot.EVERY)
+        yield Place(None, Question.EVERY)
 
 
 def _glob_place(glob: str) -> Place:
     head, proves = glob_head(glob)
     if head:
-        return Place(None, Slot.HEADS, len(head), head, proves=proves)
+        return Place(None, Question.HEADS, len(head), head, proves=proves)
     gram = glob_gram(glob)
     if gram:
-        return Place(None, Slot.GRAMS, len(gram), gram, proves=False)
-    return Place(None, Slot.SCANS, key=("glob", glob), make=partial(glob_matcher, glob))
+        return Place(None, Question.GRAMS, len(gram), gram, proves=False)
+    return Place(None, Question.SCANS, key=("glob", glob), make=partial(glob_matcher, glob))
 
 
 def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
@@ -137,10 +137,12 @@ def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
             values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
             alone = len(criterion.where) == 1 and not transitions
             for value in values:
-                yield Place(None, Slot.VALUES, (image, condition.path), value_key(value), proves=alone)
+                yield Place(None, Question.VALUES, (image, condition.path), value_key(value), proves=alone)
             return
     question = _both(wish.values, wish.also) if wish.values and wish.also else wish.values
-    yield Place(None, Slot.TESTS, key=(criterion.where, transitions, criterion.also), make=_maker(question))
+    yield Place(
+        None, Question.TESTS, key=(criterion.where, transitions, criterion.also), make=_maker(question)
+    )
 
 
 def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:

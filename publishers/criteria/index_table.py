@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from publishers.blocks.block import Block
 from publishers.criteria.conditions import Image
-from publishers.criteria.index_keys import Place, Slot
+from publishers.criteria.index_keys import Place, Question
 from publishers.criteria.predicate import TRANSACTION_KIND, Check, Wish
 
 __all__ = ["GONE", "Bucket", "Entry", "Placed", "Plan", "Site", "Table", "Tables", "sites_of"]
@@ -71,8 +71,8 @@ class Table:
         self.values: dict[tuple[Image, tuple[str, ...]], dict[object, Bucket]] = {}
         # What has to be asked: of keys, and of changes; with the wishes that wait for the answer.
         self.questions: dict[str, dict[Any, tuple[Any, dict[None, Bucket]]]] = {
-            Slot.SCANS: {},
-            Slot.TESTS: {},
+            Question.SCANS: {},
+            Question.TESTS: {},
         }
         self.memo: dict[bytes, tuple[Bucket, ...]] = {}
 
@@ -106,25 +106,25 @@ class Table:
             self._prune(place)
 
     def _buckets(self, place: Place) -> tuple[dict[Any, Bucket], Any]:
-        slot = place.slot
-        if slot in self.questions:
-            asked = self.questions[slot]
+        question = place.question
+        if question in self.questions:
+            asked = self.questions[question]
             if place.key not in asked:
                 asked[place.key] = (place.make() if place.make else None, {})
             return asked[place.key][1], None
-        buckets = getattr(self, slot)
+        buckets = getattr(self, question)
         return (buckets if place.group is None else buckets.setdefault(place.group, {})), place.key
 
     def _prune(self, place: Place) -> None:
-        if place.slot in self.questions:
-            del self.questions[place.slot][place.key]
+        if place.question in self.questions:
+            del self.questions[place.question][place.key]
         elif place.group is not None:
-            del getattr(self, place.slot)[place.group]
+            del getattr(self, place.question)[place.group]
 
     @property
     def by_pattern(self) -> bool:
         """Whether keys are asked about in any other way than whole."""
-        return bool(self.heads or self.grams or self.questions[Slot.SCANS])
+        return bool(self.heads or self.grams or self.questions[Question.SCANS])
 
     def patterned(self, key: bytes) -> tuple[Bucket, ...]:
         """The buckets that the patterns which a key may match lead to."""
@@ -136,7 +136,7 @@ class Table:
             for at in range(len(key) - size + 1):
                 if (bucket := grams.get(key[at : at + size])) is not None:
                     found[id(bucket)] = bucket
-        for matches, waiting in self.questions[Slot.SCANS].values():
+        for matches, waiting in self.questions[Question.SCANS].values():
             if matches(key):
                 found[id(waiting[None])] = waiting[None]
         if len(self.memo) >= _MEMO:
@@ -172,7 +172,7 @@ class Tables:
         only_keys = True
         for one in placed:
             tables.put(*one)
-            only_keys = only_keys and one[1].slot == Slot.KEYS
+            only_keys = only_keys and one[1].question == Question.KEYS
         lists = [table.keys for by_kinds in tables.by_type.values() for table in by_kinds.values()]
         if only_keys and lists:
             first = lists[0].keys()

@@ -5,14 +5,14 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 from uuid import UUID
 
-from flow import forks, hooks
+from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
@@ -27,9 +27,7 @@ from publishers.errors import (
     LogFailed,
     LogForked,
     LogFull,
-    LogReadOnly,
     PenstockError,
-    PositionAhead,
 )
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
@@ -37,24 +35,24 @@ from publishers.fanout.service import Service
 from publishers.log.column_writer import ColumnWriter
 from publishers.log.health import LogHealth, health_of
 from publishers.log.housekeeping import Housekeeping
+from publishers.log.keeping import KeepingLog
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
-from publishers.log.readable import ReadableLog
 from publishers.log.start import Places
 from publishers.log.stated import state_beside
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.model.position import Position, PositionToken, check_position
+from publishers.model.position import Position, PositionToken
 from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import check_columns
 from publishers.options import LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
+from publishers.slots import Slots
 from publishers.wal import (
     Columns,
     FileSystem,
     Follower,
-    Hold,
     RealFileSystem,
     Wal,
 )
@@ -66,7 +64,7 @@ _LOG: Final = logging.getLogger("penstock.follower")
 _HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
 
 
-class ChangeLog(ReadableLog):
+class ChangeLog(KeepingLog):
     """A directory of changes that is written by one process and read by any number.
 
     Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
@@ -100,6 +98,7 @@ class ChangeLog(ReadableLog):
         self._publication = PublishGate(service)
         self._committer: Committer | None = None
         self._following: Following | None = None
+        self._slots: Slots | None = None
         self._encoder = RowEncoder(options, self._schemas.versions, None if origin is None else origin.row)
         self._columns = ColumnWriter(path, self._schemas, origin, storage, options, self._check_open)
         self._oldest = service.oldest
@@ -107,12 +106,13 @@ class ChangeLog(ReadableLog):
         forks.register(self)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options, name)
+            self._slots = self._keeping(files, self._committer)
             if options.state:
                 self._state = state_beside(
                     path, files, storage, self._places, self._committer, service, self.hold
                 )
             interval: float | Following = (
-                options.sync_interval if options.sync == "interval" else _HOUSEKEEPING
+                options.sync_interval if options.sync == "interval" else min(_HOUSEKEEPING, options.ack_sync)
             )
         else:
             listener = storage.listen(path)
@@ -175,6 +175,8 @@ class ChangeLog(ReadableLog):
             if not read_only:
                 log._schemas.load()
                 log._schemas.settle()
+                assert log._slots is not None
+                log._slots.book.load()
             if log._state is not None:
                 log._state.start()
         except BaseException:
@@ -451,60 +453,6 @@ class ChangeLog(ReadableLog):
         with self._service.noting():
             return self._schemas.told()
 
-    # Retention.
-
-    def hold(
-        self,
-        name: str,
-        position: Position | None = None,
-        *,
-        keep_bytes: int | None = None,
-        keep_age: float | None = None,
-        sync: Callable[[], object] | None = None,
-        on_lost: Callable[[Hold], object] | None = None,
-    ) -> Hold:
-        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
-
-        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
-        restart register it again, at the place that was stored.
-
-        Args:
-            name: Tells it from every other hold of this log.
-            position: The oldest position that is needed; None for the next version.
-            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
-                the option ``slot_keep_bytes``.
-            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
-            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
-                nothing is. It must be quick.
-            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
-                where the reader may go on.
-
-        Raises:
-            HistoryPruned: If ``position`` is no longer kept.
-            PositionAhead: If it lies beyond the end of the log.
-            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
-            LogReadOnly: If this opening does not own the log.
-        """
-        options = self._service.options
-        for parameter, value, kind in (("keep_bytes", keep_bytes, int), ("keep_age", keep_age, (int, float))):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
-                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
-        if not isinstance(name, str) or not name:
-            raise InvalidOption("name", name, "a text")
-        holds, head = self._writer()[1].retention.holds, self.head
-        if position is not None:
-            check_position("position", position)
-            if position > head:
-                raise PositionAhead(head)
-        return holds.add(
-            name,
-            head if position is None else position,
-            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
-            keep_age=options.slot_keep_age if keep_age is None else keep_age,
-            sync=sync,
-            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
-        )
-
     # Life.
 
     def statistics(self, *, listed: int | None = None, lag: bool = False) -> LogStatistics:
@@ -525,7 +473,7 @@ class ChangeLog(ReadableLog):
         if self.failure is not None:
             raise self.failure
         files, service = self._files, self._service
-        parts = self._publication, self._committer, self._state
+        parts = self._publication, self._committer, self._state, self._slots
         return statistics_of(self.name, files, service, *parts, listed=listed, lag=lag)
 
     def health(self) -> LogHealth:
@@ -561,6 +509,8 @@ class ChangeLog(ReadableLog):
                 self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
             )
             last.callback(self._files.close)
+            if self._slots is not None:
+                last.callback(self._slots.book.close)
             last.callback(self._service.close, wake)
             for part in (self._following, self._housekeeping, self._committer, self._state):
                 if part is not None:
@@ -597,12 +547,6 @@ class ChangeLog(ReadableLog):
         mode = "closed" if self._service.closed else "read-only" if self.read_only else "owned"
         return f"<ChangeLog {str(self.path)!r} {mode} at {self.head}>"
 
-    def _writer(self) -> tuple[Committer, Wal]:
-        self._check_open()
-        if self._committer is None or not isinstance(self._files, Wal):
-            raise LogReadOnly(self.path)
-        return self._committer, self._files
-
     @property
     def _failed(self) -> bool:
         if self._service.inherited is not None:
@@ -616,7 +560,9 @@ class ChangeLog(ReadableLog):
                 return
         if self._committer is not None and isinstance(self._files, Wal):
             self._committer.sync()
-            self._files.maintain(self._schemas.settle())
+            needed = self._schemas.settle()
+            safe = self._slots is not None and self._slots.book.settle()
+            self._files.maintain(needed if safe else 0)
             with contextlib.suppress(LogFull):  # the next step tries again
                 self._committer.roll()
         oldest = self._service.oldest
@@ -624,10 +570,3 @@ class ChangeLog(ReadableLog):
             self._oldest = oldest
             for subscription in self._service.registry.subscriptions():
                 subscription.prune(oldest)
-
-
-def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
-    try:
-        on_lost(hold)
-    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
-        hooks.report(error, hold)

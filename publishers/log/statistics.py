@@ -13,6 +13,7 @@ from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.state import MaxLag, State, SubscriptionLag
 from publishers.log.lag import LagStatistics, lag_of
 from publishers.model.position import Position
+from publishers.slots import Slots, SlotTotals
 from publishers.state import CompactedState, StateStatistics
 from publishers.wal import Follower, HoldStatistics, Wal
 
@@ -101,6 +102,7 @@ class LogStatistics:
         dispatch_threads: Threads for subscribers that named no executor, at most ``dispatch_threads_max``.
         replay_waiting: Subscriptions that wait for the replayer.
         holds: What keeps history from retention; empty for those who do not own the log.
+        slots: Its slots, as many as are listed; none for those who do not own the log.
         held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
         visible: Newest version that subscribers may be given.
         durable: Newest version that a crash cannot take (``sync="os"``: newest written); never below ``visible``.
@@ -177,6 +179,7 @@ class LogStatistics:
     ring_fill: float = 0.0
     lag: LagStatistics | None = None
     state: StateStatistics | None = None
+    slots: SlotTotals = SlotTotals()  # noqa: RUF009 - frozen
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -191,6 +194,7 @@ def statistics_of(
     publication: PublishGate,
     committer: Committer | None = None,
     state: CompactedState | None = None,
+    slots: Slots | None = None,
     *,
     listed: int | None = None,
     lag: bool = False,
@@ -204,16 +208,14 @@ def statistics_of(
         publication: Where it publishes.
         committer: Who commits, if this is the owner.
         state: The compacted state, if there is one.
-        listed: How many publishers, and how many subscriptions of each, are told; None for all.
+        slots: Its slots, if this is the owner.
+        listed: How many publishers, how many subscriptions of each, and how many slots are told; None for all.
         lag: Whether every subscription is looked at, for ``lag``.
     """
     publishers = tuple(_publisher(*one) for one in service.registry.listed(listed))
     publisher_count, subscription_count, live = service.registry.counts()
     read = files.reader.statistics
-    # Read one after the other, and something may be forgotten in between.
-    visible = service.watermark.visible
-    durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
-    durable = min(durable, appended)
+    visible, durable, appended = _versions(files, service)
     withheld = committer.withheld if committer is not None else None
     published_changes, published_bytes = service.admission.published_in_all
     syncs, sync_seconds = files.syncs if isinstance(files, Wal) else (0, 0.0)
@@ -232,7 +234,7 @@ def statistics_of(
         replay_waiting=service.replayer.waiting,
         holds=files.retention.statistics() if isinstance(files, Wal) else (),
         held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,
-        visible=min(visible, durable),
+        visible=visible,
         durable=durable,
         appended=appended,
         withheld=len(withheld or ()),
@@ -263,7 +265,17 @@ def statistics_of(
         ring_fill=ring_fill,
         lag=lag_of(files, service) if lag else None,
         state=None if state is None else state.statistics(),
+        slots=SlotTotals() if slots is None else slots.statistics(listed=listed),
     )
+
+
+def _versions(files: Wal | Follower, service: Service) -> tuple[int, int, int]:
+    """The newest versions that are visible, durable and appended."""
+    # Read one after the other, and something may be forgotten in between.
+    visible = service.watermark.visible
+    durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
+    durable = min(durable, appended)
+    return min(visible, durable), durable, appended
 
 
 def _publisher(shared: SharedPublisher, count: int, some: list[Subscribed]) -> PublisherStatistics:

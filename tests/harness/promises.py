@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
+    "F85": "slots",
+    "F86": "slots",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
     "E57": "untyped",

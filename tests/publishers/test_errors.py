@@ -36,6 +36,8 @@ def test_every_error_can_be_caught_by_its_public_name():
         errors.HistoryPruned(Position(7, 2)),
         errors.LogFailed("unknown", "EIO"),
         errors.LogGone(Path("/var/orders")),
+        publishers.NoSuchSlot("stack", ["stock"]),
+        publishers.SlotLost("stock", Position(7)),
         errors.LogReplaced(LogIdentity(UUID(int=1), "3.x"), LogIdentity(UUID(int=2), "1.y")),
     ],
     ids=lambda error: type(error).__name__,

@@ -17,6 +17,10 @@ ROOT = HERE.parent.parent
 GIVEN = {
     "README.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
     "docs/criteria.md": ("from publishers import ChangeLog, schema", {"log": "ChangeLog"}),
+    "docs/delivery.md": (
+        "from collections.abc import Callable; from publishers import Change, ChangeLog, Position",
+        {"log": "ChangeLog", "position": "Position", "apply": "Callable[[Change], None]"},
+    ),
     "docs/from-your-database.md": (
         "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation",
         {"change": "Callable[..., Mutation]"},

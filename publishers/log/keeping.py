@@ -1,0 +1,129 @@
+"""What the owner of a log keeps for those who have not read it yet: history within caps, and their places."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from flow import hooks
+from publishers.commits import Committer
+from publishers.errors import InvalidOption, LogReadOnly, PositionAhead
+from publishers.log.housekeeping import Housekeeping
+from publishers.log.readable import ReadableLog
+from publishers.log.slot_log import SlotLog
+from publishers.model.position import Position, check_position
+from publishers.slots import Slots
+from publishers.slots.book import SlotBook
+from publishers.slots.journal import Journal
+from publishers.wal import FileSystem, Follower, Hold, Wal
+
+__all__ = ["KeepingLog"]
+
+
+class KeepingLog(ReadableLog):
+    """The keeping half of a log, for its owner.
+
+    Attributes:
+        path: Its directory.
+    """
+
+    path: Path
+    _files: Wal | Follower
+    _storage: FileSystem
+    _committer: Committer | None
+    _slots: Slots | None
+    _housekeeping: Housekeeping
+
+    @property
+    def slots(self) -> Slots:
+        """The slots of the log: places that it keeps for consumers, for its owner.
+
+        Raises:
+            LogReadOnly: If this opening does not own the log.
+            LogClosed: If the log was closed.
+        """
+        if self._slots is None:
+            raise LogReadOnly(self.path, "was opened with read_only=True: its slots belong to its owner,")
+        self._check_open()
+        return self._slots
+
+    def _keeping(self, files: Wal, committer: Committer) -> Slots:
+        log = SlotLog(
+            self._service,
+            self._places,
+            files,
+            committer,
+            hold=self.hold,
+            check=self._check_open,
+            check_published=self._check_published,
+            poke=self._poke,
+        )
+        journal = Journal(self._storage, self.path, files.log_id, files.insist)
+        return Slots(log, SlotBook(log, journal, self._service.options))
+
+    def _poke(self) -> None:
+        self._housekeeping.poke()
+
+    def hold(
+        self,
+        name: str,
+        position: Position | None = None,
+        *,
+        keep_bytes: int | None = None,
+        keep_age: float | None = None,
+        sync: Callable[[], object] | None = None,
+        on_lost: Callable[[Hold], object] | None = None,
+    ) -> Hold:
+        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
+
+        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
+        restart register it again, at the place that was stored.
+
+        Args:
+            name: Tells it from every other hold of this log.
+            position: The oldest position that is needed; None for the next version.
+            keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
+                the option ``slot_keep_bytes``.
+            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
+            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
+                nothing is. It must be quick.
+            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
+                where the reader may go on.
+
+        Raises:
+            HistoryPruned: If ``position`` is no longer kept.
+            PositionAhead: If it lies beyond the end of the log.
+            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
+            LogReadOnly: If this opening does not own the log.
+        """
+        options = self._service.options
+        for parameter, value, kind in (("keep_bytes", keep_bytes, int), ("keep_age", keep_age, (int, float))):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or value < 0):
+                raise InvalidOption(parameter, value, "a number from 0, or None for the option of the log")
+        if not isinstance(name, str) or not name:
+            raise InvalidOption("name", name, "a text")
+        holds, head = self._writer()[1].retention.holds, self.head
+        if position is not None:
+            check_position("position", position)
+            if position > head:
+                raise PositionAhead(head)
+        return holds.add(
+            name,
+            head if position is None else position,
+            keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
+            keep_age=options.slot_keep_age if keep_age is None else keep_age,
+            sync=sync,
+            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
+        )
+
+    def _writer(self) -> tuple[Committer, Wal]:
+        self._check_open()
+        if self._committer is None or not isinstance(self._files, Wal):
+            raise LogReadOnly(self.path)
+        return self._committer, self._files
+
+
+def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
+    try:
+        on_lost(hold)
+    except Exception as error:  # noqa: BLE001 - the hold is lost all the same
+        hooks.report(error, hold)

@@ -1,0 +1,144 @@
+"""How far a slot's consumer was given changes, and the subscriber that notes it on the way."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from publishers.model.change import Change
+from publishers.model.position import Position
+from publishers.slots.ports import SlotSubscription
+
+__all__ = ["NotingSubscriber", "SlotProgress", "behind_change", "noting"]
+
+
+def behind_change(change: Change) -> Position:
+    """The place behind a change: behind its transaction, if it is the last one in that."""
+    if change.index + 1 >= change.count:
+        return Position(change.version + 1)
+    return Position(change.version, change.index + 1)
+
+
+class SlotProgress:
+    """How far one subscription of a slot is.
+
+    Attributes:
+        given: The place behind the last change that was given, or that was begun to be given.
+        subscription: The subscription, once there is one.
+        sought: Whether it goes elsewhere, so that what is still given is of the old place.
+        begun: Whether there is to be one, and it has not told of its end.
+    """
+
+    __slots__ = ("_last", "begun", "given", "sought", "subscription")
+
+    def __init__(self, place: Position) -> None:
+        self.given = place
+        self.subscription: SlotSubscription | None = None
+        self.sought = False
+        self.begun = False
+        self._last: tuple[int, int] = (0, 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether no change will follow."""
+        return not self.begun or (self.subscription is not None and self.subscription.ended)
+
+    def note(self, change: Change) -> None:
+        """A change is about to be given."""
+        if not self.sought:
+            self._last = change.version, change.count
+            self.given = behind_change(change)
+
+    def go(self, place: Position) -> None:
+        """What was given does not count any more; what follows begins there."""
+        self._last, self.given = (0, 0), place
+
+    def reached(self, position: Position) -> tuple[Position, Position]:
+        """How far an acknowledgement may go, and what it says.
+
+        Args:
+            position: What is acknowledged: everything before it.
+
+        Returns:
+            The place behind everything that was given or did not match; and ``position``, or a later place with nothing in
+            between that was to be given.
+        """
+        checkpoint = self.given if self.subscription is None else self.subscription.checkpoint().position
+        # Only now: whatever lies before the checkpoint was noted by the time that the checkpoint was reached.
+        given, (version, count) = self.given, self._last
+        if position.version == version and position.index >= count:
+            position = Position(version + 1)
+        if self.sought:
+            return given, position
+        return max(checkpoint, given), max(position, checkpoint) if position >= given else position
+
+
+class NotingSubscriber:
+    """Between a feed and the consumer of a slot; whatever else the consumer can be told, it is told itself.
+
+    Args:
+        subscriber: The consumer.
+        progress: Where is noted what it was given.
+        paused: Whether the slot is paused when it subscribes.
+        explain: Makes of an error what the consumer should know, such as that the slot is lost.
+    """
+
+    def __init__(
+        self,
+        subscriber: Any,
+        progress: SlotProgress,
+        paused: Callable[[], bool],
+        explain: Callable[[Exception], Exception],
+    ) -> None:
+        self._subscriber = subscriber
+        self._progress = progress
+        self._paused = paused
+        self._explain = explain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subscriber, name)
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        """Notes the subscription, and pauses it if the slot is."""
+        if callable(getattr(subscription, "checkpoint", None)):  # a refusal has a subscription too
+            self._progress.subscription = subscription
+            if self._paused():
+                subscription.pause()
+        self._subscriber.on_subscribe(subscription)
+
+    def on_next(self, change: Change, /) -> None:
+        """Notes a change before it is given, so that it can be acknowledged at once."""
+        self._progress.note(change)
+        self._subscriber.on_next(change)
+
+    def on_seek(self, position: Position, /) -> None:
+        """What follows is of another place."""
+        self._progress.sought = False
+        self._progress.go(position)
+        if callable(tell := getattr(self._subscriber, "on_seek", None)):
+            tell(position)
+
+    def on_error(self, error: Exception, /) -> None:
+        """Tells why it has ended."""
+        self._progress.begun = False
+        self._subscriber.on_error(self._explain(error))
+
+    def on_complete(self) -> None:
+        """Tells that it has ended."""
+        self._progress.begun = False
+        self._subscriber.on_complete()
+
+
+class _NotingBatches(NotingSubscriber):
+    def on_next_batch(self, changes: Sequence[Change], /) -> None:
+        self._progress.note(changes[-1])
+        self._subscriber.on_next_batch(changes)
+
+
+def noting(
+    subscriber: Any,
+    progress: SlotProgress,
+    paused: Callable[[], bool],
+    explain: Callable[[Exception], Exception],
+) -> NotingSubscriber:
+    """What notes for a subscriber, which takes single changes or batches."""
+    batches = callable(getattr(subscriber, "on_next_batch", None))
+    return (_NotingBatches if batches else NotingSubscriber)(subscriber, progress, paused, explain)

@@ -1,0 +1,82 @@
+"""What the journal tells of slots, as JSON: whole slots, places that have moved, slots that were dropped."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from publishers.errors import FormatTooNew
+
+__all__ = ["FORMAT", "Granularity", "JournalEntry", "SlotPlace", "SlotRecord", "replay"]
+
+FORMAT: Final = 1
+
+Granularity = Literal["transaction", "change"]
+"""Where a stored place may stand: at the beginning of a transaction, or before any change."""
+
+
+class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that is kept of a slot.
+
+    Attributes:
+        id: What the journal calls it, whatever its name becomes.
+        name: What consumers call it.
+        generation: Of the last opening; 0 if there was none.
+        place: The next change to read, as the text of a token.
+        criteria: Which changes, as they travel; empty for everything.
+        granularity: Where the place may stand.
+        keep_bytes: The cap of its hold in bytes; None for the option of the log.
+        keep_age: The cap in seconds; likewise.
+        paused: Whether nothing is given until it is resumed.
+        lost: Whether its history was above the cap, and is gone.
+    """
+
+    id: int
+    name: str
+    generation: int = 0
+    place: str
+    criteria: list[dict[str, Any]] = []
+    granularity: Granularity = "transaction"
+    keep_bytes: int | None = None
+    keep_age: float | None = None
+    paused: bool = False
+    lost: bool = False
+
+
+class SlotPlace(msgspec.Struct, frozen=True, array_like=True):
+    """A place that has moved, and whether the slot is lost by now."""
+
+    id: int
+    place: str
+    lost: bool
+
+
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The payload of one frame. What it tells of slots comes before what it tells of places."""
+
+    slots: list[SlotRecord] = []
+    places: list[SlotPlace] = []
+    dropped: list[int] = []
+    format: int = 0
+
+
+def replay(payloads: Iterable[bytes]) -> dict[int, SlotRecord]:
+    """The slots that a journal tells of, by their ids.
+
+    Raises:
+        FormatTooNew: If a newer version of penstock wrote it.
+        ValueError: If a payload is nothing that was ever written here.
+    """
+    found: dict[int, SlotRecord] = {}
+    for payload in payloads:
+        entry = msgspec.json.decode(payload, type=JournalEntry)
+        if entry.format > FORMAT:
+            raise FormatTooNew(entry.format, FORMAT, "slot format")
+        found |= {one.id: one for one in entry.slots}
+        for moved in entry.places:
+            if moved.id not in found:
+                raise ValueError(f"a place of slot {moved.id}, which is not there")
+            found[moved.id] = msgspec.structs.replace(found[moved.id], place=moved.place, lost=moved.lost)
+        for gone in entry.dropped:
+            found.pop(gone, None)
+    return found

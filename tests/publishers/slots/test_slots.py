@@ -1,0 +1,683 @@
+"""Slots: places that the log keeps for consumers."""
+
+import logging
+import threading
+
+import pytest
+
+import flow
+from publishers import (
+    AckAhead,
+    ChangeLog,
+    Content,
+    Criteria,
+    Criterion,
+    Fenced,
+    HistoryPruned,
+    HoldState,
+    InvalidOption,
+    LogClosed,
+    LogReadOnly,
+    NoSuchSlot,
+    Position,
+    PositionAhead,
+    PublishingOff,
+    SlotBusy,
+    SlotExists,
+    SlotForked,
+    SlotLost,
+    SlotState,
+    TooCostly,
+)
+from tests.publishers.movement import RETAIN
+from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
+
+
+def take(slot, count, **view):
+    """The next changes of a slot."""
+    found = []
+    with flow.iter_blocking(slot.changes(**view), prefetch=1) as changes:
+        for change in changes:
+            found.append(change)
+            if len(found) == count:
+                break
+    return found
+
+
+def served(slot, demand=10**6, probe=None):
+    """A probe that is given the changes of a slot as they are committed."""
+    probe = probe or Probe(first=demand)
+    slot.changes().subscribe(probe, executor=flow.INLINE)
+    return probe
+
+
+def caught_up(slot, log):
+    """A probe that has everything that there is."""
+    probe = served(slot)
+    wait_until(lambda: slot.delivered == log.head, probe.state)
+    return probe
+
+
+@pytest.fixture
+def quiet(caplog):
+    for name in ("penstock.retention", "penstock.slots"):
+        caplog.set_level(logging.CRITICAL, name)
+
+
+def test_a_consumer_without_a_place_goes_on_where_its_slot_is():
+    """F74, F85: reconnecting, and restarting the log, continue behind what was acknowledged."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+        fill(log, 3, 2)
+        with log.slots.open("stock") as slot:
+            assert (slot.name, slot.generation, slot.position) == ("stock", 1, Position(1))
+            changes = take(slot, 4)
+            assert [change.position for change in changes] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+            assert slot.ack(changes[1])
+            assert slot.position == Position(2)
+            assert take(slot, 1)[0].position == Position(2, 1)
+    with ChangeLog.open(path, **QUICK) as log:
+        assert list(log.slots) == ["stock"]
+        assert "stock" in log.slots
+        with log.slots.open("stock") as slot:
+            assert slot.generation == 2
+            assert slot.criteria == Criteria.of(Criterion(entity_types={"order"}))
+            assert take(slot, 1)[0].position == Position(2, 1)
+
+
+def test_a_place_inside_a_transaction_is_rounded_down_unless_the_slot_counts_changes(log):
+    """F74: a restart repeats the whole transaction, or goes on in the middle of it."""
+    for granularity in ("transaction", "change"):
+        log.slots.create(granularity, start="earliest", granularity=granularity)
+    fill(log, 2, 3)
+    for name, place in (("transaction", Position(1)), ("change", Position(1, 2))):
+        with log.slots.open(name) as slot:
+            changes = take(slot, 6)
+            assert slot.ack(Position(1, 2))
+            assert slot.position == place
+            assert slot.ack(changes[3])  # the last one of its transaction
+            assert slot.position == Position(2)
+            assert slot.ack(Position(2, 2))
+    with pytest.raises(InvalidOption):
+        log.slots.create("odd", granularity="row")
+
+
+def test_the_index_behind_a_transaction_is_the_next_transaction(log):
+    log.slots.create("stock", start="earliest")
+    fill(log, 1, 2)
+    with log.slots.open("stock") as slot:
+        last = take(slot, 3)[-1]
+        assert slot.ack(Position(last.version, last.index + 1))
+        assert slot.position == Position(2)
+
+
+def test_an_acknowledgement_never_goes_back_nor_beyond_what_was_delivered(log):
+    """F74: what lies before the place is ignored, what was not delivered is refused."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 5)
+    with log.slots.open("stock") as slot:
+        for ahead in (Position(1, 1), Position(6), Position(99)):
+            with pytest.raises(AckAhead) as caught:
+                slot.ack(ahead)
+            assert (caught.value.position, caught.value.delivered) == (ahead, Position(1))
+        take(slot, 5)  # version 3 up to its TRANSACTION event
+        assert slot.delivered == Position(3, 1)
+        with pytest.raises(AckAhead, match="cannot be acknowledged"):
+            slot.ack(Position(3, 2))
+        assert slot.ack(Position(3, 1))
+        assert slot.ack(Position(2)) is False
+        assert slot.position == Position(3)
+        for bad in (3, "3:0", None, (3, 0)):
+            with pytest.raises(InvalidOption):
+                slot.ack(bad)
+        with pytest.raises(InvalidOption):
+            slot.ack(Position(3), durable="yes")
+
+
+def test_what_does_not_match_is_acknowledged_too(log):
+    """F74: a rare predicate pins no history."""
+    log.slots.create("rare", Criterion(entity_types={"rare"}), start="earliest")
+    fill(log, 3)
+    with log.slots.open("rare") as slot:
+        probe = caught_up(slot, log)
+        assert log.head == Position(4)
+        assert slot.ack(slot.delivered)
+        assert slot.position == Position(4)
+        fill(log, 1, kind="rare")
+        fill(log, 5)
+        wait_until(lambda: slot.delivered == log.head)
+        (change,) = probe.changes
+        assert slot.ack(change)
+        assert slot.position == log.head == Position(10)
+
+
+def test_a_slot_has_one_consumer_at_a_time(log):
+    """F123, F74: the second one is refused with the name of the first, or takes over and fences it."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 2)
+    first = log.slots.open("stock", owner="worker 1")
+    with pytest.raises(SlotBusy) as caught:
+        log.slots.open("stock")
+    assert (caught.value.name, caught.value.owner, caught.value.retryable) == ("stock", "worker 1", True)
+    probe = served(first)
+    second = log.slots.open("stock", take_over=True)
+    assert second.generation == first.generation + 1
+    probe.wait_for_end()
+    assert isinstance(probe.error, Fenced)
+    for call in (
+        lambda: first.ack(Position(2)),
+        lambda: first.seek("earliest"),
+        first.pause,
+        first.resume,
+        first.info,
+        first.changes,
+    ):
+        with pytest.raises(Fenced) as caught:
+            call()
+        assert (caught.value.generation, caught.value.current) == (1, 2)
+    assert second.position == Position(1)
+    first.close()
+    assert log.slots.info("stock").state is SlotState.SERVED
+    assert log.slots.info("stock").owner.startswith("process ")
+    second.close()
+    second.close()
+    with pytest.raises(Fenced):
+        second.ack(Position(1))
+    log.slots.open("stock").close()
+    for owner in (7, ""):
+        with pytest.raises(InvalidOption):
+            log.slots.open("stock", owner=owner)
+    with pytest.raises(InvalidOption):
+        log.slots.open("stock", take_over="yes")
+
+
+def test_a_feed_that_was_made_before_the_slot_was_taken_over_is_refused(log):
+    """F74."""
+    log.slots.create("stock", start="earliest")
+    first = log.slots.open("stock")
+    feed = first.changes()
+    log.slots.open("stock", take_over=True)
+    probe = Probe(first=1)
+    feed.subscribe(probe, executor=flow.INLINE)
+    assert isinstance(probe.error, Fenced)
+
+
+def test_an_opening_has_one_subscription_at_a_time(log):
+    log.slots.create("stock", start="earliest")
+    fill(log, 1)
+    with log.slots.open("stock") as slot:
+        first = caught_up(slot, log)
+        second = served(slot)
+        assert isinstance(second.error, SlotBusy)
+        first.subscription.cancel()
+        third = caught_up(slot, log)
+        assert third.positions == first.positions
+    assert third.error is None  # closing cancels
+
+
+def test_a_refused_subscription_does_not_count(log):
+    """A subscription that the log refused leaves the slot to the next one."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 1)
+    with log.slots.open("stock") as slot:
+        feed = slot.changes()
+        refused = log._service.registry.add
+
+        def refuse(*given):
+            raise TooCostly("match_weight", 2, 1, "less")
+
+        log._service.registry.add = refuse
+        probe = Probe(first=1)
+        feed.subscribe(probe, executor=flow.INLINE)
+        log._service.registry.add = refused
+        assert isinstance(probe.error, TooCostly)
+        assert caught_up(slot, log).positions == [Position(1), Position(1, 1)]
+
+
+def test_a_log_that_takes_no_subscribers_keeps_places_all_the_same():
+    """Such as those of a process that reads history."""
+    with opened(publish=False) as log:
+        log.slots.create("stock")
+        with log.slots.open("stock") as slot:
+            assert isinstance(served(slot).error, PublishingOff)
+
+
+def test_batches_are_noted_before_they_are_given(log):
+    """F74: a subscriber of batches may acknowledge the batch that it is given."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 4, 2)
+
+    class Batches(Probe):
+        def on_next_batch(self, changes):
+            self.changes += changes
+            slot.ack(changes[-1])
+
+    with log.slots.open("stock") as slot:
+        probe = served(slot, probe=Batches(first=10**6))
+        wait_until(lambda: slot.position == log.head, probe.state)
+
+
+def test_a_slot_begins_where_it_is_told(log):
+    """F74: the next version by default, the oldest, a position, a version, where another slot is."""
+    fill(log, 4)
+    slots = log.slots
+    assert slots.create("latest").position == Position(5)
+    assert slots.create("earliest", start="earliest").position == Position(1)
+    assert slots.create("place", start=Position(3, 1)).position == Position(3, 1)
+    assert slots.create("version", start=2).position == Position(2)
+    assert slots.create("token", start=str(log.token(Position(4)))).position == Position(4)
+    copied = slots.create("copy", Criterion(entity_types={"order"}), copy_from="version")
+    assert copied.position == Position(2)
+    with slots.open("copy") as slot:
+        slots.create("same", copy_from="copy")
+        with slots.open("same") as other:
+            assert other.criteria == slot.criteria
+    with pytest.raises(PositionAhead):
+        slots.create("ahead", start=Position(6))
+    with pytest.raises(InvalidOption):
+        slots.create("both", start=Position(2), copy_from="copy")
+    with pytest.raises(NoSuchSlot):
+        slots.create("none", copy_from="nothing")
+    assert len(slots) == 7
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "ü", "x" * 65, "a/b", "..", 7, None, "a\n"])
+def test_a_name_has_small_letters_digits_and_dashes(log, name):
+    with pytest.raises(InvalidOption, match="name"):
+        log.slots.create(name)
+    log.slots.create("good")
+    with pytest.raises(InvalidOption, match="name"):
+        log.slots.rename("good", name)
+
+
+def test_what_is_not_there_or_there_already_is_refused(log):
+    slots = log.slots
+    slots.create("stock")
+    with pytest.raises(SlotExists):
+        slots.create("stock")
+    for call in (slots.open, slots.drop, slots.info, slots.pause, slots.resume, slots.reset):
+        for name in ("stack", 7, None):
+            with pytest.raises(NoSuchSlot, match="stock") as caught:
+                call(name)
+            assert caught.value.known == ["stock"]
+    with pytest.raises(NoSuchSlot):
+        slots.rename("stack", "stick")
+    slots.create("other")
+    with pytest.raises(SlotExists):
+        slots.rename("stock", "other")
+    with pytest.raises(InvalidOption, match="criteria"):
+        slots.create("nothing", Criteria(frozenset()))
+    with pytest.raises(InvalidOption, match="UTF-8"):
+        slots.create("letters", Criterion(keys={"\udc80"}))
+    for caps in ({"keep_bytes": -1}, {"keep_bytes": "1"}, {"keep_age": -1.0}):
+        with pytest.raises(InvalidOption):
+            slots.create("caps", **caps)
+    assert [hold.name for hold in log.statistics().holds] == ["slot:stock", "slot:other"]
+
+
+def test_the_number_and_the_bytes_of_slots_are_bounded():
+    """F74: each bound is an option, and statistics tell how far it is used."""
+    with opened(slots=2, slot_journal_bytes=2048) as log:
+        log.slots.create("one")
+        with pytest.raises(TooCostly) as caught:
+            log.slots.create("two", Criterion(keys={f"key {n}" for n in range(500)}))
+        assert caught.value.option == "slot_journal_bytes"
+        log.slots.create("two")
+        with pytest.raises(TooCostly) as caught:
+            log.slots.create("three")
+        assert (caught.value.option, caught.value.cost, caught.value.limit) == ("slots", 3, 2)
+        told = log.statistics().slots
+        assert (told.count, told.lost) == (2, 0)
+        assert [slot.name for slot in told.listed] == ["one", "two"]
+        assert 0 < told.journal_bytes < 4096
+        assert [slot.name for slot in log.statistics(listed=1).slots.listed] == ["one"]
+        log.slots.drop("one")
+        log.slots.create("three")
+
+
+def test_only_the_owner_of_a_log_has_slots(log):
+    """A read-only opening refuses, and says whose they are."""
+    log.slots.create("stock")
+    with (
+        ChangeLog.open(log.path, read_only=True) as follower,
+        pytest.raises(LogReadOnly, match="slots belong to its owner"),
+    ):
+        follower.slots.open("stock")
+    slot = log.slots.open("stock")
+    log.close()
+    for call in (lambda: log.slots, lambda: slot.ack(Position(1)), slot.info, slot.changes):
+        with pytest.raises(LogClosed):
+            call()
+    slot.close()
+
+
+def test_a_consumer_can_go_elsewhere(log):
+    """F74: forward and back, live or not; what was given before cannot be acknowledged any more."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 5)
+    with log.slots.open("stock") as slot:
+        assert slot.seek(4) == Position(4)
+        assert (slot.generation, slot.position, slot.delivered) == (2, Position(4), Position(4))
+        probe = caught_up(slot, log)
+        assert probe.positions[0] == Position(4)
+        assert slot.ack(log.head)
+        slot.seek("earliest")
+        wait_until(lambda: len(probe.positions) == 14, probe.state)
+        assert slot.position == Position(1)
+        assert slot.delivered == log.head
+        with pytest.raises(PositionAhead):
+            slot.seek(Position(7))
+        with pytest.raises(InvalidOption):
+            slot.seek(-1)
+    with pytest.raises(Fenced):
+        slot.seek(1)
+
+
+def test_what_was_given_before_a_seek_does_not_count_behind_it(log):
+    """F74: also while the seek is under way."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 5)
+    told = []
+
+    class Seeking(Probe):
+        def on_next(self, change):
+            super().on_next(change)
+            if change.position == Position(4) and not told:
+                told.append(slot.seek(2))
+                told.append(slot.delivered)
+                with pytest.raises(AckAhead):
+                    slot.ack(change)
+
+        def on_seek(self, position):
+            told.append(position)
+
+    with log.slots.open("stock") as slot:
+        probe = served(slot, probe=Seeking(first=10**6))
+        wait_until(lambda: len(probe.positions) == 7 + 8, probe.state)
+        assert told == [Position(2)] * 3
+        assert probe.error is None
+        assert slot.delivered == log.head
+
+
+def test_a_paused_slot_gives_nothing_over_restarts_too():
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock", start="earliest")
+        with log.slots.open("stock") as slot:
+            probe = served(slot)
+            assert slot.pause()
+            assert not slot.pause()
+            assert slot.paused
+            fill(log, 2)
+            assert probe.positions == []
+            assert log.slots.resume("stock")
+            assert not slot.resume()
+            wait_until(lambda: len(probe.positions) == 4)
+            log.slots.pause("stock")
+    with ChangeLog.open(path, **QUICK) as log:
+        assert log.slots.info("stock").paused
+        with log.slots.open("stock") as slot:
+            probe = served(slot)
+            fill(log, 1)
+            assert probe.positions == []
+            slot.resume()
+            wait_until(lambda: len(probe.positions) == 6)
+        assert log.slots.pause("stock")  # also while nobody has it open
+
+
+def test_a_renamed_slot_is_the_same_slot():
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("old", start="earliest")
+        fill(log, 2)
+        with log.slots.open("old") as slot:
+            probe = caught_up(slot, log)
+            log.slots.rename("old", "new")
+            assert slot.name == "new"
+            assert slot.ack(probe.changes[-1])
+            assert slot.info().position == Position(3)
+            assert [hold.name for hold in log.statistics().holds] == ["slot:new"]
+    with ChangeLog.open(path, **QUICK) as log:
+        assert list(log.slots) == ["new"]
+        assert log.slots.info("new").position == Position(3)
+        assert log.slots.info("new").generation == 1
+
+
+def test_a_dropped_slot_holds_nothing_and_does_not_come_back():
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock")
+        slot = log.slots.open("stock")
+        with pytest.raises(SlotBusy):
+            log.slots.drop("stock")
+        slot.close()
+        log.slots.drop("stock")
+        assert log.statistics().holds == ()
+        with pytest.raises(Fenced):
+            slot.ack(Position(1))
+        log.slots.create("stock")
+        assert log.slots.info("stock").generation == 0
+        log.slots.drop("stock")
+    with ChangeLog.open(path, **QUICK) as log:
+        assert list(log.slots) == []
+
+
+def test_an_operator_moves_a_slot_that_nobody_has_open(log):
+    log.slots.create("stock")
+    fill(log, 3)
+    assert log.slots.reset("stock", "earliest").position == Position(1)
+    assert log.slots.info("stock").generation == 1
+    assert log.slots.reset("stock").position == log.head
+    with log.slots.open("stock"), pytest.raises(SlotBusy):
+        log.slots.reset("stock")
+    with pytest.raises(PositionAhead):
+        log.slots.reset("stock", Position(9))
+
+
+def test_a_slot_tells_how_far_it_is_behind(log):
+    """F86, F74: in versions, changes, bytes and seconds, as a model counts them."""
+    log.slots.create("stock", start="earliest")
+    assert log.slots.info("stock").lag == type(log.slots.info("stock").lag)(0, 0, 0, 0.0)
+    fill(log, 4, 2)
+    with log.slots.open("stock", owner="me") as slot:
+        for version in range(1, 5):
+            change = next(one for one in take(slot, 3) if one.index == 2)
+            info = slot.info()
+            assert (info.state, info.owner, info.generation) == (SlotState.SERVED, "me", 1)
+            assert (info.lag.versions, info.lag.changes) == (5 - version, 3 * (5 - version))
+            assert info.lag.nbytes > 0
+            assert 0 <= info.lag.seconds < 60
+            assert info.history is HoldState.RESERVED
+            assert info.held_bytes + info.bytes_left == log.options.slot_keep_bytes
+            slot.ack(change)
+            assert slot.info().unsynced
+        info = slot.info()
+        assert (info.lag.versions, info.lag.changes, info.lag.nbytes) == (0, 0, 0)
+    assert not log.slots.info("stock").unsynced
+
+
+def move_past(log, versions=400):
+    """Commits so much that retention takes what no hold needs."""
+    fill(log, versions, 20)
+    log._housekeeping.poke()
+
+
+def test_history_stays_until_the_consumer_has_acknowledged_it_durably():
+    """F126, F45: nothing behind a stored place is deleted, and it goes once the place has moved on."""
+    with opened(**RETAIN, ack_sync=3600.0) as log:
+        log.slots.create("slow", start="earliest")
+        with log.slots.open("slow") as slot:
+            move_past(log)
+            probe = caught_up(slot, log)
+            while log._files.maintain(log._schemas.settle()):
+                pass
+            assert slot.info().history is HoldState.EXTENDED
+            assert slot.ack(probe.changes[-1])
+            for _ in range(20):
+                log._files.maintain(log._schemas.settle())
+            assert log.oldest == Position(1)  # acknowledged, and not durable yet
+            assert slot.ack(probe.changes[-1], durable=True)
+            wait_until(lambda: log._housekeeping.poke() or log.oldest > Position(1), slot.info)
+            assert slot.info().history is HoldState.RESERVED
+
+
+def test_a_lost_slot_is_told_loudly_and_names_the_bootstrap(caplog, quiet):
+    """F92, F74: the subscription ends, all calls are refused, a restart remembers it, and a reset makes it good again."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        log.slots.create("slow", start="earliest", keep_bytes=100_000)
+        slot = log.slots.open("slow")
+        probe = served(slot, demand=1)
+        while slot.position and log.slots.info("slow").state is not SlotState.LOST:
+            move_past(log, 5)
+        probe.wait_for_end()
+        assert isinstance(probe.error, SlotLost)
+        assert "bootstrap its consumer from a snapshot" in str(probe.error)
+        assert probe.error.name == "slow"
+        assert probe.error.oldest > Position(1)
+        for call in (lambda: slot.ack(Position(1)), lambda: slot.seek(log.head), slot.changes):
+            with pytest.raises(SlotLost) as caught:
+                call()
+            assert isinstance(caught.value, HistoryPruned)
+        slot.close()
+        for call in (lambda: log.slots.open("slow"), lambda: log.slots.create("x", copy_from="slow")):
+            with pytest.raises(SlotLost):
+                call()
+        assert log.slots.info("slow").history is HoldState.LOST
+        assert log.statistics().slots.lost == 1
+        wait_until(lambda: not log.slots.info("slow").unsynced)
+        log.slots.rename("slow", "lost")
+        log.slots.pause("lost")
+        log.slots.resume("lost")
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        assert log.slots.info("lost").state is SlotState.LOST
+        with pytest.raises(SlotLost):
+            log.slots.open("lost")
+        with pytest.raises(HistoryPruned):
+            log.slots.reset("lost", Position(1))
+        assert log.slots.info("lost").state is SlotState.LOST
+        assert log.slots.reset("lost").state is SlotState.FREE
+        with log.slots.open("lost") as slot:
+            fill(log, 1)
+            probe = caught_up(slot, log)
+            assert slot.ack(probe.changes[-1])
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        assert log.slots.info("lost").state is SlotState.FREE
+        log.slots.drop("lost")
+
+
+def test_a_place_that_retention_has_passed_while_nobody_looked_is_lost(quiet):
+    """F92: such as that of a log whose slots were put back from an old copy."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        log.slots.create("slow", start="earliest")
+    saved = {name: (path / "slots" / name).read_bytes() for name in ("JOURNAL", "JOURNAL.copy")}
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        log.slots.drop("slow")
+        move_past(log)
+        wait_until(lambda: log._housekeeping.poke() or log.oldest > Position(1))
+    for name, data in saved.items():
+        (path / "slots" / name).write_bytes(data)
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log, pytest.raises(SlotLost):
+        log.slots.open("slow")
+
+
+def test_a_place_beyond_the_end_of_its_log_is_damage_and_not_nothing_new(quiet):
+    """F85: and so is one of another history."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock", start="earliest")
+    before = {one.name: one.read_bytes() for one in path.iterdir() if one.is_file()}
+    with ChangeLog.open(path, **QUICK) as log:
+        fill(log, 3)
+        with log.slots.open("stock") as slot:
+            slot.ack(caught_up(slot, log).changes[-1])
+    for name in ("JOURNAL", "JOURNAL.copy"):
+        before[f"slots/{name}"] = (path / "slots" / name).read_bytes()
+    other = scratch() / "log"
+    (other / "slots").mkdir(parents=True)
+    for name, data in before.items():
+        (other / name).write_bytes(data)
+    with ChangeLog.open(other, **QUICK) as log:
+        fill(log, 5)
+        assert log.slots.info("stock").state is SlotState.FORKED
+        assert log.slots.info("stock").history is None
+        for call in (lambda: log.slots.open("stock"), lambda: log.slots.create("x", copy_from="stock")):
+            with pytest.raises(SlotForked, match="not in the history") as caught:
+                call()
+            assert caught.value.place.endswith(":4:0")
+        log.slots.rename("stock", "stick")
+        log.slots.pause("stick")
+        assert log.slots.reset("stick", 2).state is SlotState.FREE
+        log.slots.open("stick").close()
+
+
+def test_acknowledgements_are_made_durable_after_a_while_or_after_many():
+    """F85: ``ack_sync`` later at the latest, and at once after ``ack_every`` of them."""
+    with opened(ack_sync=0.01) as log:
+        log.slots.create("stock", start="earliest")
+        fill(log, 3)
+        with log.slots.open("stock") as slot:
+            slot.ack(caught_up(slot, log).changes[-1])
+            wait_until(lambda: not slot.info().unsynced)
+    with opened(ack_sync=3600.0, ack_every=3) as log:
+        log.slots.create("stock", start="earliest")
+        fill(log, 5)
+        with log.slots.open("stock") as slot:
+            probe = caught_up(slot, log)
+            for change in probe.changes[1:5:2]:
+                slot.ack(change)
+            log._housekeeping.poke()
+            assert slot.info().unsynced
+            slot.ack(probe.changes[5])
+            wait_until(lambda: not slot.info().unsynced)
+
+
+def test_many_slots_are_acknowledged_by_many_threads(log):
+    """F74: each keeps its own place."""
+    names = [f"slot-{n}" for n in range(8)]
+    for name in names:
+        log.slots.create(name, start="earliest")
+    fill(log, 50)
+
+    def consume(name, places):
+        with log.slots.open(name) as slot:
+            for change in take(slot, 60):
+                slot.ack(change, durable=change.version % 10 == 0)
+            places[name] = slot.position
+
+    places = {}
+    threads = [threading.Thread(target=consume, args=(name, places)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert places == dict.fromkeys(names, Position(31))
+    assert [log.slots.info(name).position for name in names] == [Position(31)] * 8
+
+
+def test_a_durable_acknowledgement_from_an_inline_subscriber_does_not_wait_for_itself():
+    """F74, F85: HEAD covers the place, whatever the sync policy is."""
+    for sync in ("always", "interval", "os"):
+        with opened(sync=sync, sync_interval=0.01) as log:
+            log.slots.create("stock")
+            with log.slots.open("stock") as slot:
+
+                class Acking(Probe):
+                    def on_next(self, change):
+                        super().on_next(change)
+                        slot.ack(change, durable=True)
+
+                probe = served(slot, probe=Acking(first=10**6))
+                fill(log, 5)
+                wait_until(lambda: slot.position == Position(6), probe.state)
+                assert log._files._head_writer.head.state.durable >= 5
+
+
+def test_views_apply_to_slots(log):
+    log.slots.create("stock", start="earliest")
+    log.commit([order(7)])
+    with log.slots.open("stock") as slot:
+        assert take(slot, 2, content=Content.BODY)[1].body == {"n": "7"}
+        assert repr(slot) == "<Slot 'stock' at 1:0, generation 1>"
