@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from transports.access.access import Access, Authenticator, Authoriser
     from transports.access.grant import Grant, LogAction
+    from transports.access.jwt_verifier import JwtVerifier
+    from transports.access.peer_certificates import AnyOf, PeerCertificates
     from transports.access.principal import ANONYMOUS, Credentials, PeerCertificate, Principal
     from transports.access.tokens import TokenFile
     from transports.browser.pages import Page
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from transports.limits import Limits
     from transports.server.asgi import Application
     from transports.server.logs import FollowedName
+    from transports.server.tls import ServerCertificate
     from transports.server.uvicorn import Server, serve
     from transports.server.ws_protocol import LinkProtocol as LinkProtocol
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANONYMOUS",
     "Access",
+    "AnyOf",
     "Application",
     "Authenticator",
     "Authoriser",
@@ -50,10 +54,12 @@ __all__ = [
     "FollowedName",
     "Forbidden",
     "Grant",
+    "JwtVerifier",
     "Limits",
     "LogAction",
     "Page",
     "PeerCertificate",
+    "PeerCertificates",
     "Principal",
     "RemoteChange",
     "RemoteCommit",
@@ -62,6 +68,7 @@ __all__ = [
     "RemoteLog",
     "RemoteModelChange",
     "Server",
+    "ServerCertificate",
     "ServerFailed",
     "TokenFile",
     "Unauthenticated",
@@ -72,6 +79,8 @@ __all__ = [
 _MODULES = {
     "access.access": ["Access", "Authenticator", "Authoriser"],
     "access.grant": ["LogAction", "Grant"],
+    "access.jwt_verifier": ["JwtVerifier"],
+    "access.peer_certificates": ["AnyOf", "PeerCertificates"],
     "access.principal": ["ANONYMOUS", "Credentials", "PeerCertificate", "Principal"],
     "access.tokens": ["TokenFile"],
     "browser.pages": ["Page"],
@@ -90,6 +99,7 @@ _MODULES = {
     "limits": ["Limits"],
     "server.asgi": ["Application"],
     "server.logs": ["FollowedName"],
+    "server.tls": ["ServerCertificate"],
     "server.uvicorn": ["Server", "serve"],
     "server.ws_protocol": ["LinkProtocol"],
 }

@@ -2,31 +2,78 @@
 
 import argparse
 import http.client
+import ssl
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from publishers.errors import InvalidOption
 from transports.access.tokens import token_given
 from transports.cli.arguments import ArgumentParser
+from transports.tcp.trust import trusting
 
-__all__ = ["add_token", "ask", "token_of"]
+__all__ = ["ServerTrust", "add_token", "ask", "token_of", "trust_of"]
 
 _TIMEOUT: Final = 10.0
 _MOST: Final = 64 << 20
+_ANYBODY: Final = (
+    "the certificate of {} is not looked at: whoever answers there is trusted with the token, and believed"
+)
 
 
 def add_token(parser: ArgumentParser) -> None:
-    """Adds the arguments that tell a server who asks."""
+    """Adds the arguments that tell a server who asks, and by what it is known itself."""
     parser.value("--token", "TOKEN", "token for a server (default: $PENSTOCK_TOKEN)")
     parser.value(
         "--token-file",
         "FILE",
         "file that holds the token, which other users of this machine can read in --token",
     )
+    parser.value("--ca", "FILE", "authorities by which a server is trusted (default: those of this machine)")
+    parser.value("--cert", "FILE", "certificate to show to a server")
+    parser.value("--cert-key", "FILE", "private key of --cert, if it is in a file of its own")
+    parser.value(
+        "--server-name", "NAME", "name that the certificate of a server must bear, if not that of its URL"
+    )
+    parser.flag("--insecure-tls", "trust any server, whoever it is")
+
+
+class ServerTrust(NamedTuple):
+    """By what a server is known.
+
+    Attributes:
+        context: What is trusted and shown.
+        name: The name that its certificate must bear; None for that of its URL.
+    """
+
+    context: ssl.SSLContext
+    name: str | None
+
+
+def trust_of(chosen: argparse.Namespace, url: str) -> ServerTrust | None:
+    """By what a server is known; None for one without TLS.
+
+    Raises:
+        InvalidOption: If something was given for one without TLS, or a file is not as it should be.
+    """
+    given = ("ca", "cert", "cert_key", "server_name", "insecure_tls")
+    if urlsplit(url).scheme != "wss":
+        for name in given:
+            if getattr(chosen, name):
+                option = "--" + name.replace("_", "-")
+                raise InvalidOption(
+                    option, getattr(chosen, name), f"left out for {url}, which has no TLS: wss:// has"
+                )
+        return None
+    if chosen.insecure_tls:
+        print(f"penstock: {_ANYBODY.format(url)}", file=sys.stderr, flush=True)
+    context = trusting(chosen.ca, chosen.cert, chosen.cert_key, insecure=chosen.insecure_tls)
+    return ServerTrust(context, chosen.server_name)
 
 
 def token_of(chosen: argparse.Namespace) -> str | None:
@@ -34,7 +81,9 @@ def token_of(chosen: argparse.Namespace) -> str | None:
     return token_given(chosen.token, chosen.token_file)
 
 
-def ask(url: str, path: str, what: str, token: str | None, **query: object) -> Mapping[str, Any] | None:
+def ask(
+    url: str, path: str, what: str, token: str | None, trust: ServerTrust | None = None, **query: object
+) -> Mapping[str, Any] | None:
     """What a server answers; None if it says that there is no such thing.
 
     Args:
@@ -42,6 +91,7 @@ def ask(url: str, path: str, what: str, token: str | None, **query: object) -> M
         path: What is asked for, such as ``/statistics``.
         what: That in words, for errors.
         token: Who asks, or None.
+        trust: By what the server is known; None for one without TLS.
         query: Parameters; those that are None are left out.
 
     Raises:
@@ -55,7 +105,7 @@ def ask(url: str, path: str, what: str, token: str | None, **query: object) -> M
     try:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, see above
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - likewise
+        with _opener(trust).open(request, timeout=_TIMEOUT) as answer:
             told = msgspec.json.decode(answer.read(_MOST))
     except urllib.error.HTTPError as error:
         with error:
@@ -70,6 +120,31 @@ def ask(url: str, path: str, what: str, token: str | None, **query: object) -> M
     if not isinstance(told, dict):
         raise ConnectionError(f"{asked} does not answer with {what}")
     return told
+
+
+def _opener(trust: ServerTrust | None) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener() if trust is None else urllib.request.build_opener(_Https(trust))
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Opens HTTPS to a server whose certificate may bear another name than its URL."""
+
+    def __init__(self, trust: ServerTrust) -> None:
+        super().__init__(context=trust.context)
+        self._trust = trust
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, request)
+
+    def _connection(self, host: str, **named: Any) -> http.client.HTTPSConnection:
+        context, name = self._trust
+
+        class Named(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                http.client.HTTPConnection.connect(self)
+                self.sock = context.wrap_socket(self.sock, server_hostname=name or self.host)
+
+        return Named(host, **named)
 
 
 def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:

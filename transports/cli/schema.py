@@ -7,7 +7,7 @@ from typing import Any
 
 from publishers.errors import InvalidOption
 from transports.cli.arguments import ArgumentParser
-from transports.cli.http import add_token, ask, token_of
+from transports.cli.http import add_token, ask, token_of, trust_of
 from transports.cli.output import print_json
 from transports.cli.source import followed, url_of
 from transports.codec.schemas import SchemaQuestion, schema_json
@@ -49,7 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
     if url is not None:
-        told = ask(url, "/schemas", "schemas", token_of(chosen), log=chosen.log)
+        told = ask(url, "/schemas", "schemas", token_of(chosen), trust_of(chosen, url), log=chosen.log)
         return told["schemas"] if told is not None else {}
     with followed(chosen.source, chosen.log) as log:
         return log.schemas()
@@ -68,6 +68,7 @@ def _found(url: str | None, chosen: argparse.Namespace) -> Any:
             "/schemas",
             "schemas",
             token_of(chosen),
+            trust_of(chosen, url),
             log=asked.log,
             entity_type=asked.entity_type,
             version=asked.version,

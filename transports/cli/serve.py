@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
@@ -13,6 +14,7 @@ from publishers.store.store import ChangeStore
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant, LogAction
 from transports.access.host_names import is_loopback
+from transports.access.peer_certificates import PeerCertificates
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
 from transports.cli import lines
@@ -22,6 +24,7 @@ from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
 from transports.errors import ExtraMissing
 from transports.server.logs import FollowedName
+from transports.server.tls import ServerCertificate
 from transports.server.uvicorn import Server
 from transports.server.uvicorn import serve as start
 
@@ -59,6 +62,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--access-log", "write a line for each HTTP request, and for each WebSocket when it has ended"
     )
     parser.flag("--otel", "tell metrics and spans by OpenTelemetry (run it by opentelemetry-instrument)")
+    parser.value("--tls-cert", "FILE", "speak TLS with this certificate (PEM); read again on SIGHUP")
+    parser.value("--tls-key", "FILE", "its private key, if it is in a file of its own")
+    parser.value(
+        "--tls-client-ca", "FILE", "let in who shows a certificate of one of these authorities (mutual TLS)"
+    )
     parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
     add_lens(parser)
 
@@ -67,7 +75,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     lines.begin(chosen, always=True)
     finished = threading.Event()
-    grant, tokens = _grant(chosen), _tokens(chosen)
+    grant, tls = _grant(chosen), _tls(chosen)
+    authenticate = _authenticator(chosen)
     checked_origins(chosen.origin)  # before anything is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
@@ -82,24 +91,26 @@ def run(chosen: argparse.Namespace) -> int:
             origins=chosen.origin,
             hosts=chosen.allow_host,
             authorise=grant,
-            authenticate=tokens,
+            authenticate=authenticate,
+            tls=tls,
         ) as server,
     ):
         if chosen.otel:
             _observe(server)
         before = signal.signal(signal.SIGTERM, finish)
-        hung_up = None if tokens is None else signal.signal(signal.SIGHUP, lambda *_: _reload(tokens))
+        kept = [one for one in (authenticate, tls) if isinstance(one, TokenFile | ServerCertificate)]
+        hung_up = signal.signal(signal.SIGHUP, lambda *_: _reload(kept)) if kept else None
         try:
             how = "as its owner" if chosen.own else "read-only"
             print(
                 f"serving {_named(served)} {how} at {server.url}, health at {server.health_url}", flush=True
             )
-            if tokens is None and not is_loopback(chosen.host):
+            if authenticate is None and not is_loopback(chosen.host):
                 print(f"penstock: {_OPEN}", file=sys.stderr, flush=True)
             wait_for(finished)
         finally:
             signal.signal(signal.SIGTERM, before)
-            if tokens is not None:
+            if kept:
                 signal.signal(signal.SIGHUP, hung_up)
     return 0
 
@@ -117,7 +128,7 @@ def _grant(chosen: argparse.Namespace) -> Grant:
     return Grant(actions, view if view.lenses else None)
 
 
-def _tokens(chosen: argparse.Namespace) -> TokenFile | None:
+def _authenticator(chosen: argparse.Namespace) -> TokenFile | PeerCertificates | None:
     """Who is let in; everybody only where that is no more than this machine, or was asked for.
 
     Raises:
@@ -125,11 +136,13 @@ def _tokens(chosen: argparse.Namespace) -> TokenFile | None:
     """
     if chosen.token_file is not None:
         return TokenFile(chosen.token_file)
+    if chosen.tls_client_ca is not None:
+        return PeerCertificates()
     if not is_loopback(chosen.host) and not chosen.insecure:
         raise InvalidOption(
             "--host",
             chosen.host,
-            "an address of this machine alone, such as 127.0.0.1, unless --token-file tells whom to let in; "
+            "an address of this machine alone, such as 127.0.0.1, unless --token-file or --tls-client-ca tells whom to let in; "
             "--insecure opens every log to all who reach the port",
         )
     return None
@@ -143,13 +156,29 @@ def _observe(server: Server) -> None:
     observe(server)
 
 
-def _reload(tokens: TokenFile) -> None:
-    try:
-        tokens.reload()
-    except InvalidOption as error:
-        print(f"penstock: {error}; the tokens of before count on", file=sys.stderr, flush=True)
-    else:
-        print(f"read the tokens of {len(tokens)} clients again", flush=True)
+def _tls(chosen: argparse.Namespace) -> ServerCertificate | None:
+    """The certificate to serve with.
+
+    Raises:
+        InvalidOption: If a file is not as it should be, or one is given without the certificate.
+    """
+    if chosen.tls_cert is not None:
+        return ServerCertificate(chosen.tls_cert, chosen.tls_key, client_ca=chosen.tls_client_ca)
+    for name, value in (("--tls-key", chosen.tls_key), ("--tls-client-ca", chosen.tls_client_ca)):
+        if value is not None:
+            raise InvalidOption(name, value, "left out without --tls-cert")
+    return None
+
+
+def _reload(kept: Sequence[TokenFile | ServerCertificate]) -> None:
+    for one in kept:
+        try:
+            one.reload()
+        except InvalidOption as error:
+            print(f"penstock: {error}; what was read before counts on", file=sys.stderr, flush=True)
+        else:
+            told = f"the tokens of {len(one)} clients" if isinstance(one, TokenFile) else "the certificate"
+            print(f"read {told} again", flush=True)
 
 
 def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedName:

@@ -14,7 +14,7 @@ from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks.verify import is_live
 from publishers.wal.files.segment import segment_number
 from transports.cli.arguments import ArgumentParser
-from transports.cli.http import add_token, ask, token_of
+from transports.cli.http import ServerTrust, add_token, ask, token_of, trust_of
 from transports.cli.output import show
 from transports.cli.source import logs_in, url_of
 from transports.cli.stats_text import directory_words, server_words
@@ -35,7 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
     url = url_of(chosen.source)
     told: Mapping[str, Any]
     if url is not None:
-        told = _fetched(url, token_of(chosen))
+        told = _fetched(url, token_of(chosen), trust_of(chosen, url))
     else:
         paths = logs_in(chosen.source)
         told = {"logs": {_name(path): _log(path) for path in paths}}
@@ -96,8 +96,8 @@ def _size(filesystem: RealFileSystem, path: Path) -> int:
         return 0  # retention was faster
 
 
-def _fetched(url: str, token: str | None) -> Mapping[str, Any]:
-    told = ask(url, "/statistics", "statistics", token)
+def _fetched(url: str, token: str | None, trust: ServerTrust | None) -> Mapping[str, Any]:
+    told = ask(url, "/statistics", "statistics", token, trust)
     if told is None or not isinstance(told.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
     return told

@@ -16,7 +16,7 @@ from publishers.model.position import PositionToken
 from publishers.views.view import Content, Images, Integers
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.http import add_token, token_of
+from transports.cli.http import add_token, token_of, trust_of
 from transports.cli.source import followed, url_of
 from transports.cli.view import add_view, mask_of, view_of
 from transports.cli.wait import wait_for
@@ -181,9 +181,12 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
 
     printer = _Printer(chosen.limit, finished.set, encode)
 
+    trust = trust_of(chosen, url)
     async with connect(
         url,
         token=token_of(chosen),
+        ssl=None if trust is None else trust.context,
+        server_name=None if trust is None else trust.name,
         reconnect=chosen.retry != 0 and Backoff(attempts=chosen.retry),
         on_wait=partial(_wait, url, printer),
     ) as log:

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from transports.client.backoff import Backoff
@@ -38,6 +39,8 @@ class Reconnection:
         reconnect: How patiently a lost connection is made again; None for not at all.
         open_timeout: Seconds until an attempt to connect has failed.
         headers: Additional headers of the upgrade.
+        tls: What it trusts and shows; None for what the machine trusts.
+        server_name: The name that the certificate of the server has to bear, if it is not that of the URL.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Reconnection:
         reconnect: Backoff | None,
         open_timeout: float,
         headers: Mapping[str, str],
+        tls: ssl.SSLContext | None,
+        server_name: str | None,
     ) -> None:
         self._session = session
         self._url = url
@@ -60,6 +65,7 @@ class Reconnection:
         self._reconnect = reconnect
         self._open_timeout = open_timeout
         self._headers = dict(headers)
+        self._tls: dict[str, Any] = {"ssl": tls, "server_hostname": server_name}
         self._attempt = 0  # in a row, without an acknowledgement
         self._outgoing: deque[bytes] = deque()
         self._wake = asyncio.Event()
@@ -149,6 +155,7 @@ class Reconnection:
                 ping_timeout=_KEEPALIVE,
                 close_timeout=1.0,
                 max_size=None,
+                **{name: value for name, value in self._tls.items() if value is not None},
             ) as socket:
                 self._socket = socket
                 send_at_once(socket.transport)  # a proxy's client may have made the socket
@@ -168,6 +175,9 @@ class Reconnection:
             return ConnectionLost(self._url, str(error), close_code=error.close_code, retryable=False)
         except TimeoutError:
             return ConnectionLost(self._url, f"no answer within {self._open_timeout:g} s")
+        except ssl.SSLCertVerificationError as error:
+            why = f"its certificate is not trusted: {error.verify_message}"
+            return ConnectionLost(self._url, why, retryable=False)
         except (OSError, EOFError, ValueError) as error:
             refused = isinstance(error, ConnectionRefusedError)
             why = "it was refused" if refused else str(error) or type(error).__name__

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import enum
 import itertools
+import ssl as ssl_module
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 from uuid import uuid4
@@ -95,6 +96,8 @@ class RemoteLog:
         open_timeout: float,
         headers: Mapping[str, str],
         on_wait: OnWait | None,
+        tls: ssl_module.SSLContext | None,
+        server_name: str | None,
     ) -> None:
         self.url = url
         self._on_wait = on_wait
@@ -116,6 +119,8 @@ class RemoteLog:
             reconnect=reconnect,
             open_timeout=open_timeout,
             headers=headers,
+            tls=tls,
+            server_name=server_name,
         )
         self.inherited: LogForked | None = None
         forks.register(self)
@@ -501,6 +506,8 @@ def connect(
     open_timeout: float = 10.0,
     headers: Mapping[str, str] | None = None,
     on_wait: OnWait | None = None,
+    ssl: ssl_module.SSLContext | None = None,
+    server_name: str | None = None,
 ) -> RemoteLog:
     """A remote log; connects on entering ``async with``.
 
@@ -513,7 +520,15 @@ def connect(
         headers: Additional headers of the upgrade, such as ``Authorization``.
         on_wait: Called with reconnect before each wait, with what was lost, a ``ConnectionLost`` or, of one subscription, a
             ``RemoteError``, and the seconds until the next attempt; on the event loop of the connection.
+        ssl: For ``wss:``, what the client trusts, and the certificate that it shows, such as
+            ``ssl.create_default_context(cafile="ca.pem")``; None for the authorities that the machine trusts.
+        server_name: For ``wss:``, the name that the certificate of the server has to bear, if it is not that of the URL.
+
+    Raises:
+        InvalidOption: If one of the last two is given for a URL without TLS.
     """
+    if not url.lower().startswith("wss:") and (ssl is not None or server_name is not None):
+        raise InvalidOption("url", url, "a URL that begins with wss:// where ssl or server_name is given")
     return RemoteLog(
         url,
         token=token,
@@ -521,4 +536,6 @@ def connect(
         open_timeout=open_timeout,
         headers=headers or {},
         on_wait=on_wait,
+        tls=ssl,
+        server_name=server_name,
     )

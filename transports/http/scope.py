@@ -2,12 +2,16 @@
 
 from collections.abc import Hashable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
-from transports.access.principal import Credentials
+from transports.access.principal import Credentials, PeerCertificate
 
-__all__ = ["bearer", "client_of", "credentials_of", "headers_of", "path_below"]
+__all__ = ["PEER", "bearer", "client_of", "credentials_of", "headers_of", "path_below"]
+
+
+PEER: Final = "penstock.peer_certificate"
+"""Where the state of a scope has the certificate of the client; under other servers it is what the ``tls`` extension tells."""
 
 
 def path_below(scope: Mapping[str, Any]) -> str:
@@ -60,8 +64,22 @@ def credentials_of(scope: Mapping[str, Any]) -> Credentials:
         headers=headers,
         cookies=_cookies(headers.get("cookie", "")),
         query=dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)),
+        peer_certificate=_shown(scope),
         client=client[0] if client else None,
     )
+
+
+def _shown(scope: Mapping[str, Any]) -> PeerCertificate | None:
+    shown = (scope.get("state") or {}).get(PEER)
+    if isinstance(shown, PeerCertificate):
+        return shown
+    # ASGI extension "tls" 0.2: there is a name only if the host has verified the certificate.
+    told = (scope.get("extensions") or {}).get("tls") or {}
+    name = told.get("client_cert_name")
+    if not name or told.get("client_cert_error"):
+        return None
+    common = next((part[3:] for part in name.split(",") if part.startswith("CN=")), None)
+    return PeerCertificate(name, common)
 
 
 def _cookies(header: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Whether those who are connected still may what they do."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -36,6 +35,7 @@ class Revocation:
         self._connections = connections
         self._pause = seconds / 2
         self._task: asyncio.Task[None] | None = None
+        self._said = ""
 
     def start(self) -> None:
         """A connection has come; on the event loop."""
@@ -54,9 +54,15 @@ class Revocation:
 
     async def review(self) -> None:
         """Ends what is not allowed any more."""
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._pause):
                 await self._access.refresh()
+        except TimeoutError:
+            pass
+        except Exception as error:  # noqa: BLE001 - what was read before counts on
+            if str(error) != self._said:
+                _LOG.warning("who is let in could not be read again: %s", error)
+            self._said = str(error)
         known: dict[tuple[Principal, str], Grant | None] = {}
 
         def granted(principal: Principal, log: str) -> Grant | None:

@@ -9,9 +9,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from transports.http.scope import PEER
 from transports.limits import Limits
+from transports.server.tls import shown_by
 from transports.server.watchdog import Watchdog
-from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once
+from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once, unsent_by, wait_for_all
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as UvicornProtocol
@@ -45,7 +47,10 @@ class HttpProtocol(UvicornProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """A client has connected."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)
+        shown = shown_by(transport)
+        if shown is not None:
+            self.app_state = {**self.app_state, PEER: shown}  # which becomes the state of every scope
+        wait_for_all(transport)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
         self._wait()
@@ -99,7 +104,7 @@ class HttpProtocol(UvicornProtocol):
         """What the client has yet to take, to which nothing is added meanwhile; None for another protocol to watch."""
         if self._upgraded:
             return None
-        return self.transport.get_write_buffer_size() + held_by_kernel(self.transport)
+        return unsent_by(self.transport) + held_by_kernel(self.transport)
 
     def _stalled(self) -> None:
         _LOG.info("%s bytes of an answer unsent, none taken in time: connection aborted", self._unsent())

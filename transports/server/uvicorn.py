@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as WaitTimeoutError
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from flow import forks
@@ -13,6 +14,7 @@ from transports.access.host_names import is_loopback
 from transports.errors import ExtraMissing, ServerFailed
 from transports.limits import Limits
 from transports.server.asgi import Application
+from transports.server.tls import ServerCertificate
 from transports.tcp.descriptors import bound_to, let_go
 
 if TYPE_CHECKING:
@@ -41,11 +43,20 @@ class Server:
         application: The ASGI application.
     """
 
-    def __init__(self, application: Application, *, host: str, port: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        host: str,
+        port: int,
+        limits: Limits,
+        tls: ServerCertificate | None = None,
+    ) -> None:
         self.application = application
         self.host = host
         self._limits = limits
-        self._uvicorn = _uvicorn(application, limits)
+        self._tls = tls
+        self._uvicorn = _uvicorn(application, limits, tls)
         self._socket = _listen(host, port)
         self._address = self._socket.getsockname()
         self.port: int = self._address[1]
@@ -58,22 +69,25 @@ class Server:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"ws://{self._authority}/ws"
+        return f"{self._scheme('ws')}://{self._authority}/ws"
 
     @property
     def graphql_url(self) -> str:
         """Where GraphQL is: over HTTP, and with ``ws:`` over a WebSocket."""
-        return f"http://{self._authority}/graphql"
+        return f"{self._scheme('http')}://{self._authority}/graphql"
 
     @property
     def health_url(self) -> str:
         """Where the server says how it is."""
-        return f"http://{self._authority}/health"
+        return f"{self._scheme('http')}://{self._authority}/health"
 
     @property
     def home_url(self) -> str:
         """Where a browser finds the first page."""
-        return f"http://{self._authority}/"
+        return f"{self._scheme('http')}://{self._authority}/"
+
+    def _scheme(self, plain: str) -> str:
+        return plain if self._tls is None else plain + "s"
 
     @property
     def _authority(self) -> str:
@@ -165,7 +179,14 @@ class Server:
             self._ready.set()
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        if self._tls is not None:
+            bounds = {
+                "ssl_handshake_timeout": self._limits.request_timeout,
+                "ssl_shutdown_timeout": self._limits.close_timeout,
+            }
+            # uvicorn passes neither on, and the loop is this server's own; without them a client has 60 and 30 s.
+            loop.create_server = partial(loop.create_server, **bounds)  # type: ignore[method-assign]  # see above
         startup = self._uvicorn.startup
 
         async def announce(sockets: list[socket.socket] | None = None) -> None:
@@ -193,6 +214,7 @@ def serve(
     authenticate: "Authenticator | None" = None,
     authorise: "Authoriser | Grant | None" = None,
     pages: "Mapping[str, Page] | None" = None,
+    tls: ServerCertificate | None = None,
 ) -> Server:
     """Serves a log, several by name, or a store, from inside this program.
 
@@ -211,6 +233,7 @@ def serve(
         authorise: What each principal may do with a log: a ``Grant`` for all, or a function that makes one of principal, name
             of the log and ``LogAction``. None lets everybody read everything, and nobody write.
         pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
+        tls: Its certificate; then it speaks nothing but TLS. None for a server without TLS.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
@@ -230,7 +253,7 @@ def serve(
         authorise=authorise,
         pages=pages,
     )
-    return Server(application, host=host, port=port, limits=limits).start()
+    return Server(application, host=host, port=port, limits=limits, tls=tls).start()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -245,7 +268,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
+def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | None) -> "uvicorn.Server":
     try:
         import uvicorn  # noqa: PLC0415 - an optional dependency
 
@@ -275,4 +298,7 @@ def _uvicorn(application: Application, limits: Limits) -> "uvicorn.Server":
         server_header=False,
         timeout_graceful_shutdown=limits.close_timeout,  # type: ignore[arg-type]  # asyncio takes parts of seconds
     )
+    if tls is not None:
+        config.load()
+        config.ssl = tls.context
     return uvicorn.Server(config)

@@ -28,7 +28,7 @@ from transports.server.frames import frame_head, scope_of
 from transports.server.link import LINK, Receiver
 from transports.server.passthrough import Config, Passthrough, Shared
 from transports.server.watchdog import Watchdog
-from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once
+from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once, unsent_by, wait_above
 
 __all__ = ["LinkProtocol"]
 
@@ -85,7 +85,7 @@ class LinkProtocol(asyncio.Protocol):
         self._binary = False
         self._queue: list[bytes] = []
         self._queued = 0
-        self._written = 0
+        self._written = self._most = 0
         self._full = False
         self._reading = True
         self._pinged = False
@@ -100,7 +100,7 @@ class LinkProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A request to upgrade has arrived on this transport."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=self.limits.high_water)
+        wait_above(self._transport, self.limits.high_water)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
         self._shared.connections.add(self)
@@ -269,7 +269,7 @@ class LinkProtocol(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Bytes that were written and not yet taken by the operating system."""
-        return self._queued + self._transport.get_write_buffer_size()
+        return self._queued + unsent_by(self._transport)
 
     def write(self, message: bytes) -> None:
         """Queues one text message, framed and uncompressed."""
@@ -289,7 +289,7 @@ class LinkProtocol(asyncio.Protocol):
             return
         self._written += len(data)
         self._transport.write(data)
-        left = self._transport.get_write_buffer_size()
+        left = unsent_by(self._transport)
         if left:
             self._watch.start()
             if left > self.limits.window and self._reading:
@@ -451,11 +451,13 @@ class LinkProtocol(asyncio.Protocol):
 
         None if nothing waits here.
         """
-        left = self._transport.get_write_buffer_size()
-        return self._written - left - held_by_kernel(self._transport) if left else None
+        left = unsent_by(self._transport)
+        # What TLS adds to what is written is nothing that was taken back.
+        self._most = max(self._most, self._written - left - held_by_kernel(self._transport))
+        return self._most if left else None
 
     def _stalled(self) -> None:
-        left = self._transport.get_write_buffer_size()
+        left = unsent_by(self._transport)
         self.ending = self.ending or "STALLED"
         _LOG.info(
             "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
