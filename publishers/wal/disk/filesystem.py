@@ -439,21 +439,13 @@ class RealFileSystem:
         finally:
             os.close(fd)
 
-    def rename(self, source: Path, target: Path, /) -> None:
-        """See `FileSystem.rename`."""
-        os.replace(source, target)
-
-    def unlink(self, path: Path, /) -> None:
-        """See `FileSystem.unlink`."""
-        os.unlink(path)
-
-    def remove_directory(self, path: Path, /) -> None:
-        """See `FileSystem.remove_directory`."""
-        os.rmdir(path)
-
-    def link(self, source: Path, target: Path, /) -> None:
-        """See `FileSystem.link`."""
-        os.link(source, target)
+    # What the operating system does by itself: see `FileSystem`.
+    rename = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    remove_directory = staticmethod(os.rmdir)
+    link = staticmethod(os.link)
+    process_id = staticmethod(os.getpid)
+    random_bytes = staticmethod(os.urandom)
 
     def listing(self, path: Path, /) -> list[str]:
         """See `FileSystem.listing`."""
@@ -470,14 +462,6 @@ class RealFileSystem:
             return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
         except (OSError, ValueError):
             return bytes(16)
-
-    def process_id(self) -> int:
-        """See `FileSystem.process_id`."""
-        return os.getpid()
-
-    def random_bytes(self, size: int, /) -> bytes:
-        """See `FileSystem.random_bytes`."""
-        return os.urandom(size)
 
     def notifier(self, directory: Path, /) -> Notifier:
         """See `FileSystem.notifier`."""
