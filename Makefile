@@ -15,6 +15,7 @@ WORKERS ?= auto
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
+	@echo "make servers                                 what needs real servers beside ours, which it installs"
 	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
 	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and with how many assertions"
 	@echo "make lint                                    style, types, import directions"
@@ -43,6 +44,13 @@ demo: $(VENV)/.demo
 # The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
+
+# Servers of others, from packages of Debian; where they are not installed, their tests are skipped.
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+servers: $(VENV)/.dev
+	for name in $$(cat tests/servers/debian.txt); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
+		test -z "$$missing" || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -qy --no-install-recommends $$missing; }
+	$(BIN)/python -m pytest -n0 tests/servers $(ARGS)
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
 UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \

@@ -67,8 +67,8 @@ async def test_what_happens_is_counted(serving, dial, fill, log, until):
     assert found["penstock_log_changes_total", (shop,)] == 9
     assert found["penstock_log_subscriptions", (shop,)] == 2
     assert found["penstock_log_delivered_total", (("area", "DATA"), shop)] == 6
-    assert found["penstock_log_lag_events", (shop, ("quantile", "1"))] == 9
-    assert found["penstock_log_lag_versions", (shop, ("quantile", "0.5"))] in (0, 3)
+    assert found["penstock_log_lag_events", (shop, ("share", "1"))] == 9
+    assert found["penstock_log_lag_versions", (shop, ("share", "0.5"))] in (0, 3)
     assert found["penstock_log_sound", (shop,)] == 1
     assert 0 <= found["penstock_log_commit_age_seconds", (shop,)] < 60
     assert found["penstock_log_queue_limit_bytes", (shop,)] == log.options.queue_bytes
