@@ -1,14 +1,15 @@
 """Subscriptions that are served together: same publisher, same executor.
 
-Those who have kept up stand at one place of the ring when the next chunks are linked. A round takes these once, moves
-all cursors under one lock, and hands each subscriber the same batch. Whoever cannot take part (it lacks demand, is
-busy, wants smaller batches, ends at a version) is left to its own drain, which is woken. Each subscriber's own drain
-flag is held while it is served, so all rules of delivery hold as they do without company.
+Those that have kept up stand at one place of the ring when the next chunks are linked. A round takes these once, and under the
+same lock it borrows the flags of their drains and moves their cursors; then it hands each subscriber the same batch. Those
+that cannot take part (they lack demand, are busy, want smaller batches, end at a version) are left to their own drains,
+which are woken. Each subscriber's own drain flag is held while it is served, so all rules of delivery hold as they do without
+company.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -16,18 +17,14 @@ from flow.executors import INLINE, Executor, LoopExecutor
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.counters import DeliveryCounters
-from publishers.fanout.ring import Ring, RingCursor
+from publishers.fanout.ring import TURN, Ring, RingCursor, Round
 from publishers.fanout.watermark import Watermark
 from publishers.options import LogOptions
 from publishers.views.view import View
 
 __all__ = ["DeliveryGroup"]
 
-_TURN: Final = 64  # subscribers served before an event loop gets its turn
 _WOKEN: Final = 16  # as many are woken for the price of one that is served
-
-Waiting = deque[tuple[int, list[RingCursor]]]
-"""Cursors, by the place where they stand."""
 
 
 class DeliveryGroup:
@@ -75,6 +72,11 @@ class DeliveryGroup:
         return trunk if trunk is INLINE or isinstance(trunk, LoopExecutor) else None
 
     @property
+    def sleeps(self) -> bool:
+        """Whether to wake it costs an event loop a turn, so that it should concern somebody there."""
+        return self._loop is not None
+
+    @property
     def lost(self) -> bool:
         """Whether its loop has closed: what was scheduled there never runs, and its members are to learn of it."""
         return self._loop is not None and self._loop.closed
@@ -98,7 +100,7 @@ class DeliveryGroup:
         elif self.executor is INLINE:
             self._run_aside(self._round)
         else:
-            self._round()  # reaches nobody's code: it wakes one by one
+            self._wake_all()
 
     def _claim(self) -> bool:
         with self._lock:
@@ -114,30 +116,44 @@ class DeliveryGroup:
                 for cursor in cursors:
                     cursor.owner.wake()
 
-    def _round(self, waiting: Waiting | None = None) -> None:
+    def _wake_all(self) -> None:
+        """Wakes those who wait for what was noted; reaches nobody's code."""
+        place = None
+        try:
+            with self._lock:
+                place, self._place = self._place, None
+            if place is not None:
+                for _, cursors in self._ring.standing(self, place):
+                    _wake_each(cursors)
+        except BaseException:
+            # KeyboardInterrupt, say: whoever was not woken sleeps over what is visible; to be woken twice is harmless.
+            if place is not None:
+                self.note(place)
+            self._wake_all()
+            raise
+
+    def _round(self, some: Round | None = None) -> None:
         """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
-        place = waiting[0][0] if waiting else None
+        place = None if some is None else some.waiting[0][0]
         spent = 0
         try:
             while True:
-                if not waiting:
+                if some is None:
                     with self._lock:
                         self._scheduled = False
                         place, self._place = self._place, None
                     if place is None:
                         return
-                    waiting = deque(self._ring.standing(self, place))
-                    continue
-                place, cursors = waiting[0]
-                some = cursors[-_TURN:]
-                del cursors[-_TURN:]
-                if not cursors:
-                    waiting.popleft()
-                spent += self._serve(place, some)
-                if self._loop is not None and (spent >= _TURN or not waiting):
+                    some = Round(place)
+                spent += self._serve(some)
+                if some.waiting:
+                    place = some.waiting[0][0]
+                else:
+                    some = None
+                if self._loop is not None and (spent >= TURN or some is None):
                     self._loop.spend(spent)
-                    if waiting:
-                        self._schedule(self._loop, partial(self._round, waiting))
+                    if some is not None:
+                        self._schedule(self._loop, partial(self._round, some))
                     elif self._place is not None:  # it came meanwhile, and is for a later turn
                         self.wake()
                     return
@@ -149,43 +165,32 @@ class DeliveryGroup:
             self.wake()
             raise
 
-    def _serve(self, place: int, cursors: Sequence[RingCursor]) -> int:
+    def _serve(self, some: Round) -> int:
         """Serves those that can take part, and wakes the others; answers what that was of a turn."""
-        ahead = None
-        loop = self._loop
-        if self.executor is not None and (loop is None or not loop.closed):
-            options, upto = self._options, self._watermark.visible
-            ahead = self._ring.ahead(place, upto, options.batch_events, options.batch_bytes)
-        if ahead is None:
-            _wake_each(cursors)
-            return len(cursors) // _WOKEN
-        lent: deque[Any] = deque()
-        ready: list[RingCursor] = []
-        left: list[RingCursor] = []
+        options, loop, lent = self._options, self._loop, some.lent
+        upto = self._watermark.visible if loop is None or not loop.closed else -1
         try:
-            for cursor in cursors:
-                lent.append(cursor.owner)  # first, so that no interrupt leaves a flag behind
-                if cursor.owner.lend(ahead):
-                    ready.append(cursor)
-                else:
-                    left.append(cursor)
-                    lent.pop()
-            took, follows = self._ring.advance(self, ready, ahead)
-            _give_back(lent, ahead, {})
+            ahead = self._ring.take(self, some, upto, options.batch_events, options.batch_bytes)
+            if ahead is not None:
+                _give_back(lent, ahead, {})
         except BaseException:
             # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible.
             interrupted = tuple(lent)
-            _give_back(lent, ahead, {})
+            if some.ahead is not None:
+                _give_back(lent, some.ahead, {})
             for one in interrupted:
                 one.wake()
             raise
-        self._counters.count(ahead.slices, took)
+        left = some.left
         if left:
             _wake_each(left)
-        # Who published that while they were on their way did not find them there.
-        if follows is not None and follows <= self._watermark.visible:
-            self.note(ahead.end)
-        return took + len(left) // _WOKEN
+        if ahead is not None:
+            self._counters.count(ahead.slices, some.took)
+            # Who published that while they were on their way did not find them there.
+            if some.follows is not None and some.follows <= self._watermark.visible:
+                self.note(ahead.end)
+            return some.took + len(left) // _WOKEN
+        return len(left) // _WOKEN
 
 
 def _wake_each(cursors: Iterable[RingCursor]) -> None:

@@ -113,8 +113,6 @@ class PublishGate:
         self.evaluations += index.evaluations - before
         service.watermark.advance(newest)
         self._halfway = False
-        for shared in touched:
-            overtaken += shared.ring.settle(newest)
         return self._concerned(touched, overtaken)
 
     def everybody(self) -> list[Wakeable]:
@@ -127,11 +125,14 @@ class PublishGate:
         """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
         found: dict[Wakeable, None] = {}
         for shared, place in touched.items():
-            concerned = shared.ring.groups(place)
+            concerned = None
             for group in tuple(shared.groups.values()):
-                if group in concerned or group.lost:
-                    group.note(place)
-                    found[group] = None
+                if group.sleeps:
+                    concerned = shared.ring.groups(place) if concerned is None else concerned
+                    if group not in concerned and not group.lost:
+                        continue
+                group.note(place)  # and else it looks for itself
+                found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None
         for subscription in self._service.waiting.due(self._service.replayer):

@@ -9,9 +9,9 @@ Coverage
     ring alone. A ring starts and is trimmed at transaction boundaries.
 
 Falling behind
-    The ring is bounded in changes and bytes. Eviction drops the oldest chunk and marks every cursor that had not taken
-    it RESYNC, with the place from which it must read the WAL. A chunk above the bounds is refused: the ring restarts
-    behind it, as if it had been linked and evicted at once.
+    The ring is bounded in changes and bytes. Where the next chunk finds no room, eviction drops the oldest one and marks every
+    cursor that had not taken it RESYNC, with the place from which it must read the WAL. A chunk above the bounds is
+    refused: the ring restarts behind it, as if it had been linked and evicted at once.
 
 Trimming
     What every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise; the cursors
@@ -39,7 +39,7 @@ from publishers.model.position import Position
 if TYPE_CHECKING:
     from publishers.wal import Location
 
-__all__ = ["BEHIND", "NOWHERE", "Ring", "RingCursor", "RingStatistics"]
+__all__ = ["BEHIND", "NOWHERE", "TURN", "Ring", "RingCursor", "RingStatistics", "Round", "Waiting"]
 
 # A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
 _LIVE: Final = Phase.LIVE
@@ -58,7 +58,7 @@ class RingCursor:
         location: Where in the WAL ``next`` is, as far as it is known.
         owner: Its subscription.
         group: The cursors with which it may be served together.
-        taken: What ``Ring.advance`` took for it, until it is delivered.
+        taken: What ``Ring.take`` took for it, until it is delivered.
     """
 
     __slots__ = ("group", "held", "location", "next", "owner", "phase", "place", "taken")
@@ -92,6 +92,40 @@ class RingCursor:
 
 class _Behind(Enum):
     BEHIND = "BEHIND"
+
+
+TURN: Final = 64
+"""As many cursors of a group take at a time."""
+
+Waiting = deque[tuple[int, list[RingCursor]]]
+"""Cursors, by the place where they stand."""
+
+_NOBODY: Final[dict[Hashable, set[RingCursor]]] = {}
+
+
+class Round:
+    """Who of a group is served with what lies ahead, some at a time; the holder of the round changes it, by `Ring.take`.
+
+    Attributes:
+        place: Who stands there or behind it is to be found first; None if that was done.
+        waiting: Who was found, and has not had its turn.
+        ahead: What was taken last; None if that is nothing.
+        lent: The owners of the cursors whose flags the group has for it.
+        took: How many of these it was taken for.
+        left: The cursors that could not take part.
+        follows: Version of the chunk before which the others stand now, if one is linked.
+    """
+
+    __slots__ = ("ahead", "follows", "left", "lent", "place", "took", "waiting")
+
+    def __init__(self, place: int) -> None:
+        self.place: int | None = place
+        self.waiting: Waiting = deque()
+        self.ahead: Ahead | None = None
+        self.lent: deque[Any] = deque()
+        self.took = 0
+        self.left: list[RingCursor] = []
+        self.follows: int | None = None
 
 
 NOWHERE: Final = Position(2**64, 0)
@@ -132,23 +166,30 @@ class Ring:
         self._copied_events = 0
 
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
-        """Appends a chunk, or refuses one above the bounds; answers the cursors that this overtook.
+        """Appends a chunk, after it has evicted what leaves no room for it; answers the cursors that this overtook.
 
-        Either way the chunk knows its place then: where it is, or where the next one will be.
+        A chunk above the bounds is refused. Either way it knows its place then: where it is, or where the next one will be.
+        It is trimmed at once if no cursor stands in the ring.
         """
+        overtaken: list[RingCursor] = []
+        events, weight = chunk.events, chunk.weight
         with self.lock:
-            if chunk.events > self._max_events or chunk.weight > self._max_bytes:
+            if events > self._max_events or weight > self._max_bytes:
                 chunk.place = self._next
                 self._refused_chunks += 1
                 return self._restart(chunk.version, visible)
+            self._linked_events += events
             chunks = self._chunks
+            while self._events + events > self._max_events or self._nbytes + weight > self._max_bytes:
+                overtaken += self._evict(visible)
             chunk.place = chunks[0].place + len(chunks) if chunks else self._next
             chunks.append(chunk)
             self._next = chunk.place + 1
-            self._events += chunk.events
-            self._nbytes += chunk.weight
-            self._linked_events += chunk.events
-            return []
+            self._events += events
+            self._nbytes += weight
+            if chunks[0].place not in self._standing:
+                self._trim()
+        return overtaken
 
     def restart(self, version: int, visible: int) -> list[RingCursor]:
         """Empties the ring and starts it behind ``version``; answers the cursors that this overtook."""
@@ -166,15 +207,6 @@ class Ring:
         """Covers what is linked from now on, all of which is at ``start`` or behind it."""
         with self.lock:
             self.start = start
-
-    def settle(self, visible: int) -> list[RingCursor]:
-        """Evicts down to the bounds and trims what all LIVE cursors have taken; answers the overtaken cursors."""
-        overtaken: list[RingCursor] = []
-        with self.lock:
-            while self._chunks and (self._events > self._max_events or self._nbytes > self._max_bytes):
-                overtaken += self._evict(visible)
-            self._trim()
-        return overtaken
 
     def move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
         """Changes the state of a cursor as the table says; None if the event means nothing now.
@@ -295,96 +327,124 @@ class Ring:
         base = chunks[0].place
         return range(max(first, base), base + len(chunks))
 
-    def standing(self, group: Hashable, place: int) -> list[tuple[int, list[RingCursor]]]:
+    def standing(self, group: Hashable, place: int) -> Waiting:
         """The cursors of a group for whom chunks from ``place`` on are new, by the place where they stand."""
         with self.lock:
-            found = []
-            for number in self._places(place):
-                groups = self._standing.get(number)
-                cursors = groups and groups.get(group)
-                if cursors:
-                    found.append((number, list(cursors)))
-            return found
+            return self._waiting(group, place)
 
-    def ahead(self, place: int, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
-        """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
-        slices: list[Slice] = []
-        events = nbytes = 0
-        with self.lock:
-            chunks = self._chunks
-            base = chunks[0].place if chunks else self._next
-            at = place - base
-            if at < 0:
-                return None
-            for chunk in islice(chunks, at, None):
-                if (
-                    chunk.version > upto
-                    or events + chunk.events > max_events
-                    or nbytes + chunk.nbytes > max_bytes
-                ):
-                    break
-                slices += chunk.slices
-                events += chunk.events
-                nbytes += chunk.nbytes
-                at += 1
-            if not slices:
-                return None
-            more = at < len(chunks) and chunks[at].version <= upto
-            # For every chunk: without a call of Python code.
-            after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
-            fields = (place, at + base, slices[0].block.version, after, tuple(slices), events, nbytes, more)
-            ahead: Ahead = tuple.__new__(Ahead, fields)
-        return ahead
+    def _waiting(self, group: Hashable, place: int) -> Waiting:
+        found: Waiting = deque()
+        for number in self._places(place):
+            cursors = self._standing.get(number, _NOBODY).get(group)
+            if cursors:
+                found.append((number, list(cursors)))
+        return found
 
-    def advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> tuple[int, int | None]:
-        """Moves LIVE cursors of a group that stand where ``ahead`` begins behind it; the others stay.
+    def take(self, group: Hashable, some: Round, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+        """Takes what lies ahead of some LIVE cursors of a group, once for all of them, as ``poll`` does for one.
 
-        It is what ``poll`` does, for many that take the same. If it is interrupted they all leave the ring, so that each
-        goes on in the WAL from its ``next``.
+        Those that can take part lend the flags of their drains, whose locks are taken inside the ring's, and move. If this
+        is interrupted they leave the ring, so that each goes on in the WAL from its ``next``.
 
-        Returns:
-            How many have moved, and the version of the chunk before which they stand now, if one is linked. Who moved them
-            reads the watermark after this: a commit that has looked for cursors there before they came has advanced it
-            already.
+        Args:
+            group: Whose round it is.
+            some: Who waits; it is told what became of them. Whoever moved them reads the watermark after this: a commit
+                that has looked for cursors before the chunk that follows, before they came there, has advanced it already.
+            upto: The watermark, read before this call.
+            max_events: Most changes.
+            max_bytes: Most bytes; only whole chunks are taken.
         """
         with self.lock:
-            moved = self._advance(group, cursors, ahead)
-            self._trim()
+            if some.place is not None:
+                some.waiting, some.place = self._waiting(group, some.place), None
+            if not some.waiting:
+                some.ahead, some.left = None, []
+                return None
+            place, cursors = some.waiting[0]
+            left = some.left = cursors[-TURN:]
+            del cursors[-TURN:]
+            if not cursors:
+                some.waiting.popleft()
+            ahead = some.ahead = self._ahead(place, upto, max_events, max_bytes)
+            if ahead is None:
+                return None
+            try:
+                some.took = self._lend(group, left, ahead, some.lent)
+            except BaseException:
+                self._expel(group, left, ahead)
+                raise
             chunks = self._chunks
+            if chunks[0].place not in self._standing:
+                self._trim()
             at = ahead.end - chunks[0].place if chunks else -1
-            return moved, chunks[at].version if 0 <= at < len(chunks) else None
+            some.follows = chunks[at].version if 0 <= at < len(chunks) else None
+            return ahead
 
-    def _advance(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> int:
-        try:
-            standing = self._standing.get(ahead.place, {}).get(group, set())
-            moved = set()
-            for cursor in cursors:
-                at = cursor.next
-                if (
-                    cursor in standing
-                    and cursor.phase is _LIVE
-                    and (not at.index or at.version < ahead.first)
-                ):
-                    moved.add(cursor)
-                    cursor.taken = ahead
-                    cursor.place = ahead.end
-                    cursor.next = ahead.next
-            standing -= moved
-            if not standing:
-                self._tidy(ahead.place, group)
+    def _ahead(self, place: int, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+        """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
+        slices: tuple[Slice, ...] = ()
+        events = nbytes = 0
+        chunks = self._chunks
+        base = chunks[0].place if chunks else self._next
+        at = place - base
+        if at < 0:
+            return None
+        for chunk in islice(chunks, at, None):
+            if (
+                chunk.version > upto
+                or events + chunk.events > max_events
+                or nbytes + chunk.nbytes > max_bytes
+            ):
+                break
+            slices += chunk.slices
+            events += chunk.events
+            nbytes += chunk.nbytes
+            at += 1
+        if not slices:
+            return None
+        more = at < len(chunks) and chunks[at].version <= upto
+        # For every chunk: without a call of Python code.
+        after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
+        fields = (place, at + base, slices[0].block.version, after, slices, events, nbytes, more)
+        return tuple.__new__(Ahead, fields)
+
+    def _lend(self, group: Hashable, cursors: list[RingCursor], ahead: Ahead, lent: deque[Any]) -> int:
+        """Moves those behind what lies ahead that stand before it and can take it, and leaves the others in the list."""
+        moved: set[RingCursor] = set()
+        left = []
+        for cursor in cursors:
+            at, owner = cursor.next, cursor.owner
+            lent.append(owner)  # first, so that no interrupt leaves a flag behind
+            if (
+                cursor.place != ahead.place
+                or (at.index and at.version >= ahead.first)
+                or not owner.lend(ahead)
+            ):
+                lent.pop()
+                left.append(cursor)
+            elif cursor.taken is ahead:  # else it only gets its flag back
+                moved.add(cursor)
+                cursor.place, cursor.next = ahead.end, ahead.next
+        if moved:
             self._copied_events += ahead.events * len(moved)
-            if moved:
-                there = self._standing.setdefault(ahead.end, {})
-                there[group] = there[group] | moved if group in there else moved
-            return len(moved)
-        except BaseException:
-            for cursor in cursors:
-                self._move(cursor, Occurrence.EVICT, ahead.next if cursor.taken is ahead else None)
-            for groups in self._standing.values():
-                groups.get(group, set()).difference_update(cursors)
-            for place in (ahead.place, ahead.end):
-                self._tidy(place, group)
-            raise
+            groups = self._standing[ahead.place]
+            groups[group] -= moved
+            if not groups[group]:
+                self._tidy(ahead.place, group)
+            there = self._standing.setdefault(ahead.end, {})
+            there[group] = there[group] | moved if group in there else moved
+        cursors[:] = left
+        return len(moved)
+
+    def _expel(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
+        """Lets those leave that were moved, or half so; the others stand where they stood."""
+        moved = [cursor for cursor in cursors if cursor.taken is ahead]
+        for cursor in moved:
+            self._move(cursor, Occurrence.EVICT, ahead.next)
+        for groups in self._standing.values():
+            groups.get(group, set()).difference_update(moved)
+        for place in (ahead.place, ahead.end):
+            self._tidy(place, group)
 
     def _tidy(self, place: int, group: Hashable) -> None:
         """Forgets a set of cursors that is empty."""

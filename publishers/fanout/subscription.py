@@ -272,7 +272,10 @@ class ChangeSubscription:
         self._run(self._drain.signal)
 
     def lend(self, ahead: Ahead) -> bool:
-        """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows."""
+        """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows.
+
+        The caller holds the ring's lock. If ``cursor.taken`` is not ``ahead`` afterwards, the flag is to be given back only.
+        """
         cursor = self.cursor
         if (
             cursor.phase is not _LIVE
@@ -284,10 +287,8 @@ class ChangeSubscription:
             or not self._drain.lend(ahead.events, ahead)
         ):
             return False
-        # Again, with the flag; and in this order, as the replayer fills the queue before it lets go of the cursor.
-        if cursor.phase is not _LIVE or self._filled is not None:
-            self._drain.give_back(ahead, ())
-            return False
+        if self._filled is None:  # asked with the flag: whoever had it before may have left something
+            cursor.taken = ahead
         return True
 
     def give_back(self, ahead: Ahead, batch: Batch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from publishers.fanout.chunk import Ahead, Chunk
-from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.ring import BEHIND, Ring, RingCursor, Round
 from publishers.fanout.state import Deed, Occurrence, Phase
 from publishers.model.position import Position
 
@@ -80,13 +80,31 @@ class _Thread:
 class _Cursor(RingCursor):
     """The cursor of one subscription, and what stands beside it."""
 
-    __slots__ = ("acts", "demand", "drain", "expects", "filled", "halted", "pending", "slices", "sought")
-
-    owner: "World"
+    __slots__ = (
+        "acts",
+        "demand",
+        "drain",
+        "expects",
+        "filled",
+        "halted",
+        "pending",
+        "slices",
+        "sought",
+        "world",
+    )
 
     @property
     def more(self) -> bool:
-        return self.next.version <= self.owner.visible
+        return self.next.version <= self.world.visible
+
+    def lend(self, ahead: Ahead) -> bool:
+        """Its drain lends its flag, as ChangeSubscription does; the cursor is its own owner."""
+        idle = not (self.drain.at or self.halted or self.sought)
+        if not idle or self.phase is not Phase.LIVE or ahead.events > self.demand:
+            return False
+        self.drain = _Thread("lent")
+        self.taken = None if self.filled else ahead
+        return True
 
     @property
     def reading(self) -> _Thread | None:
@@ -114,7 +132,8 @@ class World:
         self.ring = Ring(Position(plan.old + 1), max_events=plan.ring, max_bytes=2**40)
         self.cursors = []
         for start, acts in zip(plan.starts, plan.acts, strict=True):
-            one = _Cursor(Position(start), self)
+            one = _Cursor(Position(start))
+            one.owner, one.world = one, self
             one.acts, one.demand, one.expects = acts, 0, start
             one.drain, one.slices = _Thread(), ()
             one.filled, one.sought, one.pending, one.halted = (), None, False, False
@@ -129,9 +148,9 @@ class World:
         twins: dict[RingCursor, _Cursor] = {}
         for one in self.cursors:
             twin = twins[one] = _Cursor.__new__(_Cursor)
-            twin.owner = new
             for name in (*_FIELDS, *_Cursor.__slots__):
                 setattr(twin, name, getattr(one, name))
+            twin.owner, twin.world = twin, new
         new.cursors = list(twins.values())
         ring = new.ring = Ring.__new__(Ring)
         vars(ring).update(vars(self.ring))
@@ -223,56 +242,39 @@ class World:
                 self._link(version + 1, self.plan.commits[version - self.plan.old])
             case "advance":
                 self.visible = version
-                self.committer = "settle"
-            case "settle":
-                self.overtaken += self._numbers(ring.settle(version))
-                if self.plan.ring < ring.statistics().events:
-                    raise Wrong("the ring is above its bound")
                 self.committer = "wake"
             case "wake":
                 if self.place is not None:
-                    self._serve(ring.standing(None, self.place))
+                    self._serve(self.place)
                 for number in self.overtaken:
                     self.cursors[number].pending = True
                 self.place, self.overtaken, self.committer = None, (), ""
                 self.advanced = self.advanced or any(self.listed.values())
                 self._wake(detached=False)
                 if self.ahead is not None:
-                    self.committer = "move"
+                    self.committer = "give"
             case _:
-                self._serve_together()
+                self._give_back()
 
-    def _serve_together(self) -> None:
-        assert self.ahead is not None
-        lent = [one for one in self.cursors if one.drain.at == "lent"]
-        if self.committer == "move":
-            self.ring.advance(None, lent, self.ahead)
-            self.committer = "give"
-            return
-        for one in lent:
-            one.drain, taken, one.taken = _Thread(), one.taken, None
-            one.pending = True
-            if taken is not None and not one.halted:
-                self._deliver(one, [piece.block.version for piece in taken.slices])
+    def _give_back(self) -> None:
+        for one in self.cursors:
+            if one.drain.at == "lent":
+                one.drain, taken, one.taken = _Thread(), one.taken, None
+                one.pending = True
+                if taken is not None and not one.halted:
+                    self._deliver(one, [piece.block.version for piece in taken.slices])
         self.ahead, self.committer = None, ""
 
-    def _serve(self, standing: list[tuple[int, list[RingCursor]]]) -> None:
-        """Lends what can be lent to the committer, and signals the others, as DeliveryGroup does."""
-        for place, cursors in standing:
-            if self.ahead is None and self.plan.grouped:
-                self.ahead = self.ring.ahead(place, self.visible, 9, 9)
+    def _serve(self, place: int) -> None:
+        """Takes what lies ahead for those who can lend their flags to the committer, and signals the others, as DeliveryGroup does."""
+        some = Round(place)
+        if self.plan.grouped:
+            self.ahead = self.ring.take(None, some, self.visible, 9, 9)
+        else:
+            some.waiting = self.ring.standing(None, place)
+        for cursors in (some.left, *(each for _, each in some.waiting)):
             for one in cursors:
-                ahead, idle = self.ahead, not (one.drain.at or one.halted or one.sought or one.filled)
-                if (
-                    idle
-                    and one.phase is Phase.LIVE
-                    and ahead
-                    and ahead.place == place
-                    and ahead.events <= one.demand
-                ):
-                    one.drain = _Thread("lent")
-                else:
-                    one.pending = one.pending or (one.demand > 0 and not one.held)
+                one.pending = one.pending or (one.demand > 0 and not one.held)
 
     def _link(self, version: int, kind: str) -> None:
         ring = self.ring
@@ -289,6 +291,8 @@ class World:
             chunk = Chunk(version, (_Piece(version),))
             overtaken = ring.link(chunk, self.visible)
             self.place = chunk.place
+            if self.plan.ring < ring.statistics().events:
+                raise Wrong("the ring is above its bound")
         self.overtaken = self._numbers(overtaken)
         self.versions += "f" if kind == "f" else "m"
         self.committer = "advance"

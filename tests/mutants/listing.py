@@ -401,9 +401,9 @@ _READING = [
     ),
     Mutant(
         "bounds of the ring forgotten",
-        _RING + "settle",
-        "while self._chunks and (",
-        "while False and (",
+        _RING + "link",
+        "while self._events + events",
+        "while False and self._events + events",
         _WORLD,
     ),
     Mutant(
@@ -440,8 +440,8 @@ _TELLING = [
     Mutant(
         "wake read before the advance",
         "publishers.fanout.publish_gate:PublishGate.publish",
-        "    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        overtaken += shared.ring.settle(newest)\n    return self._concerned(touched, overtaken)",
-        "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    for shared in touched:\n        shared.ring.settle(newest)\n    return found",
+        "    service.watermark.advance(newest)\n    self._halfway = False\n    return self._concerned(touched, overtaken)",
+        "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    return found",
         ("threads", "world"),
         12_000,
     ),

@@ -62,8 +62,7 @@ def full(size):
     one = ring(max_events=size)
     for version in range(1, size + 1):
         entered(one, Position(version, 0))
-        one.link(chunk(version, 1), version - 1)
-        assert one.settle(version) == []
+        assert one.link(chunk(version, 1), version - 1) == []
     assert one.statistics().chunks == one.statistics().live == size
     return one
 
@@ -76,7 +75,7 @@ def test_a_full_ring_takes_a_chunk_and_tells_of_it_in_so_many_steps_whatever_it_
     def next_chunk(of, version):
         entered(of, Position(version, 0))
         made = chunk(version, 1)
-        return steps.of(lambda: (of.link(made, version - 1), of.settle(version)))
+        return steps.of(lambda: of.link(made, version - 1))
 
     for offset in range(1, 20):
         assert next_chunk(one, size + offset) == next_chunk(expected, 4 + offset)
@@ -95,7 +94,6 @@ def test_statistics_of_a_ring_look_at_no_chunk(place):
         entered(one, Position(1 + place, 0))
         for version in range(1, size + 1):
             one.link(chunk(version, 1 + version % 3), version - 1)
-            one.settle(version)
         counts.add(steps.of(one.statistics))
         told = one.statistics()
         held = list(one._chunks)

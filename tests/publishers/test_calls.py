@@ -8,7 +8,7 @@ import pytest
 import flow
 from publishers import Criterion, upsert
 from publishers.blocks.block import Block
-from tests.publishers.support import opened
+from tests.publishers.support import ManualExecutor, SteppedLoop, opened
 
 MARGIN = 1.1
 
@@ -73,6 +73,40 @@ def test_a_commit_of_ten_changes_enters_no_more_functions_than_one_of_a_single_c
         log.commit(rows)
         log.commit(rows[:1])
         assert len(calls_of(lambda: log.commit(rows))) <= len(calls_of(lambda: log.commit(rows[:1]))) + 1
+
+
+class CountedLock:
+    """A lock that tells how often it was taken."""
+
+    def __init__(self, lock):
+        self.lock = lock
+        self.taken = 0
+
+    def __enter__(self):
+        self.taken += 1
+        return self.lock.__enter__()
+
+    def __exit__(self, *error):
+        return self.lock.__exit__(*error)
+
+
+@pytest.mark.parametrize(("make", "most"), [(lambda: flow.INLINE, 2), (SteppedLoop, 3), (ManualExecutor, 3)])
+def test_a_chunk_takes_few_locks_of_its_ring(make, most):
+    """Served directly: linked, and taken. On a loop or in a pool, its groups or its cursors are looked for as well."""
+    with opened() as log:
+        executor, reader = make(), Batches()
+        log.changes().subscribe(reader, executor=executor)
+        if executor is not flow.INLINE:
+            executor.run_all()
+        (shared,) = log._service.registry.publishers()
+        for _ in range(2):
+            lock = shared.ring.lock = CountedLock(shared.ring.lock)
+            log.commit([upsert("order", "1", {})])
+            if executor is not flow.INLINE:
+                executor.run_all()
+            assert lock.taken <= most
+            shared.ring.lock = lock.lock
+        assert reader.taken == 4
 
 
 def test_a_subscriber_that_takes_batches_has_no_change_made_that_it_does_not_look_at(monkeypatch):

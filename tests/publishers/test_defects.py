@@ -34,12 +34,10 @@ def test_d1_a_trimmed_ring_keeps_what_is_newer():
     one = ring(max_events=4)
     cursor = entered(one)
     for version in range(1, 5):
-        one.link(chunk(version, 1), version - 1)
-        assert one.settle(version) == []
+        assert one.link(chunk(version, 1), version - 1) == []
     assert poll(one, cursor, 4) == [(1, 1), (2, 1), (3, 1), (4, 1)]
     for version in (5, 6):
-        one.link(chunk(version, 1), version - 1)
-        assert one.settle(version) == []
+        assert one.link(chunk(version, 1), version - 1) == []
     assert one.start == Position(5, 0)
     assert poll(one, cursor, 6) == [(5, 1), (6, 1)]
 
@@ -55,7 +53,6 @@ def test_d1_a_ring_equals_a_plain_list_after_every_step(bound, steps):
         if step < 0:
             version += 1
             one.link(chunk(version, 1), version - 1)
-            one.settle(version)
             log.append((version, 1))
         else:
             number = step % 2

@@ -28,7 +28,7 @@ from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened,
 POINTS = [
     (
         Ring,
-        ("link", "settle", "restart", "move", "poll", "groups", "standing", "ahead", "advance"),
+        ("link", "restart", "move", "poll", "groups", "standing", "take"),
     ),
     (DeliveryGroup, ("note", "_serve")),
     (Drain, ("lend", "give_back")),

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import weakref
+from collections import deque
 
 import pytest
 
@@ -164,7 +165,7 @@ def costs_of_a_commit(idle, executor, monkeypatch):
         fill(log, 1)
         if isinstance(executor, SteppedLoop):
             executor.run_all()
-        ring = counted(patch, Ring, "poll", "advance", "ahead", "standing", "groups", "settle")
+        ring = counted(patch, Ring, "poll", "link", "take", "standing", "groups")
         drain = counted(patch, flow.Drain, "signal", "lend", "give_back")
         fill(log, 10)
         if isinstance(executor, SteppedLoop):
@@ -222,9 +223,9 @@ def test_one_who_has_caught_up_from_the_log_is_served_with_the_others(log, monke
     probe.wait_for(6)
     fill(log, 1)
     probe.wait_for(8)
-    calls = counted(monkeypatch, Ring, "poll", "advance")
+    calls = counted(monkeypatch, Ring, "poll", "take")
     fill(log, 1)
-    assert calls == {"poll": 0, "advance": 1}
+    assert calls == {"poll": 0, "take": 1}
     assert probe.positions == everything(log)
 
 
@@ -232,13 +233,12 @@ def test_one_who_has_caught_up_from_the_log_is_served_with_the_others(log, monke
 
 
 @pytest.mark.parametrize("make", [lambda: flow.INLINE, SteppedLoop])
-@pytest.mark.parametrize("point", ["standing", "ahead", "advance"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_commit_during_a_round_reaches_everybody(log, monkeypatch, make, point, after):
+def test_a_commit_during_a_round_reaches_everybody(log, monkeypatch, make, after):
     """Invariants 3 and 9: what was published between two steps of a round is found by the round, or by the commit."""
     executor = make()
     probes = company(log, 70, executor=executor)
-    once(monkeypatch, Ring, point, lambda: fill(log, 1), after=after)
+    once(monkeypatch, Ring, "take", lambda: fill(log, 1), after=after)
     fill(log, 1)
     if isinstance(executor, SteppedLoop):
         executor.run_all()
@@ -284,13 +284,13 @@ def test_a_subscriber_that_brings_another_one_inside_on_next(log):
 
 def test_one_who_is_cancelled_by_another_one_in_the_same_round_gets_nothing_more(log, monkeypatch):
     """F64: rule 3.12, and everything is let go of."""
-    standing = Ring.standing
+    waiting = Ring._waiting
 
     def foes_first(ring, group, place):
-        found = standing(ring, group, place)
-        return [(at, sorted(cursors, key=lambda one: one.owner.name != "Foe")) for at, cursors in found]
+        found = waiting(ring, group, place)
+        return deque((at, sorted(cursors, key=lambda one: one.owner.name != "Foe")) for at, cursors in found)
 
-    monkeypatch.setattr(Ring, "standing", foes_first)
+    monkeypatch.setattr(Ring, "_waiting", foes_first)
 
     class Foe(Probe):
         def take(self, change):
@@ -340,8 +340,8 @@ def test_the_position_of_one_who_ends_in_the_middle_passes_nothing_that_it_did_n
 
 
 @pytest.mark.parametrize("kind", [Probe, BatchProbe])
-@pytest.mark.parametrize("point", ["ahead", "advance"])
-def test_one_who_seeks_while_a_round_has_its_flag_goes_on_there(log, monkeypatch, kind, point):
+@pytest.mark.parametrize("after", [False, True])
+def test_one_who_seeks_while_a_round_has_its_flag_goes_on_there(log, monkeypatch, kind, after):
     """F13: nothing of the old place is delivered, its demand stays, and its position does not jump ahead."""
     fill(log, 2)
     seeker, other = company(log, 1, kind=kind, first=7)[0], company(log, 1)[0]
@@ -355,7 +355,7 @@ def test_one_who_seeks_while_a_round_has_its_flag_goes_on_there(log, monkeypatch
             settle(self, position),
         ],
     )
-    once(monkeypatch, Ring, point, lambda: seeker.subscription.seek(Position(1)))
+    once(monkeypatch, Ring, "take", lambda: seeker.subscription.seek(Position(1)), after=after)
     fill(log, 1)
     seeker.wait_for(6)
     assert seeker.positions == everything(log)
@@ -415,7 +415,7 @@ def test_one_who_gets_events_of_the_process_gets_them_in_order_in_company(tmp_pa
         for one in late:
             one.heed()
         store.system.board.tell("x", "SECOND", {})
-        once(monkeypatch, Ring, "advance", lambda: store.system.board.tell("x", "THIRD", {}))
+        once(monkeypatch, Ring, "take", lambda: store.system.board.tell("x", "THIRD", {}))
         store.create("items")
     for probe in probes:
         versions = [one.version for one in probe.changes]
@@ -506,10 +506,10 @@ def test_nobody_is_kept_by_what_was_taken_for_him(log):
 
 
 def test_a_company_that_falls_behind_the_ring_comes_back(monkeypatch):
-    """F65, invariant 6: evicted between being lent and being moved."""
+    """F65, invariant 6: evicted when a round was about to serve it."""
     with opened(ring_events=2) as log:
         probes = company(log, 3)
-        once(monkeypatch, Ring, "ahead", lambda: fill(log, 4))
+        once(monkeypatch, Ring, "take", lambda: fill(log, 4), after=False)
         fill(log, 1)
         for probe in probes:
             probe.wait_for(10)
@@ -564,7 +564,7 @@ def test_an_interrupt_inside_a_round_keeps_nobodys_flag_and_nobodys_changes(monk
         probes = company(log, 3, kind=kind, executor=loop)
         fill(log, 1)
         loop.run_all()
-        once(monkeypatch, Ring, "advance", _strike, after=after)
+        once(monkeypatch, Ring, "take", _strike, after=after)
         fill(log, 1)
         with pytest.raises(Interrupt):
             loop.run_all()

@@ -1,5 +1,7 @@
 """The ring alone: coverage, trimming, eviction, restarts."""
 
+from collections import deque
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.chunk import Chunk
-from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.ring import BEHIND, Ring, RingCursor, Round
 from publishers.fanout.state import Occurrence
 from publishers.model.position import Position
 from publishers.mutations.mutation import columns_of, upsert
@@ -107,7 +109,6 @@ def test_trimming_a_full_ring_keeps_what_is_newer():
     reader, other = entered(one), entered(one)
     for version in range(1, 7):
         one.link(chunk(version, 1), version - 1)
-        one.settle(version)
         if version == 4:
             assert poll(one, reader, 4) == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert poll(one, other, 6) is BEHIND
@@ -120,8 +121,7 @@ def test_eviction_marks_those_who_had_not_taken_the_chunk_and_only_them():
     slow, fast = entered(one), entered(one)
     one.link(chunk(1, 2), 0)
     poll(one, fast, 1)
-    one.link(chunk(2, 2), 1)
-    assert one.settle(2) == [slow]
+    assert one.link(chunk(2, 2), 1) == [slow]
     assert not slow.live
     assert slow.next == Position(1, 0)
     assert fast.live
@@ -133,8 +133,7 @@ def test_a_cursor_in_the_middle_of_an_evicted_chunk_resumes_in_its_middle():
     cursor = entered(one)
     one.link(chunk(1, 4), 0)
     poll(one, cursor, 1, events=3)
-    one.link(chunk(2, 4), 1)
-    assert one.settle(2) == [cursor]
+    assert one.link(chunk(2, 4), 1) == [cursor]
     assert cursor.next == Position(1, 4)
 
 
@@ -155,7 +154,6 @@ def test_an_overtaken_cursor_never_looks_like_one_that_has_caught_up():
     cursor = entered(one)
     for version in (1, 2):
         one.link(chunk(version, 1), version - 1)
-        one.settle(version)
     assert poll(one, cursor, 2) is BEHIND
     assert not one.move(cursor, Occurrence.ENTER)
 
@@ -176,8 +174,7 @@ def overtaken(of, version):
     """A cursor that the ring has just left behind, which reads on at ``version``."""
     cursor = entered(of)
     of.link(chunk(version - 1, of._max_events), version - 2)
-    of.link(chunk(version, 1), version - 1)
-    assert of.settle(version) == [cursor]
+    assert of.link(chunk(version, 1), version - 1) == [cursor]
     return cursor
 
 
@@ -186,7 +183,6 @@ def test_a_ring_waits_for_a_cursor_that_it_has_overtaken():
     one = ring(max_events=3)
     cursor = overtaken(one, 2)
     one.link(chunk(3, 1), 2)
-    one.settle(3)
     assert one.start == Position(2)
     cursor.next = Position(2)  # it has read on
     assert one.move(cursor, Occurrence.ENTER)
@@ -199,7 +195,6 @@ def test_a_ring_that_has_turned_over_waits_no_longer():
     overtaken(one, 2)
     for version in range(3, 6):
         one.link(chunk(version, 1), version - 1)
-        one.settle(version)
         assert one.statistics().events == (min(version - 1, 3) if version < 5 else 0)
     assert one.statistics().evicted_events == 3
 
@@ -219,8 +214,7 @@ def test_a_join_is_void_when_the_ring_has_passed_it():
     one.move(lagging, Occurrence.READ)
     assert one.move(lagging, Occurrence.JOIN, Position(1, 0))
     for version in (1, 2):
-        one.link(chunk(version, 1), version - 1)
-        assert one.settle(version) == []
+        assert one.link(chunk(version, 1), version - 1) == []
     assert not one.move(lagging, Occurrence.ENTER, Position(1, 0))
     assert lagging.next == Position(1, 0)
 
@@ -245,7 +239,6 @@ def test_a_cursor_that_has_ended_does_not_enter_again():
 def test_a_ring_without_cursors_keeps_nothing():
     one = ring()
     one.link(chunk(1, 3), 0)
-    one.settle(1)
     assert one.statistics().events == 0
     assert one.start == Position(2, 0)
 
@@ -263,7 +256,6 @@ def test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls(data):
         if events:
             log += [(version, index) for index in range(1, events + 1)]
             one.link(chunk(version, events), version - 1)
-        one.settle(version)
         assert one.statistics().events <= bound
         for number, cursor in enumerate(cursors):
             if data.draw(st.booleans(), "polls"):
@@ -305,9 +297,9 @@ def test_a_block_of_which_one_change_matches_counts_as_a_whole():
     assert one.nbytes == many.size(500)
     bounded = Ring(BEGIN, max_events=1000, max_bytes=2 * one.weight)
     cursor = entered(bounded)
-    for version in range(1, 4):
+    for version in range(1, 3):
         bounded.link(Chunk(version, (Slice(block(version, 1000), (500,)),)), version - 1)
-    assert bounded.settle(3) == [cursor]
+    assert bounded.link(Chunk(3, (Slice(block(3, 1000), (500,)),)), 2) == [cursor]
     assert bounded.statistics().nbytes == 2 * one.weight
     assert cursor.next == BEGIN
 
@@ -317,15 +309,28 @@ def test_what_the_objects_of_a_block_weigh_counts():
     assert Chunk(1, (Slice(small, (1,)),)).weight > 10 * small.weight
 
 
+class Lending:
+    """One whose drain lends its flag whenever it is asked for."""
+
+    def __init__(self, start=BEGIN):
+        self.cursor = RingCursor(start, owner=self, group="c")
+
+    def lend(self, ahead):
+        self.cursor.taken = ahead
+        return True
+
+
 def test_from_a_place_that_was_trimmed_nothing_lies_ahead():
     one = ring()
-    cursor = entered(one)
+    cursor, late = entered(one), Lending()
     one.link(chunk(1, 1), 0)
-    assert one.ahead(0, 1, 9, 2**40).events == 1
+    some = Round(0)
+    some.place, some.waiting = None, deque([(0, [late.cursor])])
     poll(one, cursor, 1)
     one.link(chunk(2, 1), 1)
-    assert one.ahead(0, 2, 9, 2**40) is None
-    assert one.ahead(1, 2, 9, 2**40).events == 1
+    assert one.take("c", some, 2, 9, 2**40) is None
+    assert some.left == [late.cursor]
+    assert not some.lent
 
 
 class Interrupt(BaseException):
@@ -350,26 +355,31 @@ class Struck(RingCursor):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_a_group_whose_move_is_interrupted_leaves_the_ring_as_a_whole(order):
+def test_those_of_a_group_whose_move_is_interrupted_leave_the_ring_and_the_others_stay(order):
     """F37: each knows by then what it has been given, and goes on in the WAL from there."""
     one = ring()
-    three = [RingCursor(BEGIN, group="c"), Struck(BEGIN, group="c"), RingCursor(BEGIN, group="c")]
+    three = [Lending().cursor, Struck(BEGIN, owner=Lending(), group="c"), Lending().cursor]
+    three[1].owner.cursor = three[1]
     other = RingCursor(BEGIN, group="d")
     for cursor in (*three, other):
         assert one.move(cursor, Occurrence.ENTER)
     one.link(chunk(1, 2), 0)
-    ahead = one.ahead(0, 1, 9, 2**40)
     three[1].armed = True
+    some = Round(0)
+    some.place, some.waiting = None, deque([(0, [three[number] for number in order])])
     with pytest.raises(Interrupt):
-        one.advance("c", [three[number] for number in order], ahead)
+        one.take("c", some, 1, 9, 2**40)
+    gone = [cursor for cursor in three if cursor.taken is some.ahead]
+    assert three[1] in gone
+    assert set(some.lent) == {cursor.owner for cursor in gone}
     for cursor in three:
-        assert (cursor.live, cursor.place) == (False, None)
-        assert cursor.next == (ahead.next if cursor.taken is ahead else BEGIN)
-    assert one.statistics().live == 1
+        assert (cursor.live, cursor.place) == ((False, None) if cursor in gone else (True, 0))
+        assert cursor.next == (Position(2) if cursor in gone else BEGIN)
+    assert one.statistics().live == 1 + 3 - len(gone)
     assert poll(one, other, 1) == [(1, 1), (1, 2)]
-    assert all(one.move(cursor, Occurrence.ENTER) for cursor in three)  # the ring has waited for them
+    assert all(one.move(cursor, Occurrence.ENTER) for cursor in gone)  # the ring has waited for them
     for cursor in three:
-        assert poll(one, cursor, 1) == ([] if cursor.taken is ahead else [(1, 1), (1, 2)])
+        assert poll(one, cursor, 1) == ([] if cursor.taken else [(1, 1), (1, 2)])
     assert one.statistics().chunks == 0
 
 
@@ -389,7 +399,7 @@ def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others
 
 def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     one = ring()
-    here, behind, within, gone = (RingCursor(BEGIN, group="c") for _ in range(4))
+    here, behind, within, gone = (Lending().cursor for _ in range(4))
     for cursor in (here, behind, within, gone):
         assert one.move(cursor, Occurrence.ENTER)
     for version in (1, 2):
@@ -397,10 +407,29 @@ def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     poll(one, behind, 1)
     poll(one, within, 2, events=1)
     one.move(gone, Occurrence.SEEK)
-    ahead = one.ahead(0, 2, 99, 2**40)
-    one.advance("c", [here, behind, within, gone], ahead)
+    some = Round(0)
+    some.place, some.waiting = None, deque([(0, [here, behind, within, gone])])
+    ahead = one.take("c", some, 2, 99, 2**40)
+    assert (ahead.events, some.took, list(some.lent), some.left) == (
+        6,
+        1,
+        [here.owner],
+        [behind, within, gone],
+    )
     assert [cursor.taken is ahead for cursor in (here, behind, within, gone)] == [True, False, False, False]
     assert [cursor.next for cursor in (here, behind, within)] == [Position(3), Position(2), Position(1, 2)]
     assert poll(one, behind, 2) == [(2, 1), (2, 2), (2, 3)]
     assert poll(one, within, 2) == [(1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
     assert one.statistics().chunks == 0
+
+
+def test_one_whose_queue_is_not_empty_gets_its_flag_back_and_stays():
+    one = ring()
+    reader = Lending()
+    reader.lend = lambda _ahead: True
+    assert one.move(reader.cursor, Occurrence.ENTER)
+    one.link(chunk(1, 3), 0)
+    some = Round(0)
+    assert one.take("c", some, 1, 99, 2**40)
+    assert (some.took, list(some.lent), some.left) == (0, [reader], [])
+    assert poll(one, reader.cursor, 1) == [(1, 1), (1, 2), (1, 3)]
