@@ -3,10 +3,15 @@
 import threading
 from typing import Final
 
-__all__ = ["BackgroundThread", "in_background"]
+__all__ = ["HERE", "BackgroundThread", "in_background"]
 
 
-_here: Final = threading.local()
+class _Here(threading.local):
+    background = False
+
+
+HERE: Final = _Here()
+"""Of the calling thread: whether it is such a thread."""
 
 
 class BackgroundThread(threading.Thread):
@@ -14,10 +19,10 @@ class BackgroundThread(threading.Thread):
 
     def run(self) -> None:
         """See `threading.Thread`."""
-        _here.background = True
+        HERE.background = True
         super().run()
 
 
 def in_background() -> bool:
     """Whether the caller runs on such a thread."""
-    return hasattr(_here, "background")
+    return HERE.background

@@ -261,7 +261,11 @@ class Block:
             run = made[low:high]
             if not all(run):  # `None in run` would compare it with every change
                 made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
-                self.weigh(shelf, (high - low) * _CHANGE_BYTES + self._span(indices))
+                rows = self.columns.values is not None
+                weight = self.columns.nbytes * (high - low) // self.count if rows else self._span(indices)
+                weight += (high - low) * _CHANGE_BYTES
+                shelf.nbytes += weight
+                self.memo_bytes += weight
             return run  # type: ignore[return-value]  # what was None is made now
         found = []
         for index in indices:
@@ -372,13 +376,13 @@ class Block:
             Area.INFRASTRUCTURE,
             Operation.TRANSACTION,
             body_bytes=self.body(0) if bodies else None,
-            meta_bytes=bytes(self._annotated().meta) or None,
+            meta_bytes=bytes(_annotations.decode(self.annotations).meta) or None
+            if self.annotations
+            else None,
         )
 
     def _span(self, indices: range) -> int:
         columns = self.columns
-        if columns.values is not None:
-            return columns.nbytes * len(indices) // self.count
         low = max(indices.start, self.first_index) - self.first_index
         return columns.span(low, indices.stop - self.first_index)
 

@@ -243,24 +243,21 @@ class MatchingIndex(Generic[T]):
         matched: Changes that were matched since ``costly`` was asked last.
     """
 
-    __slots__ = ("_asked", "_entries", "_parts", "_shared", "evaluations", "leaving", "matched")
+    __slots__ = ("_asked", "_parts", "_shared", "entries", "evaluations", "leaving", "matched")
 
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
         self.matched = 0
         self._asked: dict[Entry, int] = {}  # questions to the changes that led there, since then
-        self._entries: dict[Criteria, Entry] = {}
+        self.entries: dict[Criteria, Entry] = {}
         self._shared = Tables()
         self._parts: dict[Entry, Tables] = {}
         self.leaving: dict[Entry, None] = {}
         for predicate, value in entries:
             self.add(predicate, value)
 
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def add(self, predicate: Predicate, value: T) -> None:
         """Puts a predicate in, in place of one with the same criteria."""
@@ -269,13 +266,13 @@ class MatchingIndex(Generic[T]):
     def enter(self, prepared: Prepared, value: T) -> None:
         """Puts in what was prepared, in place of what has the same criteria, in at most ``DIRECT`` steps."""
         criteria, entry = prepared.criteria, prepared.entry
-        if self._entries.get(criteria) is not entry:
+        if self.entries.get(criteria) is not entry:
             self.retire(criteria)
         else:  # an interrupt came below, and it is done again
             for placed in prepared.placed:
                 self._shared.drop(*placed)
         entry.value = value
-        self._entries[criteria] = entry
+        self.entries[criteria] = entry
         if prepared.own is not None:
             self._parts[entry] = prepared.own
         for placed in prepared.placed:
@@ -288,13 +285,13 @@ class MatchingIndex(Generic[T]):
 
     def retire(self, criteria: Criteria) -> None:
         """Takes a predicate out, if it is there, in one step; its places wait for ``sweep``."""
-        entry = self._entries.get(criteria)
+        entry = self.entries.get(criteria)
         if entry is not None:
             if self._parts.pop(entry, None) is None:
                 self.leaving[entry] = None
             entry.value = GONE
             self._asked.pop(entry, None)
-            del self._entries[criteria]
+            del self.entries[criteria]
 
     def sweep(self) -> None:
         """Drops places of predicates that were taken out, one predicate after the other, about ``SWEPT`` at a time."""

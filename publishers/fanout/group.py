@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from flow.executors import INLINE, Executor, LoopExecutor
+from publishers.background import HERE
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
 from publishers.fanout.counters import DeliveryCounters
@@ -41,6 +42,7 @@ class DeliveryGroup:
     Attributes:
         executor: The same.
         members: How many there are; changed under the registry's lock only.
+        sleeps: Whether to wake it costs an event loop a turn, so that it should concern somebody there.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class DeliveryGroup:
         self._counters = counters
         self._run_aside = run_aside
         self._loop = executor if isinstance(executor, LoopExecutor) else None
+        self.sleeps = self._loop is not None
         self._lock = threading.Lock()
         self._place: int | None = None
         self._scheduled = False
@@ -70,11 +73,6 @@ class DeliveryGroup:
         """What the subscriptions of one group have in common."""
         trunk: Executor = getattr(executor, "trunk", executor)
         return trunk if trunk is INLINE or isinstance(trunk, LoopExecutor) else None
-
-    @property
-    def sleeps(self) -> bool:
-        """Whether to wake it costs an event loop a turn, so that it should concern somebody there."""
-        return self._loop is not None
 
     @property
     def lost(self) -> bool:
@@ -98,7 +96,10 @@ class DeliveryGroup:
                 self._schedule(self._loop, self._round)
                 raise
         elif self.executor is INLINE:
-            self._run_aside(self._round)
+            if HERE.background:
+                self._run_aside(self._round)
+            else:
+                self._round()
         else:
             self._wake_all()
 

@@ -99,7 +99,7 @@ class PublishGate:
                     overtaken += shared.ring.restart(transaction.version, visible)
                 continue
             parts: dict[SharedPublisher, list[Slice]] = {}
-            for block in transaction.blocks() if index else ():
+            for block in transaction.blocks() if index.entries else ():
                 for shared, indices in index.match(block):
                     parts.setdefault(shared, []).append(Slice(block, indices))
                 if index.matched >= _JUDGED:
@@ -135,6 +135,7 @@ class PublishGate:
                 found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None
-        for subscription in self._service.waiting.due(self._service.replayer):
-            found[subscription] = None
+        if not self._service.waiting.empty:
+            for subscription in self._service.waiting.due(self._service.replayer):
+                found[subscription] = None
         return list(found)

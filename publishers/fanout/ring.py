@@ -334,10 +334,13 @@ class Ring:
 
     def _waiting(self, group: Hashable, place: int) -> Waiting:
         found: Waiting = deque()
-        for number in self._places(place):
-            cursors = self._standing.get(number, _NOBODY).get(group)
-            if cursors:
-                found.append((number, list(cursors)))
+        chunks = self._chunks
+        if chunks:
+            base = chunks[0].place
+            for number in range(max(place, base), base + len(chunks)):
+                cursors = self._standing.get(number, _NOBODY).get(group)
+                if cursors:
+                    found.append((number, list(cursors)))
         return found
 
     def take(self, group: Hashable, some: Round, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
@@ -368,11 +371,7 @@ class Ring:
             ahead = some.ahead = self._ahead(place, upto, max_events, max_bytes)
             if ahead is None:
                 return None
-            try:
-                some.took = self._lend(group, left, ahead, some.lent)
-            except BaseException:
-                self._expel(group, left, ahead)
-                raise
+            some.took = self._lend(group, left, ahead, some.lent)
             chunks = self._chunks
             if chunks[0].place not in self._standing:
                 self._trim()
@@ -410,41 +409,41 @@ class Ring:
 
     def _lend(self, group: Hashable, cursors: list[RingCursor], ahead: Ahead, lent: deque[Any]) -> int:
         """Moves those behind what lies ahead that stand before it and can take it, and leaves the others in the list."""
-        moved: set[RingCursor] = set()
-        left = []
-        for cursor in cursors:
-            at, owner = cursor.next, cursor.owner
-            lent.append(owner)  # first, so that no interrupt leaves a flag behind
-            if (
-                cursor.place != ahead.place
-                or (at.index and at.version >= ahead.first)
-                or not owner.lend(ahead)
-            ):
-                lent.pop()
-                left.append(cursor)
-            elif cursor.taken is ahead:  # else it only gets its flag back
-                moved.add(cursor)
-                cursor.place, cursor.next = ahead.end, ahead.next
-        if moved:
-            self._copied_events += ahead.events * len(moved)
-            groups = self._standing[ahead.place]
-            groups[group] -= moved
-            if not groups[group]:
-                self._tidy(ahead.place, group)
-            there = self._standing.setdefault(ahead.end, {})
-            there[group] = there[group] | moved if group in there else moved
-        cursors[:] = left
-        return len(moved)
-
-    def _expel(self, group: Hashable, cursors: Sequence[RingCursor], ahead: Ahead) -> None:
-        """Lets those leave that were moved, or half so; the others stand where they stood."""
-        moved = [cursor for cursor in cursors if cursor.taken is ahead]
-        for cursor in moved:
-            self._move(cursor, Occurrence.EVICT, ahead.next)
-        for groups in self._standing.values():
-            groups.get(group, set()).difference_update(moved)
-        for place in (ahead.place, ahead.end):
-            self._tidy(place, group)
+        try:
+            moved: set[RingCursor] = set()
+            left = []
+            for cursor in cursors:
+                at, owner = cursor.next, cursor.owner
+                lent.append(owner)  # first, so that no interrupt leaves a flag behind
+                within = at.index and at.version >= ahead.first
+                if cursor.place != ahead.place or within or not owner.lend(ahead):
+                    lent.pop()
+                    left.append(cursor)
+                elif cursor.taken is ahead:  # else it only gets its flag back
+                    moved.add(cursor)
+                    cursor.place, cursor.next = ahead.end, ahead.next
+            if moved:
+                self._copied_events += ahead.events * len(moved)
+                groups = self._standing[ahead.place]
+                groups[group] -= moved
+                if not groups[group]:
+                    del groups[group]
+                    if not groups:
+                        del self._standing[ahead.place]
+                there = self._standing.setdefault(ahead.end, {})
+                there[group] = there[group] | moved if group in there else moved
+            cursors[:] = left
+            return len(moved)
+        except BaseException:
+            # Those that were moved, or half so, leave; the others stand where they stood.
+            gone = [cursor for cursor in cursors if cursor.taken is ahead]
+            for cursor in gone:
+                self._move(cursor, Occurrence.EVICT, ahead.next)
+            for groups in self._standing.values():
+                groups.get(group, set()).difference_update(gone)
+            for place in (ahead.place, ahead.end):
+                self._tidy(place, group)
+            raise
 
     def _tidy(self, place: int, group: Hashable) -> None:
         """Forgets a set of cursors that is empty."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from flow.executors import Executor
-from publishers.background import in_background
+from publishers.background import HERE
 from publishers.errors import HistoryPruned, LogForked, WalCorrupted
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.dispatch import DispatchPool
@@ -127,7 +127,7 @@ class Service:
 
     def run_aside(self, run: Callable[[], None]) -> None:
         """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""
-        if in_background():
+        if HERE.background:
             with contextlib.suppress(RuntimeError):  # the pool was just shut down: nobody subscribes any more
                 self.pool.submit(run)
                 return

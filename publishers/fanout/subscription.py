@@ -309,7 +309,9 @@ class ChangeSubscription:
         cursor = self.cursor
         taken, cursor.taken = cursor.taken, None
         self.delivered += 0 if taken is None else taken.events
-        self._settle(cursor.next)
+        self.position = cursor.next
+        if self.max_lag is not None:
+            self._service.admission.nudge()
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""

@@ -19,6 +19,9 @@ class WaitingList:
     Those of detached publishers it wakes on a thread of the replayer, in the time that is theirs: a commit only says that it
     was there.
 
+    Attributes:
+        empty: Whether nobody waits; never true when somebody does. Read without the lock, after an advance.
+
     Args:
         watermark: What may be read.
     """
@@ -34,11 +37,13 @@ class WaitingList:
         self._behind: dict[Subscribed, int] = {}
         self._due: dict[Subscribed, int] = {}
         self._advanced = False  # since the last of them became due
+        self.empty = True
         self._queued = False
 
     def add(self, subscription: Subscribed, upto: int) -> None:
         """Keeps one that has read up to a version."""
         with self._lock:
+            self.empty = False
             if subscription.detached:
                 self._behind[subscription] = upto
             else:
@@ -52,6 +57,7 @@ class WaitingList:
     def bound(self, subscription: Subscribed) -> None:
         """Keeps one whose end may come with an advance in which nothing matches."""
         with self._lock:
+            self.empty = False
             self._bounded.add(subscription)
 
     def discard(self, subscription: Subscribed) -> None:
@@ -61,6 +67,7 @@ class WaitingList:
             self._bounded.discard(subscription)
             self._behind.pop(subscription, None)
             self._due.pop(subscription, None)
+            self._look()
 
     def due(self, replayer: Replayer) -> Iterable[Wakeable]:
         """The subscriptions that are to be woken after an advance; costs the same however many detached ones wait."""
@@ -72,7 +79,11 @@ class WaitingList:
             parked, self._parked = self._parked, set()
             visible = self._watermark.visible
             ended = [one for one in self._bounded if one.until is not None and one.until <= visible]
+            self._look()
         return [*parked, *ended]
+
+    def _look(self) -> None:
+        self.empty = not (self._parked or self._bounded or self._behind or self._due or self._queued)
 
     def _enlist(self, replayer: Replayer) -> None:
         with self._lock:
@@ -101,6 +112,7 @@ class WaitingList:
             self._behind |= {one: upto for one, upto in some if upto >= visible and not one.ended}
             self._advanced = self._advanced or self._watermark.visible > visible
             self._queued = more = bool(self._due or (self._advanced and self._behind))
+            self._look()
         return more
 
     def replay_stopped(self) -> None:

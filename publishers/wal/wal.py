@@ -49,6 +49,7 @@ class Wal:
         torn_bytes: What recovery cut off: writes that were never acknowledged.
         links: Hard links for consumers that must not depend on retention.
         space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
+        notify: Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed.
         inherited: What to raise in a child of ``fork``; None in the process that opened it.
     """
 
@@ -80,6 +81,7 @@ class Wal:
         # The lock comes first, and owners before are fenced off before anything is looked at.
         self._peers = peers = Peers(filesystem, directory, files)
         self._tail = peers.tail
+        self.notify = peers.notify
         self._reserve = reserve = Reserve(filesystem, directory, options)
         recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail, files)
         catalog, head, active, chain, tables, self.torn_bytes = recovered
@@ -311,11 +313,10 @@ class Wal:
     def publish_tail(self, visible: int) -> None:
         """Tells followers in other processes of the newest visible version, at most the durable one."""
         place = self._withholding.shows(visible)
-        writer, tail = self._writer, self._tail
-        if not tail.claimed:
+        writer, durable = self._writer, self._writer.limit.version
+        if not self._tail.write(writer.epoch, visible, place.segment, place.offset, durable, writer.random):
             writer.health.fail(FencedError())
             raise LogFailed("unknown", str(FencedError()))
-        tail.write(writer.epoch, visible, place.segment, place.offset, writer.limit.version, writer.random)
         self._peers.unannounced = True
 
     def show(self, visible: int | None) -> None:
@@ -345,10 +346,6 @@ class Wal:
         self._withholding.forget_after(version)
         self._peers.sign(self.epoch)
         self.publish_tail(self.visible)
-
-    def notify(self) -> None:
-        """Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed."""
-        self._peers.notify()
 
     def vouch(self, version: int) -> None:
         """Makes HEAD cover a version, which somebody is about to store as his position.

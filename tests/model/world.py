@@ -236,7 +236,7 @@ class World:
     # The committer, by the steps of PublishGate.publish.
 
     def _commit(self) -> None:
-        ring, version = self.ring, len(self.versions)
+        version = len(self.versions)
         match self.committer:
             case "":
                 self._link(version + 1, self.plan.commits[version - self.plan.old])

@@ -161,6 +161,8 @@ def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everyb
             "watermark": log._service.watermark,
             "waiting": log._service.waiting,
         }
+        if method == "due":  # it is asked only if somebody waits for an advance, or ends with one
+            log.changes(until=10**6).subscribe(Probe(), executor=flow.INLINE)
         interrupting(monkeypatch, holders[where], method, when, victim)
         return lambda: None
 

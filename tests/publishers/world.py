@@ -31,7 +31,7 @@ POINTS = [
         ("link", "restart", "move", "poll", "groups", "standing", "take"),
     ),
     (DeliveryGroup, ("note", "_serve")),
-    (Drain, ("lend", "give_back")),
+    (Drain, ("give_back",)),
     (Registry, ("snapshot", "remove")),
     (FrameCache, ("read", "locate", "peek")),
     (WaitingList, ("add", "due", "bound", "discard")),

@@ -122,10 +122,13 @@ class Tail:
         """Whether nobody has claimed the log since."""
         return self._page[_FENCE : _FENCE + 8] == self._fence
 
-    def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> None:
-        """Publishes a position."""
+    def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> bool:
+        """Publishes a position, if nobody has claimed the log since; else it does nothing, and answers false."""
+        if self._page[_FENCE : _FENCE + 8] != self._fence:
+            return False
         body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id, random)
         self._put(body + _CRC.pack(crc32(body)))
+        return True
 
     def clear(self) -> None:
         """Lets the page tell nothing, because what it tells of is given up."""

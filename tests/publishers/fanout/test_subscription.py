@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from flow.drain import Drain
 from publishers import (
     Criterion,
     Gap,
@@ -21,6 +20,7 @@ from publishers import (
     PositionAhead,
 )
 from publishers.fanout.gap import GapNotice
+from publishers.fanout.ring import Ring
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     BatchProbe,
@@ -467,23 +467,34 @@ def test_a_feed_that_is_closed_ends_its_subscriptions(log, demand):
     assert (probe.completed, isinstance(probe.error, LogClosed)) == (demand > 0, demand == 0)
 
 
-def test_a_pause_just_when_a_commit_takes_the_flag_keeps_the_change_back(log, monkeypatch):
-    """F63: the group asks again with the flag in its hands."""
+def test_a_pause_just_before_a_commit_takes_the_flag_keeps_the_change_back(log, monkeypatch):
+    """F63: the group asks under the lock under which it is paused."""
     probe = Probe(first=100)
     log.changes().subscribe(probe, executor=flow.INLINE)
-    lend = Drain.lend
+    take = Ring.take
 
-    def pausing(drain, count, to):
-        lent = lend(drain, count, to)
+    def pausing(*given):
         probe.subscription.pause()
-        return lent
+        return take(*given)
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Drain, "lend", pausing)
+        meanwhile.setattr(Ring, "take", pausing)
         fill(log, 1)
     assert (probe.positions, probe.subscription.paused) == ([], True)
     probe.subscription.resume()
     assert probe.positions == everything(log)
+
+
+def test_what_lies_in_the_queue_comes_before_what_its_group_takes(log):
+    """Invariant 9: the group asks with the flag in its hands, since who had it before may have left something."""
+    other, probe = BatchProbe(first=100), Probe(first=100)
+    log.changes().subscribe(other, executor=flow.INLINE)
+    fill(log, 1)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    probe.subscription._filled = other.batches[0]
+    fill(log, 1)
+    assert probe.positions == everything(log)
+    assert other.positions == everything(log)
 
 
 def test_a_laggard_comes_back_into_the_ring_behind_the_head():
