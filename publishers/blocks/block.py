@@ -88,6 +88,7 @@ class Block:
     """
 
     __slots__ = (
+        "__weakref__",
         "_shelves",
         "annotations",
         "columns",

@@ -32,6 +32,9 @@ class FrameCache:
         reader: Where frames come from.
         max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
         damaged: Hears of damage that a read meets.
+
+    Attributes:
+        max_bytes: The same.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class FrameCache:
     ) -> None:
         self._reader = reader
         self._damaged = damaged
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._read = threading.Condition(self._lock)
         self._reading: set[Location] = set()
@@ -88,7 +91,7 @@ class FrameCache:
                 self._kept[location] = (block, frame.next, weight)
                 self._nbytes += weight
                 self._fresh += 1
-                if self._nbytes > self._max_bytes or self._fresh > _WEIGHED:
+                if self._nbytes > self.max_bytes or self._fresh > _WEIGHED:
                     self._bound()
             return block, frame.next
         except WalCorrupted as error:
@@ -171,7 +174,7 @@ class FrameCache:
             for location, (block, after, _) in self._kept.items():
                 self._kept[location] = (block, after, block.nbytes)
             self._nbytes = sum(weight for _, _, weight in self._kept.values())
-        while self._nbytes > self._max_bytes and len(self._kept) > 1:
+        while self._nbytes > self.max_bytes and len(self._kept) > 1:
             self._nbytes -= self._kept.popitem(last=False)[1][2]
 
 

@@ -1,5 +1,6 @@
 """What one turn reads from the WAL for one subscriber: with its cursor, within its bounds, and maybe in whole transactions."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,9 +8,12 @@ from publishers.blocks.slices import Slice
 from publishers.errors import HistoryPruned, LogError
 from publishers.fanout.batch import Batch
 from publishers.fanout.cursor import Cursor
+from publishers.fanout.remainder import Remainder
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.state import Phase
+from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import View
 
@@ -17,6 +21,9 @@ __all__ = ["ResyncReader", "SliceBounds", "read_kept", "read_slice"]
 
 _AT_HAND: Final = 64
 """Frames that are looked at in one turn on a subscriber's executor, which others may wait for."""
+
+_FEW: Final = 16
+"""Below so many changes to read, the frames that follow are read as well, for the next requests."""
 
 
 @dataclass(slots=True)
@@ -112,9 +119,10 @@ class ResyncReader:
 
     Attributes:
         alone: Whether it reads nothing together with others.
+        rest: What is left of the frame from which it was given the last change, if it asks for one at a time.
     """
 
-    __slots__ = ("_bounds", "_cursor", "_service", "_shared", "_view", "_whole", "alone")
+    __slots__ = ("_bounds", "_cursor", "_service", "_shared", "_view", "_whole", "alone", "rest")
 
     def __init__(
         self,
@@ -134,6 +142,28 @@ class ResyncReader:
         self._bounds = (events, nbytes)
         self._whole = whole
         self.alone = False
+        self.rest: Remainder | None = None
+
+    def next(self, limit: int) -> Change | None:
+        """The next change of the frame from which the last one came, if one is wanted and nothing has come between."""
+        rest, cursor = self.rest, self._cursor
+        if limit == 1 and rest is not None and rest.next is cursor.next and cursor.phase is Phase.RESYNC:
+            change = rest.take()
+            if change is not None:
+                cursor.next = rest.next
+                return change
+        self.drop()
+        return None
+
+    def pause(self) -> None:
+        """Its subscriber rests: what it was given is counted, and nothing is kept for it."""
+        if self.rest is not None:
+            self.rest.pause(self._service.deliveries)
+
+    def drop(self) -> None:
+        """Forgets what is left of a frame; what was taken of it is counted."""
+        self.pause()
+        self.rest = None
 
     def at_hand(self, upto: int, limit: int, demand: int) -> tuple[Batch | None, Batch | None]:
         """What comes next as far as it is in memory: at most ``limit`` changes, and what was read with them, if any.
@@ -149,7 +179,12 @@ class ResyncReader:
             return None, None
         cursor = self._cursor
         pieces = read_kept(cursor, self._service.frames, upto, limit, nbytes)
-        return (Batch(tuple(pieces), cursor.next, self._view) if pieces else None), None
+        if not pieces:
+            return None, None
+        block, after = pieces[-1].block, cursor.next
+        if limit == 1 and not self.alone and after.index and after.version == block.version:
+            self.rest = Remainder(block, self._shared.predicate, self._view, after)
+        return Batch(tuple(pieces), after, self._view), None
 
     def read(self, upto: int, demand: int) -> Batch | None:
         """One turn on the replayer; None if nothing matches in what was read.
@@ -179,10 +214,24 @@ class ResyncReader:
                 raise
         if not taken:
             return None
+        if bounds.events < _FEW and not service.replayer.waiting:
+            self._read_ahead(upto)
         batch = Batch(tuple(taken), cursor.next, self._view)
         if bounds.window and bounds.events >= service.options.batch_events and cursor.location is not None:
             service.stretches.keep(self._shared.predicate, begin, cursor.reads - reads, cursor, batch)
         return batch
+
+    def _read_ahead(self, upto: int) -> None:
+        """Has what follows in memory too, as one who asks for little would come here again for each frame."""
+        frames, location = self._service.frames, self._cursor.location
+        left = min(self._service.options.replay_slice_bytes, frames.max_bytes // 4)
+        with contextlib.suppress(LogError):  # it is met again when it is the next
+            while location is not None and left > 0:
+                found = frames.read(location)
+                if found is None or found[0].version >= upto:
+                    break
+                left -= found[0].nbytes
+                location = found[1]
 
     @property
     def _company(self) -> bool:

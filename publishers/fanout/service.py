@@ -79,6 +79,15 @@ class Service:
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
 
+    def check_here(self) -> None:
+        """Refuses in a child of ``fork``.
+
+        Raises:
+            LogForked: There.
+        """
+        if self.inherited is not None:
+            raise self.inherited
+
     def abandon(self, inherited: LogForked) -> None:
         """Is as closed, in a child of ``fork``, but ends nobody: subscriptions, threads and locks are the parent's."""
         self.inherited = self.reason = inherited

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
@@ -34,9 +34,7 @@ __all__ = ["ChangeSubscription"]
 _ids = count(1)
 
 # A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
-_LIVE: Final = Phase.LIVE
-_JOINING: Final = Phase.JOINING
-_PAUSED: Final = Phase.PAUSED
+_LIVE, _JOINING, _PAUSED = Phase.LIVE, Phase.JOINING, Phase.PAUSED
 
 
 class ChangeSubscription:
@@ -79,8 +77,7 @@ class ChangeSubscription:
         self.max_lag = max_lag
         self.delivered = 0
         self._service = service
-        self._batch_events = batch_events
-        self._batch_bytes = batch_bytes
+        self._batch_events, self._batch_bytes = batch_events, batch_bytes
         self._whole = whole_batches
         self._missing = GapNotice(on_gap)
         self._executor = executor_of(executor)
@@ -93,6 +90,7 @@ class ChangeSubscription:
             owner=self,
             group=shared.join(self._executor, service.group),
         )
+        self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._reader = ResyncReader(
             service, shared, self.cursor, view, batch_events, batch_bytes, whole=whole_batches
         )
@@ -101,7 +99,6 @@ class ChangeSubscription:
         self._seeking = threading.Lock()
         self._sought: Position | None = None  # a note of another thread, as is the next
         self._closed = False
-        self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._observes = callable(getattr(subscriber, "on_state", None))
         self._busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
@@ -118,8 +115,7 @@ class ChangeSubscription:
         Raises:
             LogForked: In a child of ``fork``, where they would never come.
         """
-        if self._service.inherited is not None:
-            raise self._service.inherited
+        self._service.check_here()
         self._drain.request(n)
 
     def cancel(self) -> None:
@@ -209,8 +205,7 @@ class ChangeSubscription:
             HistoryPruned: If it is no longer kept.
             LogForked: In a child of ``fork``.
         """
-        if self._service.inherited is not None:
-            raise self._service.inherited
+        self._service.check_here()
         check_position("position", position)
         if position > (head := self._service.head):
             raise PositionAhead(head)
@@ -309,9 +304,7 @@ class ChangeSubscription:
         cursor = self.cursor
         taken, cursor.taken = cursor.taken, None
         self.delivered += 0 if taken is None else taken.events
-        self.position = cursor.next
-        if self.max_lag is not None:
-            self._service.admission.nudge()
+        self._settle(cursor.next)
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
@@ -329,6 +322,12 @@ class ChangeSubscription:
 
     def pull(self, limit: int, /) -> Sequence[Change]:
         """Takes what is there for the subscriber; never does I/O."""
+        if self._reader.rest is not None:
+            self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
+            stop = self._batches or self._closed or self._service.closed or self._sought
+            if (change := self._reader.next(0 if stop else limit)) is not None:
+                self.delivered += 1
+                return (change,)
         batch = self._pull(limit)
         if type(batch) is Batch:
             self.delivered += len(batch)
@@ -388,6 +387,7 @@ class ChangeSubscription:
     def outcome(self) -> Outcome | None:
         """Whether it has ended: at ``until``, or because the log was closed."""
         cursor = self.cursor
+        self._reader.pause()
         if cursor.phase is _JOINING:
             return None
         if self._sought is not None:
@@ -424,6 +424,7 @@ class ChangeSubscription:
         self._service.registry.remove(self.shared, self)
         self._service.forget(self)
         self._filled = None
+        self._reader.drop()
         if self.max_lag is not None:
             self._service.admission.nudge()
 
@@ -442,7 +443,13 @@ class ChangeSubscription:
             return self._hand_back(Occurrence.PARK)
         self._move(Occurrence.JOIN, Position(upto + 1, 0))
         try:
-            batch = self._read(upto, room)
+            try:
+                batch = self._reader.read(upto, room)
+            except HistoryPruned as error:
+                if self._missing.on_gap == "fail":
+                    raise self._service.lost(self, error.oldest) from None
+                self._jump(error.oldest)
+                batch = None  # nothing matches in what is missing
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
             if isinstance(error, OSError):
                 error = LogError(f"the log could not be read: {error}")
@@ -456,16 +463,6 @@ class ChangeSubscription:
             return self._hand_back(Occurrence.REST)
         self._move(Occurrence.YIELD)
         return True
-
-    def _read(self, upto: int, room: int) -> Batch | None:
-        """One slice of what matches; None if that is nothing, maybe because history is missing."""
-        try:
-            return self._reader.read(upto, room)
-        except HistoryPruned as error:
-            if self._missing.on_gap == "fail":
-                raise self._service.lost(self, error.oldest) from None
-            self._jump(error.oldest)
-            return None
 
     def replay_stopped(self) -> None:
         """The log was closed while it waited for its turn."""

@@ -165,3 +165,38 @@ def test_a_subscribe_and_a_request_enter_few_functions():
 class Requesting(Subscriber):
     def on_subscribe(self, subscription):
         self.subscription = subscription
+
+
+class Asking(Batches):
+    on_next_batch = None
+
+    def on_subscribe(self, subscription):
+        self.subscription = subscription
+        subscription.request(1)
+
+    def on_next(self, _change):
+        self.taken += 1
+        self.subscription.request(1)
+
+
+def test_a_change_of_the_backlog_that_is_asked_for_inside_on_next_enters_few_functions():
+    """From one change of a frame to the next, without a turn of the drain and without a look at the frame."""
+    frames = 100
+    entered = []
+
+    def note(frame, event, _argument):
+        if event == "call":
+            entered.append(frame.f_code.co_qualname)
+
+    reader = Asking()
+    with opened() as log:
+        for _ in range(frames):
+            log.commit([upsert("order", str(n), b'{"n":1}') for n in range(10)])
+        threading.setprofile(note)  # the threads that read and deliver begin now
+        try:
+            log.changes(since="earliest", until=frames).subscribe(reader, executor=flow.INLINE)
+            assert reader.done.wait(60)
+        finally:
+            threading.setprofile(None)
+    assert reader.taken == 11 * frames
+    assert len(entered) <= MARGIN * 20 * reader.taken
