@@ -157,6 +157,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "list, create, drop and rename the logs of a store",
         "penstock log create var/shop orders --label owner=ann",
     ),
+    "slot": (
+        "list, make, move and drop the places that a log keeps for consumers",
+        "penstock slot create var/orders stock --entity-type order --since earliest",
+    ),
     "verify": ("look at every byte of a log, and name what is damaged", "penstock verify var/orders"),
     "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
     "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),

@@ -1,0 +1,133 @@
+"""``penstock slot``: places that a log keeps for consumers, from the command line."""
+
+import json
+import shutil
+
+import pytest
+
+from publishers import ChangeLog, ChangeStore, Criterion, upsert
+from tests.transports.cli.test_program import one_line
+from transports.cli import main
+
+
+@pytest.fixture
+def orders(tmp_path):
+    """A log of three versions."""
+    path = tmp_path / "orders"
+    with ChangeLog.open(path, sync="os", fill_step=0) as log:
+        for number in range(3):
+            log.commit([upsert("order", str(number), {"n": number})])
+    return path
+
+
+def run(capsys, *arguments):
+    """What was printed as JSON."""
+    assert main(["slot", *map(str, arguments), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
+
+
+def test_slots_are_made_listed_moved_and_dropped(orders, capsys):
+    """F74, F86."""
+    assert run(capsys, "list", orders) == {"slots": []}
+    made = run(capsys, "create", orders, "stock", "--since", "earliest", "--entity-type", "order")
+    assert made == {"created": "stock", "position": "1:0"}
+    run(capsys, "create", orders, "audit", "--granularity", "change")
+    audit, stock = run(capsys, "list", orders)["slots"]
+    assert (audit["name"], audit["place"], audit["granularity"]) == ("audit", "4:0", "change")
+    assert audit["lag"] == {"versions": 0, "seconds": 0.0}
+    again = run(capsys, "info", orders, "stock")
+    assert {**again, "lag": None} == {**stock, "lag": None}
+    assert stock["criteria"] == [{"entity_types": ["order"]}]
+    assert stock["lag"]["versions"] == 3
+    assert 0 <= stock["lag"]["seconds"] < 600
+    assert (stock["state"], stock["generation"], stock["paused"]) == ("good", 0, False)
+    assert run(capsys, "seek", orders, "stock", "2") == {"moved": "stock", "position": "2:0", "generation": 1}
+    assert run(capsys, "seek", orders, "audit", stock["cursor"])["position"] == "1:0"
+    assert run(capsys, "drop", orders, "audit") == {"dropped": "audit"}
+    assert [slot["name"] for slot in run(capsys, "list", orders)["slots"]] == ["stock"]
+
+
+def test_slots_are_told_in_words_beside_the_owner(orders, capsys):
+    """F86: and only the owner moves them."""
+    with ChangeLog.open(orders) as log:
+        log.slots.create("stock", Criterion(entity_types={"order"}), start=2)
+        log.slots.pause("stock")
+        assert main(["slot", "list", str(orders)]) == 0
+        head, row = capsys.readouterr().out.splitlines()
+        assert head.split() == ["NAME", "PLACE", "BEHIND", "GENERATION", "STATE"]
+        assert row.split()[:4] == ["stock", "2:0", "2", "versions,"]
+        assert row.endswith("0           good (paused)")
+        assert main(["slot", "info", str(orders), "stock"]) == 0
+        assert "lag: 2 versions, " in capsys.readouterr().out
+        assert main(["slot", "drop", str(orders), "stock"]) == 1
+        assert "is being written by process" in one_line(capsys)
+    assert main(["slot", "create", str(orders), "other"]) == 0
+    assert main(["slot", "seek", str(orders), "other", "earliest"]) == 0
+    assert main(["slot", "drop", str(orders), "other"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["slot other is there, at 4:0", "slot other is at 1:0 now", "slot other is dropped"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["info", "DIR", "stack"], 1, "there is no slot 'stack' in the log; it has stock"),
+        (["seek", "DIR", "stack", "1"], 1, "there is no slot"),
+        (["seek", "DIR", "stock", "99"], 1, "beyond the end"),
+        (["seek", "DIR", "stock", "never"], 2, "PLACE"),
+        (["drop", "DIR", "stack"], 1, "there is no slot"),
+        (["create", "DIR", "stock"], 1, "has a slot 'stock' already"),
+        (["create", "DIR", "Stock"], 2, "small letters"),
+        (["create", "DIR", "other", "--since", "never"], 2, "--since"),
+        (["create", "DIR", "other", "--where", "total >"], 2, "where"),
+        (["create", "DIR/nothing", "other"], 1, "there is none"),
+        (["list", "DIR/nothing"], 1, "not a change log"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(orders, capsys, arguments, code, words):
+    main(["slot", "create", str(orders), "stock"])
+    capsys.readouterr()
+    assert main(["slot", *(one.replace("DIR", str(orders)) for one in arguments)]) == code
+    assert words in one_line(capsys)
+    assert not (orders / "nothing").exists()
+
+
+def test_a_damaged_journal_is_told(orders, capsys):
+    main(["slot", "create", str(orders), "stock"])
+    for name in ("JOURNAL", "JOURNAL.copy"):
+        (orders / "slots" / name).write_bytes(b"")
+    capsys.readouterr()
+    assert main(["slot", "list", str(orders)]) == 1
+    assert "put a copy of it back" in one_line(capsys)
+
+
+def test_a_slot_that_is_not_good_is_told(orders, tmp_path, capsys):
+    """F92: its place is of another history, as the directory was put together from two copies; an operator moves it."""
+    with ChangeLog.open(orders) as log:
+        log.slots.create("stock")
+    copy = tmp_path / "copy"
+    shutil.copytree(orders, copy)
+    with ChangeLog.open(orders) as log:
+        log.commit([upsert("order", "9", {})])
+        log.slots.reset("stock")
+    shutil.rmtree(copy / "slots")
+    shutil.copytree(orders / "slots", copy / "slots")
+    told = run(capsys, "info", copy, "stock")
+    assert (told["state"], told["place"], told["lag"]["seconds"]) == ("forked", "5:0", None)
+    run(capsys, "seek", copy, "stock", "latest")
+    assert run(capsys, "info", copy, "stock")["state"] == "good"
+
+
+def test_a_log_of_a_store_is_chosen_by_its_name(tmp_path, capsys):
+    with ChangeStore.open(tmp_path / "shop", sync="os", fill_step=0) as store:
+        store.create("orders").commit([upsert("order", "1", {})])
+        store.create("users")
+    made = run(capsys, "create", tmp_path / "shop", "stock", "--log", "orders", "--since", "earliest")
+    assert made["position"] == "1:0"
+    assert [one["name"] for one in run(capsys, "list", tmp_path / "shop", "--log", "orders")["slots"]] == [
+        "stock"
+    ]
+    assert main(["slot", "list", str(tmp_path / "shop")]) == 2
+    assert "--log" in one_line(capsys)

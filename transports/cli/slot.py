@@ -1,0 +1,181 @@
+"""``penstock slot``: the places that a log keeps for consumers."""
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from publishers.errors import NotALog, PenstockError
+from publishers.log.changelog import ChangeLog
+from publishers.slots.errors import NoSuchSlot
+from publishers.slots.state import SlotState
+from publishers.slots.stored import StoredSlot, stored_slots
+from publishers.store.directory import kind_of
+from publishers.wal import RealFileSystem
+from transports.cli.arguments import ArgumentParser
+from transports.cli.criteria import add_criteria, criteria_of
+from transports.cli.output import show
+from transports.cli.source import followed, is_store, owned
+from transports.codec.starts import start_of_text
+
+__all__ = ["add_arguments"]
+
+_DONE: Final = 0
+_HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
+_PLACE: Final = (
+    "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the commands."""
+    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(commands, "list var/orders", "the slots of a log, also beside its owner", _list)
+    _add(commands, "info var/orders stock", "one slot, likewise", _info, "NAME")
+    making = _add(
+        commands,
+        "create var/orders stock --entity-type order --since earliest",
+        "make a slot",
+        _create,
+        "NAME",
+    )
+    making.value("--since", "PLACE", f"where it begins: {_PLACE}", default="latest")
+    making.add_argument(
+        "--granularity",
+        choices=("transaction", "change"),
+        default="transaction",
+        help="whether its place may stand inside a transaction",
+    )
+    add_criteria(making)
+    seeking = _add(
+        commands,
+        "seek var/orders stock 42",
+        "move a slot that nobody has open, also one that is lost",
+        _seek,
+        "NAME",
+    )
+    seeking.value("place", "PLACE", _PLACE)
+    _add(commands, "drop var/orders stock", "drop a slot that nobody has open", _drop, "NAME")
+
+
+def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
+    name = example.partition(" ")[0]
+    parser: ArgumentParser = commands.add_parser(
+        name, help=what, description=what, example=f"penstock slot {example}"
+    )
+    parser.directory()
+    for one in names:
+        parser.value(one.lower(), one, "name of a slot")
+    parser.log_name("store")
+    parser.json()
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    with followed(chosen.directory, chosen.log) as log:
+        found = [_told(log, one) for one in _stored(log)]
+    show(chosen, {"slots": found}, _table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
+    return _DONE
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    with followed(chosen.directory, chosen.log) as log:
+        stored = {one.record.name: one for one in _stored(log)}
+        if chosen.name not in stored:
+            raise NoSuchSlot(chosen.name, stored)
+        told = _told(log, stored[chosen.name])
+    lag = told["lag"]
+    lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
+    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {_seconds(lag['seconds'])}"])
+    return _DONE
+
+
+def _create(chosen: argparse.Namespace) -> int:
+    since = start_of_text("--since", chosen.since)
+    with _existing(chosen) as log:
+        made = log.slots.create(chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity)
+    show(
+        chosen,
+        {"created": made.name, "position": str(made.position)},
+        [f"slot {made.name} is there, at {made.position}"],
+    )
+    return _DONE
+
+
+def _seek(chosen: argparse.Namespace) -> int:
+    place = start_of_text("PLACE", chosen.place)
+    with _existing(chosen) as log:
+        moved = log.slots.reset(chosen.name, place)
+    document = {"moved": moved.name, "position": str(moved.position), "generation": moved.generation}
+    show(chosen, document, [f"slot {moved.name} is at {moved.position} now"])
+    return _DONE
+
+
+def _drop(chosen: argparse.Namespace) -> int:
+    with _existing(chosen) as log:
+        log.slots.drop(chosen.name)
+    show(chosen, {"dropped": chosen.name}, [f"slot {chosen.name} is dropped"])
+    return _DONE
+
+
+@contextlib.contextmanager
+def _existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
+    """A log that is there already, to be written: slots are its owner's."""
+    path = Path(chosen.directory)
+    if not is_store(chosen.directory) and kind_of(RealFileSystem(), path) != "log":
+        raise NotALog(path, "there is none; 'penstock append' makes one")
+    with owned(chosen.directory, chosen.log) as log:
+        yield log
+
+
+def _stored(log: ChangeLog) -> list[StoredSlot]:
+    return stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)
+
+
+def _told(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
+    record, position = slot.record, slot.position
+    good = slot.state is SlotState.FREE
+    return {
+        "name": record.name,
+        "place": str(position),
+        "generation": record.generation,
+        "state": "good" if good else slot.state.value,
+        "paused": record.paused,
+        "granularity": record.granularity,
+        "criteria": record.criteria,
+        "cursor": record.place,
+        "lag": {
+            "versions": max(log.head.version - position.version, 0),
+            "seconds": _age(log, position.version) if good else None,
+        },
+    }
+
+
+def _age(log: ChangeLog, version: int) -> float | None:
+    """Seconds since a version was committed; 0 if it is yet to come."""
+    if version >= log.head.version:
+        return 0.0
+    with contextlib.suppress(PenstockError):  # retention has taken it meanwhile
+        return max((datetime.now(UTC) - log.time_of(version)).total_seconds(), 0.0)
+    return None
+
+
+def _row(told: dict[str, Any]) -> Sequence[str]:
+    state = told["state"] + (" (paused)" if told["paused"] else "")
+    lag = told["lag"]
+    behind = f"{lag['versions']} versions, {_seconds(lag['seconds'])}"
+    return told["name"], told["place"], behind, str(told["generation"]), state
+
+
+def _seconds(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds:.0f} s"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
