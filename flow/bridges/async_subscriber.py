@@ -10,6 +10,7 @@ from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name user
 from flow.bridges.inbox import OnLag
 from flow.bridges.loop_tasks import begin, begin_on, end, when_closed
 from flow.contracts import Publisher
+from flow.executors import running_loop
 from flow.misuse import require_functions
 from flow.operators.link import at_least
 
@@ -79,13 +80,11 @@ def subscribe_async(
         raise RuntimeError("loop: it is closed; one that runs is expected")
     serving = _Serving(receiver, concurrency)
     items = aiter(publisher, prefetch, low_tide, on_lag=serving.on_lag)
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        if loop is None:
-            raise RuntimeError("no event loop runs here; name one with loop=") from None
-        here = None
-    if loop is None or loop is here:
+    here = running_loop()
+    loop = loop or here
+    if loop is None:
+        raise RuntimeError("no event loop runs here; name one with loop=")
+    if loop is here:
         return begin(serving.run(items))
     return begin_on(loop, lambda: serving.run(items))
 

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from publishers.errors import TooCostly
@@ -21,6 +22,7 @@ _T = TypeVar("_T")
 _CHEAPER: Final = "to ask again when others have been answered"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Turn(Generic[_T]):
     """One piece of work of a client.
 
@@ -31,18 +33,13 @@ class Turn(Generic[_T]):
         released: Whether the share has ended; under the lock of the pool.
     """
 
-    __slots__ = ("_cancelled", "_pool", "_work", "client", "held", "released", "result")
-
-    def __init__(
-        self, pool: "Pool", client: Hashable, work: "Callable[[Turn[_T]], _T]", *, held: bool
-    ) -> None:
-        self.result: Future[_T] = Future()
-        self._pool = pool
-        self.client = client
-        self._work = work
-        self.held = held
-        self._cancelled = False
-        self.released = False
+    _pool: "Pool"
+    client: Hashable
+    _work: "Callable[[Turn[_T]], _T]"
+    held: bool
+    result: Future[_T] = field(default_factory=Future)
+    released: bool = False
+    _cancelled: bool = False
 
     def check(self) -> None:
         """For the work, between its steps.
@@ -176,7 +173,7 @@ class Pool:
             TooCostly: If too much waits already.
             GoingAway: If the pool is closed.
         """
-        turn = Turn(self, client, work, held=held)
+        turn = Turn(self, client, work, held)
         with self._lock:
             if self._closed:
                 raise GoingAway

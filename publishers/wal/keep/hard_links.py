@@ -15,6 +15,7 @@ import errno
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -101,41 +102,35 @@ def _has_gap(names: Sequence[str]) -> bool:
     return any(name.startswith(_GAP) for name in names)
 
 
+@dataclass(eq=False, repr=False)
 class Links:
-    """The owner's side.
+    """The owner's side; made with what links a crash has left to be made.
+
+    Args:
+        filesystem: Where.
+        directory: Of the log.
+        entries: Tells the segments of the log.
+        max_bytes: ``held_max_bytes``, for each consumer.
 
     Attributes:
         held_bytes: Bytes of segments whose original is gone while some consumer has a link, as of the last `tend`.
+
+    Raises:
+        InvalidOption: If ``held/`` is on another file system than the log.
+        OSError: What the file system raises.
     """
 
-    def __init__(
-        self,
-        filesystem: FileSystem,
-        directory: Path,
-        entries: Callable[[], Sequence[SegmentEntry]],
-        max_bytes: int,
-    ) -> None:
-        """Makes it, and what links a crash has left to be made.
+    _filesystem: FileSystem
+    _directory: Path
+    _entries: Callable[[], Sequence[SegmentEntry]]
+    _max_bytes: int
+    held_bytes: int = 0
+    _sizes: dict[int, int] = field(default_factory=dict)
+    _warned: set[str] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
 
-        Args:
-            filesystem: Where.
-            directory: Of the log.
-            entries: Tells the segments of the log.
-            max_bytes: ``held_max_bytes``, for each consumer.
-
-        Raises:
-            InvalidOption: If ``held/`` is on another file system than the log.
-            OSError: What the file system raises.
-        """
-        self.held_bytes = 0
-        self._filesystem = filesystem
-        self._directory = directory
-        self._entries = entries
-        self._max_bytes = max_bytes
-        self._sizes: dict[int, int] = {}
-        self._warned: set[str] = set()
-        self._lock = Lock()
-        for path in _consumers(filesystem, directory):
+    def __post_init__(self) -> None:
+        for path in _consumers(self._filesystem, self._directory):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 self._complete(path)
 
