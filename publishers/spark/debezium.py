@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from publishers.errors import InvalidOption
 from publishers.spark.errors import SchemaRefused
@@ -59,15 +59,8 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
     for name in image.names:
         if name in _OURS:
             raise SchemaRefused(name, f"is a field of the table, but {', '.join(_OURS)} are added to them")
-    source = StructType([StructField("table", StringType())])
-    members = StructType(
-        [
-            StructField("before", image),
-            StructField("after", image),
-            StructField("source", source),
-            StructField("op", StringType()),
-        ]
-    )
+    source = StructType().add("table", "string")
+    members = StructType().add("before", image).add("after", image).add("source", source).add("op", "string")
     parsed = F.from_json(
         frame["value"].cast("string"), StructType([*members.fields, StructField("payload", members)])
     )
