@@ -2,12 +2,14 @@
 
 import argparse
 import http.client
+import itertools
 import ssl
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -15,11 +17,14 @@ import msgspec
 from publishers.errors import InvalidOption
 from transports.access.tokens import token_given
 from transports.cli.arguments import ArgumentParser
+from transports.client.backoff import Backoff
+from transports.errors import ConnectionLost, InvalidInput, RemoteError
 from transports.tcp.trust import trusting
 
-__all__ = ["ServerTrust", "add_token", "ask", "token_of", "trust_of"]
+__all__ = ["ServerTrust", "add_token", "ask", "post", "token_of", "trust_of"]
 
 _TIMEOUT: Final = 10.0
+_PATIENCE: Final = 60.0  # seconds without a byte of a server that writes
 _MOST: Final = 64 << 20
 _ANYBODY: Final = (
     "the certificate of {} is not looked at: whoever answers there is trusted with the token, and believed"
@@ -97,11 +102,7 @@ def ask(
     Raises:
         ConnectionError: If it does not answer that, with what it said instead.
     """
-    parts = urlsplit(url)
-    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
-    given = urlencode({name: value for name, value in query.items() if value is not None})
-    prefix = parts.path.removesuffix("/ws")  # of the web application in which it is mounted
-    asked = f"{scheme}://{parts.netloc}{prefix}{path}" + (f"?{given}" if given else "")
+    asked = _address(url, path, query)
     try:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, see above
@@ -145,6 +146,80 @@ class _Https(urllib.request.HTTPSHandler):
                 self.sock = context.wrap_socket(self.sock, server_hostname=name or self.host)
 
         return Named(host, **named)
+
+
+def post(
+    url: str,
+    path: str,
+    body: IO[bytes],
+    size: int,
+    token: str | None,
+    *,
+    attempts: int,
+    trust: ServerTrust | None = None,
+    **query: object,
+) -> dict[str, Any]:
+    """What a server says of changes that it is sent as JSON lines.
+
+    Args:
+        url: Of its WebSocket.
+        path: Where to.
+        body: The lines; sent from the beginning at each attempt.
+        size: Their bytes.
+        token: Who sends, or None.
+        attempts: How often it is tried again if the server cannot be reached or has no room.
+        trust: Whose certificate is believed; None for those that the system trusts.
+        query: Parameters; those that are None are left out.
+
+    Raises:
+        InvalidInput: If a line is wrong; nothing was written.
+        RemoteError: If the server refuses them; nothing was written.
+        ConnectionLost: If it cannot be reached; ``outcome`` tells whether they may have been written.
+    """
+    asked, patience, outcome = _address(url, path, query), Backoff(), "refused"
+    headers = {"Content-Type": "application/x-ndjson", "Content-Length": str(size)}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    for attempt in itertools.count():
+        body.seek(0)
+        request = urllib.request.Request(asked, body, headers)  # noqa: S310 - http or https, see above
+        try:
+            with _opener(trust).open(request, timeout=_PATIENCE) as answer:
+                return dict(msgspec.json.decode(answer.read(_MOST)))
+        except urllib.error.HTTPError as error:
+            with error:
+                said = dict(_said(error))
+            why, code = str(said.pop("error", error.reason)), str(said.pop("code", "INTERNAL"))
+            retryable = said.pop("retryable", False) is True
+            if "line" in said:
+                raise InvalidInput(said["line"], why.partition(": ")[2]) from None
+            if not retryable or attempt >= attempts:
+                raise RemoteError(code, why, retryable=retryable, data=said) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = str(getattr(error, "reason", None) or error)
+            if not isinstance(getattr(error, "reason", None), ConnectionRefusedError):
+                outcome = "unknown"
+            if attempt >= attempts:
+                lost = ConnectionLost(asked, f"{why}; the outcome is {outcome}")
+                lost.outcome = outcome
+                raise lost from None
+        delay = patience.delay(attempt) or 0.0
+        print(
+            f"penstock: waiting for {asked.partition('?')[0]}: {why}; trying again in {delay:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        threading.Event().wait(delay)
+    raise AssertionError
+
+
+def _address(url: str, path: str, query: Mapping[str, object]) -> str:
+    """Where a server answers over HTTP whose WebSocket is at a URL."""
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
+    given = urlencode({name: value for name, value in query.items() if value is not None})
+    prefix = parts.path.removesuffix("/ws")  # of the web application in which it is mounted
+    return f"{scheme}://{parts.netloc}{prefix}{path}" + (f"?{given}" if given else "")
 
 
 def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:

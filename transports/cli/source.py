@@ -54,7 +54,9 @@ def check_directory(directory: str) -> None:
     if not directory:
         raise InvalidOption("DIR", directory, "the path of a directory")
     if "://" in directory:
-        raise InvalidOption("DIR", directory, "a directory: only 'penstock tail' reaches servers")
+        raise InvalidOption(
+            "DIR", directory, "a directory: 'penstock tail' and 'penstock append' reach servers"
+        )
 
 
 def is_store(directory: str) -> bool:

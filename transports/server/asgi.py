@@ -1,6 +1,6 @@
 """The ASGI application.
 
-``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/`` is a page with links to the rest, or a
+``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/changes`` takes transactions, ``/`` is a page with links to the rest, or a
 page of the program; ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas`` say how things are.
 """
 
@@ -22,9 +22,11 @@ from transports.access.grant import Grant
 from transports.access.host_names import HostNames
 from transports.access.principal import ANONYMOUS, Principal
 from transports.access.web_origins import WebOrigins
+from transports.appending import Appending
 from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing, Unauthenticated, describe
 from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.changes import ChangesEndpoint
 from transports.http.cors import Cors
 from transports.http.scope import client_of, credentials_of, headers_of, path_below
 from transports.limits import Limits
@@ -32,7 +34,6 @@ from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server import access_log
 from transports.server.access_log import AccessEntry
-from transports.server.appending import Appending
 from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
@@ -62,6 +63,7 @@ _BOUNDS: Final = {
     "scansWaiting": "scans_waiting",
     "documentCacheBytes": "document_cache_bytes",
     "appendingBytes": "appending_bytes",
+    "spooledBytes": "spooled_bytes",
 }
 """Of figures that have a bound, the field of ``Limits``."""
 _LOG: Final = logging.getLogger("penstock.transports")
@@ -129,6 +131,9 @@ class Application:
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
         self._appending = Appending(self._logs, self._access, self._limits)
+        self._changes = ChangesEndpoint(
+            self._appending, self._access, self._origins, self._pools, self._limits
+        )
         self._status = Status(
             self._logs,
             self._access,
@@ -170,6 +175,7 @@ class Application:
         return {
             "criteriaWeight": self._weight.weight,
             "appendingBytes": self._appending.unanswered.taken,
+            "spooledBytes": self._appending.spooled.taken,
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
@@ -339,9 +345,11 @@ class Application:
             await _add_slash(send, scope)
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
+        elif path == "/changes":
+            await self._changes(scope, receive, send)
         elif page is None and path not in Status.paths:
             why = self._elsewhere(
-                path, "try /, /graphql, /health, /metrics, /ready, /schemas, /statistics or /ws"
+                path, "try /, /changes, /graphql, /health, /metrics, /ready, /schemas, /statistics or /ws"
             )
             await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
@@ -385,7 +393,7 @@ class Application:
                     return
 
 
-_TAKEN: Final = ("/graphql", *sorted(Status.paths), "/ws")
+_TAKEN: Final = ("/changes", "/graphql", *sorted(Status.paths), "/ws")
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
 

@@ -17,6 +17,7 @@ from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.grant import Grant, narrow, schema_for
+from transports.appending import Appending, Repetitions, cursor_behind
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_array
 from transports.codec.events import EventEncoder
@@ -30,7 +31,6 @@ from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
 from transports.server.append_lane import AppendLane
-from transports.server.appending import Appending, Repetitions, cursor_behind
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane

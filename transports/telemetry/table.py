@@ -126,6 +126,8 @@ SERVER_METRICS: Final = (
     _server("criteria_weight_limit", _G, "Most that they may (option `criteria_weight`)", _at("limits", "criteriaWeight")),
     _server("appending_bytes", _G, "Bytes of appends that are not answered yet", _at("appendingBytes")),
     _server("appending_bytes_limit", _G, "Most that they may be (option `appending_bytes`)", _at("limits", "appendingBytes")),
+    _server("spooled_bytes", _G, "Bytes of transactions that come in pieces", _at("spooledBytes")),
+    _server("spooled_bytes_limit", _G, "Most that they may be (option `spooled_bytes`)", _at("limits", "spooledBytes")),
     _server("most_connection_weight", _G, "What those of the heaviest connection weigh", _at("mostConnectionWeight")),
     _server("connection_weight_limit", _G, "Most that they may (option `connection_weight`)", _at("limits", "connectionWeight")),
     _server("work", _G, "Pieces of work that clients cause: `preparing`, `scanning`, `waiting` for a thread, or `held` until their answer is taken", _each("threads"), ("state",)),

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from publishers import Area, ChangeLog, Content
+from tests.transports.principals import knowing
+from tests.transports.server.test_appending import WRITERS
 from tests.transports.test_event_model import write
 from transports.cli import main
 
@@ -104,3 +106,69 @@ def test_a_line_that_contradicts_itself_is_named(append, line, says):
     assert code == 2
     assert said.startswith("penstock: line 1: ")
     assert says in said
+
+
+@pytest.fixture
+def server(serving):
+    """A server that everybody may append to."""
+    return serving(authorise=WRITERS)
+
+
+def run(capsys, *arguments):
+    code = main(["append", *map(str, arguments)])
+    return code, "".join(capsys.readouterr())
+
+
+def test_lines_can_be_appended_at_a_server(server, log, tmp_path, capsys):
+    """F145: as one transaction, with what a directory takes too."""
+    file = tmp_path / "lines"
+    file.write_bytes(lines(*LINES))
+    code, said = run(capsys, server.url, file)
+    assert code == 0, said
+    assert said == f"8 changes committed to {server.url} as version 1, cursor {log.token(log.head)}\n"
+    place = log.token(log.head)
+    arguments = (server.url, file, "--log", "shop", "--expect", place, "--producer", "etl", "--sequence", 3)
+    assert run(capsys, *arguments)[0] == 0
+    code, said = run(capsys, *arguments)
+    assert code == 0
+    assert (
+        said == f"committed to shop before, as version 2, cursor {log.token(log.head)}: nothing was written\n"
+    )
+    code, said = run(capsys, server.url, file, "--expect", place)
+    assert code == 1
+    assert said.startswith("penstock: EXPECTATION_FAILED: the log is at 3:0")
+    assert log.visible == 2
+
+
+def test_what_a_server_refuses_is_said_in_one_line(server, log, tmp_path, capsys, serving):
+    """F145: a wrong line with its number, a token that is missing, a server that is not writable or not there."""
+    file = tmp_path / "lines"
+    file.write_bytes(lines(LINES[-1], {"entity_type": "order"}))
+    code, said = run(capsys, server.url, file)
+    assert (code, said) == (2, "penstock: line 2: key is None, but must be given\n")
+    file.write_bytes(lines(LINES[-1]))
+    code, said = run(capsys, serving().url, file)
+    assert code == 1
+    assert "FORBIDDEN" in said
+    guarded = serving(authorise=WRITERS, authenticate=knowing("secret"))
+    assert "UNAUTHENTICATED" in run(capsys, guarded.url, file)[1]
+    assert run(capsys, guarded.url, file, "--token", "secret")[0] == 0
+    code, said = run(capsys, "ws://127.0.0.1:9/ws", file, "--retry", 1)
+    assert code == 1
+    assert said.count("\n") == 2
+    assert "trying again" in said
+    assert "the outcome is refused" in said
+    (tmp_path / "empty").write_bytes(b"")
+    assert run(capsys, server.url, tmp_path / "empty") == (0, "0 changes: nothing was committed\n")
+    code, said = run(capsys, server.url, file, "--sequence", 1)
+    assert code == 2
+    assert "--producer" in said
+
+
+def test_a_repetition_in_a_directory_writes_nothing(tmp_path, capsys):
+    """F145: by producer and sequence."""
+    file = tmp_path / "lines"
+    file.write_bytes(lines(LINES[-1]))
+    arguments = (tmp_path / "shop", file, "--producer", "etl", "--sequence", 3)
+    assert "1 change committed to shop as version 1" in run(capsys, *arguments)[1]
+    assert "committed to shop before, as version 1" in run(capsys, *arguments)[1]

@@ -1,6 +1,6 @@
 """Appending for clients, whatever way they come: who may, under which name, and within which bounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from transports.quotas.spending import SharedBytes
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
+    from publishers.wal import Columns
 
 __all__ = ["Appending", "Repetitions", "cursor_behind"]
 
@@ -33,10 +34,12 @@ class Appending:
 
     Attributes:
         unanswered: Bytes of appends that are not answered yet, of the whole server.
+        spooled: Bytes of transactions that come in pieces, likewise.
     """
 
     def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
         self.unanswered = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of appends under way")
+        self.spooled = SharedBytes("spooled_bytes", limits.spooled_bytes, "bytes of transactions that come")
         self._logs = logs
         self._access = access
         self._limits = limits
@@ -71,26 +74,48 @@ class Appending:
             TooManyProducers: If its producer would be one too many.
             PenstockError: As ``ChangeLog.submit``.
         """
-        producer = None
-        if wish.producer is not None:
-            named = RemoteProducer(principal.name, wish.producer)
-            self._check_producer(log, named)
-            producer = (named, wish.sequence)
         return log.submit(
             changes,
             meta=wish.meta,
-            producer=producer,
+            producer=self._producer(log, principal, wish),
             durable=wish.wait is not Wait.ACCEPTED,
             expect=wish.expect,
             after=after,
         )
 
-    def _check_producer(self, log: "ChangeLog", producer: RemoteProducer) -> None:
-        limits = self._limits
+    def commit_columns(
+        self, log: "ChangeLog", principal: Principal, wish: AppendWish, batches: "Iterable[Columns]"
+    ) -> Commit:
+        """Commits a transaction that is too large to be submitted; on a thread, which waits for it.
+
+        Raises:
+            TooManyProducers: As `submit`.
+            PenstockError: As ``ChangeLog.commit_columns``.
+        """
+        return log.commit_columns(
+            batches,
+            meta=wish.meta,
+            producer=self._producer(log, principal, wish),
+            durable=wish.wait is not Wait.ACCEPTED,
+            expect=wish.expect,
+        )
+
+    def _producer(
+        self, log: "ChangeLog", principal: Principal, wish: AppendWish
+    ) -> tuple[RemoteProducer, int] | None:
+        """Under whose name a transaction is committed.
+
+        Raises:
+            TooManyProducers: If it would be one too many.
+        """
+        if wish.producer is None:
+            return None
+        limits, producer = self._limits, RemoteProducer(principal.name, wish.producer)
         if log.produced(producer) is None:
             since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
-            if log.producers_of(producer.principal, since) >= limits.producers:
+            if log.producers_of(principal.name, since) >= limits.producers:
                 raise TooManyProducers(limits.producers, limits.producer_idle)
+        return producer, wish.sequence
 
 
 class Repetitions:

@@ -1,0 +1,344 @@
+"""``POST /changes``: one transaction a request, as JSON, as lines of JSON that are streamed, or as MessagePack.
+
+A page of another origin cannot post here by a form or a simple request: the content types need a preflight (Fetch standard,
+3.2), and an ``Origin`` that is not welcome is refused.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from functools import partial
+from http import HTTPStatus
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from publishers.commits.group_commit import Commit
+from publishers.errors import InvalidChange
+from publishers.model.position import Position
+from publishers.mutations.mutation import columns_of
+from publishers.mutations.rows import Mutation
+from transports.access.access import Access
+from transports.access.principal import Principal
+from transports.access.web_origins import WebOrigins
+from transports.appending import Appending, Repetitions, cursor_behind
+from transports.codec.appends import AppendPayload, AppendWish, outcome
+from transports.codec.changes import read_array, read_lines, read_objects
+from transports.errors import InvalidRequest, describe
+from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.scope import client_of, credentials_of, headers_of
+from transports.limits import Limits
+from transports.quotas.pool import Pools
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+    from publishers.wal import Columns
+
+__all__ = ["ChangesEndpoint"]
+
+_JSON: Final = "application/json"
+_LINES: Final = frozenset({"application/x-ndjson", "application/jsonl", "application/ndjson"})
+_PACKED: Final = frozenset({"application/msgpack", "application/vnd.msgpack", "application/x-msgpack"})
+_PARAMETERS: Final = ("log", "producer", "sequence", "expect", "wait")
+_PIECE: Final = 256 * 1024
+_ROWS: Final = 4096
+_DRAINED: Final = 4 * 2**20  # bytes of a body that is refused
+_STATUS: Final = {
+    "CURSOR_AHEAD": HTTPStatus.CONFLICT,
+    "CURSOR_FOREIGN": HTTPStatus.CONFLICT,
+    "CURSOR_FORKED": HTTPStatus.CONFLICT,
+    "EXPECTATION_FAILED": HTTPStatus.CONFLICT,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "LOG_DROPPED": HTTPStatus.NOT_FOUND,
+    "LOG_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "LOG_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "LOG_READ_ONLY": HTTPStatus.FORBIDDEN,
+    "TOO_MANY_PRODUCERS": HTTPStatus.TOO_MANY_REQUESTS,
+    "TRANSACTION_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+}
+
+
+class _Refused(Exception):
+    """The request is none for this place."""
+
+    def __init__(self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers
+
+
+class _Left(Exception):
+    """The client has left, and nobody is to be answered."""
+
+
+class ChangesEndpoint:
+    """What is at ``/changes``.
+
+    Args:
+        appending: What the server does for those who append.
+        access: Who is let in.
+        origins: Which pages may send.
+        pools: Threads of the server.
+        limits: Bounds: ``message_bytes`` for a body that is read as a whole, ``transaction_bytes`` for one that is streamed.
+    """
+
+    def __init__(
+        self, appending: Appending, access: Access, origins: WebOrigins, pools: Pools, limits: Limits
+    ) -> None:
+        self._appending = appending
+        self._access = access
+        self._origins = origins
+        self._pools = pools
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        """Answers one HTTP request."""
+        headers: list[tuple[bytes, bytes]] = []
+        token: Callable[[Position], str] = str
+        try:
+            request, append = await self._request(scope, receive)
+            token = request.token
+            commit, cursor = await append
+            status = HTTPStatus.OK if commit.duplicate else HTTPStatus.CREATED
+            told = outcome(commit, cursor)
+        except _Left:
+            return
+        except _Refused as refused:
+            status, headers = refused.status, list(refused.headers)
+            told = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
+        except Exception as error:  # noqa: BLE001 - one request fails, with an id if nobody knows why, and the server goes on
+            problem = describe(error, token)
+            otherwise = HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.BAD_REQUEST
+            status = _STATUS.get(problem.code, otherwise)
+            if status is HTTPStatus.SERVICE_UNAVAILABLE:
+                headers.append((b"retry-after", b"1"))
+            if status is HTTPStatus.UNAUTHORIZED:
+                headers.append((b"www-authenticate", b"Bearer"))
+            told = {"error": problem.message, "code": problem.code, "retryable": problem.retryable}
+            told |= problem.data
+        body = msgspec.json.encode(told) + b"\n"
+        headers += [
+            (b"content-type", _JSON.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await respond(send, status, headers, body)
+
+    async def _request(
+        self, scope: Scope, receive: Receive
+    ) -> "tuple[_Request, Coroutine[None, None, tuple[Commit, str | None]]]":
+        """The transaction of a request, and its writing."""
+        headers = headers_of(scope)
+        if scope["method"] != "POST":
+            raise _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"use POST, not {scope['method']}", (b"allow", b"POST")
+            )
+        origin = headers.get("origin", "")
+        if origin and not self._origins.welcomes(origin):
+            raise _Refused(HTTPStatus.FORBIDDEN, f"origin {origin[:100]} is not allowed; name it in origins")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != _JSON and kind not in _LINES | _PACKED:
+            raise _Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"send {_JSON}, application/x-ndjson or application/msgpack",
+            )
+        principal = await self._access.principal(credentials_of(scope))
+        scope["penstock.principal"] = principal.name
+        asked = _asked(scope.get("query_string", b""))
+        declared = headers.get("content-length", "")
+        size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+        request = _Request(
+            self, principal, client_of(scope), asked, _pieces(receive, self._limits.request_timeout)
+        )
+        return request, request.lines(size) if kind in _LINES else request.whole(size, packed=kind in _PACKED)
+
+
+class _Request:
+    """One transaction."""
+
+    def __init__(
+        self,
+        endpoint: ChangesEndpoint,
+        principal: Principal,
+        client: Any,
+        asked: dict[str, Any],
+        pieces: AsyncIterator[bytes],
+    ) -> None:
+        self._appending = endpoint._appending  # noqa: SLF001 - they are one
+        self._limits = endpoint._limits  # noqa: SLF001 - likewise
+        self._pool = endpoint._pools.appending  # noqa: SLF001 - likewise
+        self._principal = principal
+        self._client = client
+        self._asked = asked
+        self._pieces = pieces
+        self._log: ChangeLog | None = None
+
+    def token(self, position: Position) -> str:
+        """The cursor of a position of its log."""
+        return str(position if self._log is None else self._log.token(position))
+
+    async def whole(self, size: int, *, packed: bool) -> tuple[Commit, str | None]:
+        """Takes a body that is one document."""
+        most = self._limits.message_bytes
+        taken = 0
+        body = bytearray()
+        try:
+            if size > most:
+                await self._refuse("message_bytes", most)
+            async for piece in self._pieces:
+                self._appending.unanswered.take(len(piece))
+                taken += len(piece)
+                body += piece
+                if taken > most:
+                    await self._refuse("message_bytes", most)
+            wish, changes = await self._pool.run(
+                self._client, partial(_packed if packed else _json, bytes(body), self._asked)
+            )
+            return await self._commit(wish, changes)
+        finally:
+            self._appending.unanswered.give(taken)
+
+    async def lines(self, size: int) -> tuple[Commit, str | None]:
+        """Takes a body of lines, which are spooled: nothing is written before all of them have come, and are good."""
+        most, run = self._limits.transaction_bytes, partial(self._pool.run, self._client)
+        wish = AppendWish.of(self._asked)
+        log = self._log = self._appending.target(
+            self._principal, wish.log
+        )  # before anything is stored for it
+        taken = 0
+        with tempfile.SpooledTemporaryFile(max_size=_PIECE) as spool:
+            try:
+                if size > most:
+                    await self._refuse("transaction_bytes", most)
+                async for piece in self._pieces:
+                    self._appending.spooled.take(len(piece))
+                    taken += len(piece)
+                    if taken > most:
+                        await self._refuse("transaction_bytes", most)
+                    if taken <= _PIECE:
+                        spool.write(piece)
+                    else:
+                        await run(partial(spool.write, piece))
+                if taken <= _PIECE:
+                    return await self._commit(wish, await run(lambda: list(read_lines(_rewound(spool)))))
+                commit = await run(partial(self._stream, log, wish, spool))
+                return await self._told(log, wish, commit)
+            finally:
+                self._appending.spooled.give(taken)
+
+    async def _refuse(self, option: str, most: int) -> None:
+        """Refuses a body that is too large; not before some of the rest has come, as many clients read no answer while they send.
+
+        Raises:
+            _Refused: 413.
+        """
+        left = _DRAINED
+        async for piece in self._pieces:
+            left -= len(piece)
+            if left < 0:
+                break
+        choice = "" if option == "transaction_bytes" else "; send lines (application/x-ndjson) for more"
+        raise _Refused(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"a body holds at most {most} bytes ({option}){choice}",
+            (b"connection", b"close"),
+        )
+
+    async def _commit(self, wish: AppendWish, changes: list[Mutation]) -> tuple[Commit, str | None]:
+        log = self._log = self._appending.target(self._principal, wish.log)
+        work = partial(self._appending.submit, log, self._principal, wish, changes)
+        submission = await self._pool.run(self._client, work)
+        return await self._told(log, wish, await asyncio.wrap_future(submission.future(wish.wait)))
+
+    async def _told(self, log: "ChangeLog", wish: AppendWish, commit: Commit) -> tuple[Commit, str | None]:
+        if commit.duplicate and not commit.version:
+            find = partial(Repetitions().version, log, self._principal, wish)
+            commit = commit._replace(version=await self._pool.run(self._client, find))
+        return commit, cursor_behind(log, commit)
+
+    def _stream(self, log: "ChangeLog", wish: AppendWish, spool: IO[bytes]) -> Commit:
+        mutations = read_lines(_rewound(spool))
+        return self._appending.commit_columns(log, self._principal, wish, _batches(mutations))
+
+
+def _batches(mutations: Iterator[Mutation]) -> "Iterator[Columns]":
+    while rows := list(islice(mutations, _ROWS)):
+        yield columns_of(rows, keyed=True)
+
+
+def _rewound(spool: IO[bytes]) -> IO[bytes]:
+    spool.seek(0)
+    return spool
+
+
+async def _pieces(receive: Receive, patience: float) -> AsyncIterator[bytes]:
+    """The body, piece by piece.
+
+    Raises:
+        _Refused: If the next piece does not come.
+        _Left: If the client leaves before the end.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(patience):
+                message = await receive()
+        except TimeoutError:
+            waited = f"nothing of the body came within {patience:g} s"
+            raise _Refused(HTTPStatus.REQUEST_TIMEOUT, waited, (b"connection", b"close")) from None
+        if message["type"] == "http.disconnect":
+            raise _Left
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return
+
+
+def _asked(query: bytes) -> dict[str, Any]:
+    """What is said in the address.
+
+    Raises:
+        InvalidRequest: If something else is, or something twice.
+    """
+    found: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name not in _PARAMETERS:
+            raise InvalidRequest("parameter", name, "one of: " + ", ".join(_PARAMETERS))
+        if name in found:
+            raise InvalidRequest(name, value, "given once")
+        number = name == "sequence" and value.isascii() and value.isdigit() and len(value) < 20
+        found[name] = int(value) if number else value
+    return found
+
+
+def _wish(told: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendWish:
+    """What is said of a transaction, in its body and in the address."""
+    given = {name: value for name, value in told.items() if value is not None}
+    for name in asked:
+        if name in given:
+            raise InvalidRequest(name, asked[name], "given once, in the body or in the address")
+    return AppendWish.of({**given, **asked})
+
+
+_payload: Final = msgspec.json.Decoder(AppendPayload)
+
+
+def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutation]]:
+    try:
+        payload = _payload.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidChange("the body", body[:100], f'JSON such as {{"changes": [...]}} ({error})') from None
+    return _wish(payload.told(), asked), read_array(payload.changes)
+
+
+def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutation]]:
+    try:
+        told = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidChange("the body", body[:40], f"MessagePack ({error})") from None
+    changes = told.pop("changes", None) if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(changes, list):
+        raise InvalidChange("changes", changes, "an array of changes in a map")
+    return _wish(told, asked), read_objects(changes)
