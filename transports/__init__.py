@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transports.access.grant import Grant, LogAction
     from transports.access.jwt_verifier import JwtVerifier
     from transports.access.peer_certificates import AnyOf, PeerCertificates
+    from transports.access.policy import Policy
     from transports.access.principal import ANONYMOUS, Credentials, PeerCertificate, Principal
     from transports.access.tokens import TokenFile
     from transports.browser.pages import Page
@@ -60,6 +61,7 @@ __all__ = [
     "Page",
     "PeerCertificate",
     "PeerCertificates",
+    "Policy",
     "Principal",
     "RemoteChange",
     "RemoteCommit",
@@ -81,6 +83,7 @@ _MODULES = {
     "access.grant": ["LogAction", "Grant"],
     "access.jwt_verifier": ["JwtVerifier"],
     "access.peer_certificates": ["AnyOf", "PeerCertificates"],
+    "access.policy": ["Policy"],
     "access.principal": ["ANONYMOUS", "Credentials", "PeerCertificate", "Principal"],
     "access.tokens": ["TokenFile"],
     "browser.pages": ["Page"],

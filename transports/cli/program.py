@@ -172,6 +172,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "put a log or a store back from its backup",
         "penstock restore backups/orders var/orders --replace",
     ),
+    "policy": (
+        "check a policy file, and print what it grants",
+        "penstock policy check policy.toml --as ann --log orders",
+    ),
     "stats": ("print what a log, or a server, tells of itself", "penstock stats http://127.0.0.1:8090/"),
     "schema": (
         "print the schemas that a log, or a server's, was told",

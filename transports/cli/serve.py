@@ -15,6 +15,7 @@ from transports.access.access import EVERYBODY
 from transports.access.grant import Grant, LogAction
 from transports.access.host_names import is_loopback
 from transports.access.peer_certificates import PeerCertificates
+from transports.access.policy import Policy
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
 from transports.cli import lines
@@ -30,6 +31,7 @@ from transports.server.uvicorn import serve as start
 
 __all__ = ["add_arguments", "run"]
 
+_Kept = TokenFile | Policy | ServerCertificate
 _DEFAULT_PORT: Final = 8090
 _OPEN: Final = "no client needs a token: whoever reaches this port reads every change, schema and statistic of every log here"
 
@@ -62,6 +64,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--access-log", "write a line for each HTTP request, and for each WebSocket when it has ended"
     )
     parser.flag("--otel", "tell metrics and spans by OpenTelemetry (run it by opentelemetry-instrument)")
+    parser.value(
+        "--policy",
+        "FILE",
+        "let in, and allow, what this file says (TOML); read again when it changes, and on SIGHUP",
+    )
     parser.value("--tls-cert", "FILE", "speak TLS with this certificate (PEM); read again on SIGHUP")
     parser.value("--tls-key", "FILE", "its private key, if it is in a file of its own")
     parser.value(
@@ -75,8 +82,9 @@ def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
     lines.begin(chosen, always=True)
     finished = threading.Event()
-    grant, tls = _grant(chosen), _tls(chosen)
-    authenticate = _authenticator(chosen)
+    tls, policy = _tls(chosen), _policy(chosen)
+    grant = _grant(chosen) if policy is None else policy.authorise
+    authenticate = _authenticator(chosen) if policy is None else policy
     checked_origins(chosen.origin)  # before anything is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
@@ -98,7 +106,7 @@ def run(chosen: argparse.Namespace) -> int:
         if chosen.otel:
             _observe(server)
         before = signal.signal(signal.SIGTERM, finish)
-        kept = [one for one in (authenticate, tls) if isinstance(one, TokenFile | ServerCertificate)]
+        kept = [one for one in (authenticate, tls) if isinstance(one, _Kept)]
         hung_up = signal.signal(signal.SIGHUP, lambda *_: _reload(kept)) if kept else None
         try:
             how = "as its owner" if chosen.own else "read-only"
@@ -128,6 +136,21 @@ def _grant(chosen: argparse.Namespace) -> Grant:
     return Grant(actions, view if view.lenses else None)
 
 
+def _policy(chosen: argparse.Namespace) -> Policy | None:
+    """What a file says of who is let in, and what each may do.
+
+    Raises:
+        InvalidOption: If the file is not as it should be, or something else is to say the same.
+    """
+    if chosen.policy is None:
+        return None
+    for name in ("token_file", "field", "mask", "writable"):
+        if getattr(chosen, name):
+            option = "--" + name.replace("_", "-")
+            raise InvalidOption(option, getattr(chosen, name), "left out with --policy, whose file says that")
+    return Policy(chosen.policy)
+
+
 def _authenticator(chosen: argparse.Namespace) -> TokenFile | PeerCertificates | None:
     """Who is let in; everybody only where that is no more than this machine, or was asked for.
 
@@ -142,7 +165,7 @@ def _authenticator(chosen: argparse.Namespace) -> TokenFile | PeerCertificates |
         raise InvalidOption(
             "--host",
             chosen.host,
-            "an address of this machine alone, such as 127.0.0.1, unless --token-file or --tls-client-ca tells whom to let in; "
+            "an address of this machine alone, such as 127.0.0.1, unless --policy, --token-file or --tls-client-ca tells whom to let in; "
             "--insecure opens every log to all who reach the port",
         )
     return None
@@ -170,15 +193,18 @@ def _tls(chosen: argparse.Namespace) -> ServerCertificate | None:
     return None
 
 
-def _reload(kept: Sequence[TokenFile | ServerCertificate]) -> None:
+def _reload(kept: Sequence[_Kept]) -> None:
     for one in kept:
         try:
             one.reload()
         except InvalidOption as error:
             print(f"penstock: {error}; what was read before counts on", file=sys.stderr, flush=True)
         else:
-            told = f"the tokens of {len(one)} clients" if isinstance(one, TokenFile) else "the certificate"
-            print(f"read {told} again", flush=True)
+            names = {TokenFile: "the tokens of {} clients", Policy: "the policy for {} principals"}
+            told = names.get(type(one), "the certificate")
+            print(
+                f"read {told.format(0 if isinstance(one, ServerCertificate) else len(one))} again", flush=True
+            )
 
 
 def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedName:

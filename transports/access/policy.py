@@ -1,0 +1,367 @@
+"""Who is let in, and what each may do, as a file tells it (TOML).
+
+::
+
+    [principals.ann]                     # by a token, or the name in a certificate
+    token = "Zk4n0vQ1u8"                 # or token_sha256 = "..."
+    roles = ["reader"]
+
+    [jwt]                                # by what an issuer has signed: the options of JwtVerifier
+    jwks = "jwks.json"
+    issuer = "https://id.example.org"
+    audience = "penstock"
+
+    [[grants]]                           # the first one that fits roles, log and action
+    roles = ["reader"]
+    logs = ["orders", "shop-*"]
+    actions = ["READ"]
+    criteria = [{ entity_types = ["order"], key_globs = ["{tenant}-*"] }]
+    fields = ["total", "customer"]
+    mask = { "customer.name" = "***" }
+"""
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption
+from publishers.views.view import Content, Images, View
+from transports.access.grant import Grant, LogAction
+from transports.access.jwt_verifier import JwtVerifier
+from transports.access.peer_certificates import AnyOf, PeerCertificates
+from transports.access.policy_table import PolicyTable
+from transports.access.principal import ANONYMOUS, Credentials, Principal
+
+__all__ = ["Policy"]
+
+_MOST: Final = 1 << 20
+_TABLES: Final = ("principals", "jwt", "certificates", "anonymous", "grants")
+_PRINCIPAL: Final = ("token", "token_sha256", "certificate", "roles", "claims")
+_JWT: Final = ("jwks", "issuer", "audience", "algorithms", "leeway", "name", "roles")
+_GRANT: Final = ("roles", "logs", "actions", "criteria", "content", "images", "fields", "mask")
+_WISH: Final = (
+    "areas",
+    "entity_types",
+    "keys",
+    "key_globs",
+    "key_patterns",
+    "operations",
+    "changed",
+    "where",
+    "transitions",
+)
+_FILLED: Final = ("entity_types", "keys", "key_globs")
+_CLAIM: Final = re.compile(r"\{([^{}]*)\}")
+_PLAIN: Final = re.compile(r"[\w.:@-]{1,255}", re.ASCII)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class _Rule(NamedTuple):
+    """One grant, as it stands in the file."""
+
+    roles: frozenset[str]
+    logs: tuple[str, ...]
+    actions: frozenset[LogAction]
+    view: View | None
+    wishes: tuple[Mapping[str, Any], ...]
+
+    def fits(self, principal: Principal, log: str, action: LogAction) -> bool:
+        """Whether it is for a principal, a log and an action."""
+        if action not in self.actions or not (self.roles & principal.roles or "*" in self.roles):
+            return False
+        # As in a shell, a name that begins with $ is meant only by a pattern that does.
+        filled = (pattern if "{" not in pattern else _filled(pattern, principal) for pattern in self.logs)
+        return any(
+            pattern is not None and fnmatchcase(log, pattern) and (log[:1] != "$" or pattern[:1] == "$")
+            for pattern in filled
+        )
+
+    def grant(self, principal: Principal) -> Grant | None:
+        """What it grants to a principal; None if that lacks a claim which the criteria name."""
+        if not self.wishes:
+            return Grant(self.actions, self.view)
+        found = []
+        for wish in self.wishes:
+            told = dict(wish)
+            for name in _FILLED:
+                texts = [_filled(text, principal) for text in wish.get(name, ())]
+                if None in texts:
+                    return None
+                told[name] = texts
+            found.append(Criterion(**told))
+        return Grant(self.actions, self.view, Criteria.of(found))
+
+
+class _Read(NamedTuple):
+    """What a file says."""
+
+    content: bytes
+    tokens: Mapping[bytes, Principal]
+    names: Mapping[str, Principal]
+    anonymous: Principal | None
+    others: tuple[JwtVerifier | PeerCertificates, ...]
+    rules: tuple[_Rule, ...]
+
+
+class Policy:
+    """Tells who a client is and what it may do, from a file; ``serve(log, authenticate=policy, authorise=policy.authorise)``.
+
+    It is looked at again while there are connections; what it says then counts for them too, see ``Limits.revocation``.
+
+    Attributes:
+        quick: It reads the file when it is made and on ``refresh`` and ``reload`` only, so it is asked on the event loop.
+
+    Args:
+        path: The file; other files are named in it from where it lies.
+
+    Raises:
+        ExtraMissing: If it has a table ``[jwt]``, and PyJWT is not installed.
+        InvalidOption: If it cannot be read, or something in it is not as it should be: with file, table, key and value.
+    """
+
+    quick: Final = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._revision = 0
+        self._read = self._parsed(self._content())
+
+    @property
+    def revision(self) -> int:
+        """Rises when it, or the keys of an issuer that it names, say something else than before."""
+        return self._revision + sum(getattr(one, "revision", 0) for one in self._read.others)
+
+    def __len__(self) -> int:
+        return len({one.name for one in (*self._read.tokens.values(), *self._read.names.values())})
+
+    async def __call__(self, credentials: Credentials) -> Principal | None:
+        """Who a client is; None if it is not let in. Of several proofs the token counts first."""
+        read = self._read
+        if credentials.token is not None:
+            known = read.tokens.get(_digest(credentials.token))
+            signed = [one for one in read.others if isinstance(one, JwtVerifier)]
+            return known or await AnyOf(*signed)(credentials)
+        shown = [one for one in read.others if isinstance(one, PeerCertificates)]
+        found = await AnyOf(*shown)(credentials)
+        return read.anonymous if found is None else found
+
+    def authorise(self, principal: Principal, log: str, action: LogAction) -> Grant:
+        """What a principal may do with a log: what the first grant says that fits; without one, nothing."""
+        for rule in self._read.rules:
+            if rule.fits(principal, log, action):
+                found = rule.grant(principal)
+                if found is not None:
+                    return found
+        return Grant(())
+
+    def principal(self, name: str) -> Principal | None:
+        """The principal of a name, as the file tells it; None if it tells none."""
+        known = (*self._read.tokens.values(), *self._read.names.values(), self._read.anonymous)
+        return next((one for one in known if one is not None and one.name == name), None)
+
+    def refresh(self) -> None:
+        """Reads the file again if it says something else, and the keys that it names; what is wrong changes nothing.
+
+        Raises:
+            InvalidOption: See above.
+        """
+        try:
+            content = self._content()
+            if content != self._read.content:
+                self._take(content)
+        finally:
+            for one in self._read.others:
+                if isinstance(one, JwtVerifier):
+                    one.refresh()
+
+    def reload(self) -> None:
+        """As ``refresh``, for a signal."""
+        self.refresh()
+
+    def _take(self, content: bytes) -> None:
+        read = self._parsed(content)
+        # Beyond what the verifiers of before have counted, lest the sum is what it was.
+        self._revision = self.revision + 1
+        self._read = read
+
+    def _content(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_MOST + 1)
+        except OSError as error:
+            right = f"a file that can be read ({error.strerror})"
+            raise InvalidOption("policy", str(self._path), right) from None
+        if len(content) > _MOST:
+            raise InvalidOption("policy", str(self._path), f"a file of at most {_MOST} bytes")
+        return content
+
+    def _parsed(self, content: bytes) -> _Read:
+        try:
+            told = tomllib.loads(content.decode())
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # what is wrong is told by its place, not by what is there
+            place = re.search(r"\(at (.*)\)", str(error))
+            right = f"TOML in UTF-8{f'; see {place[1]}' if place else ''}"
+            raise InvalidOption("policy", str(self._path), right) from None
+        file = PolicyTable(str(self._path), "", told, _TABLES)
+        tokens: dict[bytes, Principal] = {}
+        names: dict[str, Principal] = {}
+        if "principals" in file:
+            listed = told["principals"]
+            tables = file.table("principals", list(listed) if isinstance(listed, dict) else ("NAME",))
+            for name in tables.names():
+                _principal(tables.table(name, _PRINCIPAL), name, tokens, names)
+        others: list[JwtVerifier | PeerCertificates] = []
+        if "jwt" in file:
+            others.append(self._verifier(file.table("jwt", _JWT)))
+        by_name = file.table("certificates", ("name",)) if "certificates" in file else None
+        if names or by_name is not None:
+            others.append(
+                _Certificates(names, "common_name" if by_name is None else by_name.text("name"), by_name)
+            )
+        anonymous = None
+        if "anonymous" in file:
+            anonymous = Principal(ANONYMOUS.name, file.table("anonymous", ("roles",)).texts("roles"))
+        rules = tuple(map(_rule, file.each("grants", _GRANT)))
+        return _Read(content, tokens, names, anonymous, tuple(others), rules)
+
+    def _verifier(self, table: PolicyTable) -> JwtVerifier:
+        options = table.plain()
+        for name in ("jwks", "issuer", "audience"):
+            table.text(name)
+        if "algorithms" in table:
+            table.texts("algorithms")
+        jwks = self._path.parent / options.pop("jwks")
+        return table.made("jwks", lambda _: JwtVerifier(jwks, **options))
+
+
+class _Certificates(PeerCertificates):
+    """Lets in the principals of a file by their certificates."""
+
+    def __init__(self, names: Mapping[str, Principal], name: str, table: PolicyTable | None) -> None:
+        if name not in ("common_name", "subject"):
+            assert table is not None
+            raise table.wrong("name", "common_name or subject")
+        super().__init__(name="subject" if name == "subject" else "common_name", allowed=names)
+        self._known = names
+
+    def __call__(self, credentials: Credentials) -> Principal | None:
+        """The principal whose certificate it is, as the file tells it, until the certificate ends."""
+        found = super().__call__(credentials)
+        if found is None:
+            return None
+        known = self._known[found.name]
+        return Principal(known.name, known.roles, {**found.claims, **known.claims}, found.expires)
+
+
+def _principal(
+    table: PolicyTable, name: str, tokens: dict[bytes, Principal], names: dict[str, Principal]
+) -> None:
+    """Notes a principal by what it shows."""
+    claims = table.made("claims", dict, {})
+    found = Principal(name, table.texts("roles"), claims)
+    if not any(key in table for key in ("token", "token_sha256", "certificate")):
+        raise table.wrong(
+            "token", "there, or token_sha256 or certificate, by which it is known", secret=False
+        )
+    if "token" in table:
+        _note(tokens, _digest(table.text("token", secret=True)), found, table, "token")
+    if "token_sha256" in table:
+        digest = table.text("token_sha256", secret=True)
+        if not _SHA256.fullmatch(digest):
+            raise table.wrong("token_sha256", "the SHA-256 of a token: 64 digits 0-9 and a-f", secret=True)
+        _note(tokens, bytes.fromhex(digest), found, table, "token_sha256")
+    if "certificate" in table:
+        _note(names, table.text("certificate"), found, table, "certificate")
+
+
+def _note(known: dict[Any, Principal], proof: object, found: Principal, table: PolicyTable, key: str) -> None:
+    if known.setdefault(proof, found) is not found:
+        raise table.wrong(key, "that of no other principal", secret=key != "certificate")
+
+
+def _rule(table: PolicyTable) -> _Rule:
+    for key in ("roles", "logs"):
+        if not table.texts(key):
+            raise table.wrong(key, 'a list of texts that is not empty; "*" stands for all')
+    for pattern in table.texts("logs"):
+        _check_claims(table, "logs", pattern)
+    actions = frozenset(
+        table.made("actions", lambda given: [_member(LogAction, one) for one in _listed(given)], ["READ"])
+    )
+    wishes = table.each("criteria", _WISH)
+    for wish in wishes:
+        for name in _FILLED:
+            for text in wish.texts(name):
+                _check_claims(wish, name, text)
+        wish.made("", partial(_criterion, wish.plain()))
+    view = _view(table)
+    return _Rule(
+        frozenset(table.texts("roles")),
+        table.texts("logs"),
+        actions,
+        view,
+        tuple(wish.plain() for wish in wishes),
+    )
+
+
+def _criterion(told: Mapping[str, Any], _: object) -> Criterion:
+    return Criterion(**told)
+
+
+def _view(table: PolicyTable) -> View | None:
+    if not any(key in table for key in ("content", "images", "fields", "mask")):
+        return None
+    content = table.made("content", lambda given: _member(Content, given), "BODY")
+    images = table.made("images", lambda given: _member(Images, given), "WRITTEN")
+    fields = table.texts("fields") if "fields" in table else None
+    table.made("fields", lambda _: View.of(fields=fields))
+    return table.made("mask", lambda given: View.of(content, images, fields=fields, mask=given))
+
+
+def _member(kind: Any, given: object) -> Any:
+    names = [one.name for one in kind]
+    if given not in names:
+        raise InvalidOption(kind.__name__, given, "one of " + ", ".join(names))
+    return kind[given]
+
+
+def _listed(given: object) -> Iterable[object]:
+    if not isinstance(given, list) or not given:
+        raise InvalidOption("actions", given, 'a list that is not empty, such as ["READ"]')
+    return given
+
+
+def _check_claims(table: PolicyTable, key: str, text: str) -> None:
+    rest = _CLAIM.sub("", text)
+    if "{" in rest or "}" in rest or any(not name for name in _CLAIM.findall(text)):
+        raise table.wrong(key, "texts in which braces hold the name of a claim, such as {tenant}-*")
+
+
+def _filled(text: str, principal: Principal) -> str | None:
+    """A text with the claims that it names; None without one of them, or if it is no plain word: ``*`` would stand for all."""
+    lacking = False
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal lacking
+        claim = principal.name if found[1] == "name" else principal.claims.get(found[1])
+        if not isinstance(claim, str) or not _PLAIN.fullmatch(claim):
+            lacking = True
+            return ""
+        return claim
+
+    filled = _CLAIM.sub(value, text)
+    return None if lacking else filled
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

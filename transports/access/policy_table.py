@@ -1,0 +1,98 @@
+"""Tables of a policy file, read so that every mistake is told with its place."""
+
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
+
+from publishers.errors import InvalidCriteria, InvalidOption
+
+__all__ = ["PolicyTable"]
+
+_T = TypeVar("_T")
+_HIDDEN: Final = "what is there"
+
+
+class PolicyTable:
+    """One table of a policy file.
+
+    Args:
+        file: The file, for errors.
+        name: What the table is called there, such as ``[jwt]``; empty for the file itself.
+        told: What is in it.
+        keys: The keys that it may have.
+
+    Raises:
+        InvalidOption: If it is no table, or has another key; the nearest one that it may have is named.
+    """
+
+    def __init__(self, file: str, name: str, told: object, keys: Collection[str]) -> None:
+        self._file = file
+        self._name = name
+        if not isinstance(told, Mapping):
+            raise InvalidOption(self._place(""), type(told).__name__, f"a table with {', '.join(keys)}")
+        self._told = told
+        for key in told:
+            if key not in keys:
+                near = difflib.get_close_matches(str(key), keys, 1, 0.5)
+                hint = f"; {near[0]} is near" if near else ""
+                raise InvalidOption(self._place("key"), key, f"one of {', '.join(keys)}{hint}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._told
+
+    def _place(self, key: str) -> str:
+        return ": ".join(filter(None, (self._file, " ".join(filter(None, (self._name, key))))))
+
+    def wrong(self, key: str, right: str, *, secret: bool = False) -> InvalidOption:
+        """The error that the value of a key is something else than what would be right."""
+        return InvalidOption(self._place(key), _HIDDEN if secret else self._told.get(key), right)
+
+    def text(self, key: str, *, secret: bool = False) -> str:
+        """A text that must be there, and not empty."""
+        value = self._told.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, "a text that is not empty", secret=secret)
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; an empty one if the key is not there."""
+        value = self._told.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            raise self.wrong(key, 'a list of texts, such as ["a", "b"]')
+        return tuple(value)
+
+    def table(self, key: str, keys: Collection[str]) -> "PolicyTable":
+        """A table in this one."""
+        name = f"[{self._name.strip('[]')}.{key}]" if self._name else f"[{key}]"
+        return PolicyTable(self._file, name, self._told[key], keys)
+
+    def names(self) -> list[str]:
+        """The keys that it has."""
+        return list(self._told)
+
+    def each(self, key: str, keys: Collection[str]) -> "list[PolicyTable]":
+        """The tables of a list of tables."""
+        listed = self._told.get(key, [])
+        if not isinstance(listed, list):
+            raise self.wrong(key, f"a list of tables: [[{key}]]")
+        name = f"{self._name} {key}" if self._name else f"[[{key}]]"
+        return [PolicyTable(self._file, f"{name} {n}", told, keys) for n, told in enumerate(listed, 1)]
+
+    def made(self, key: str, make: Callable[[Any], _T], default: Any = None) -> _T:
+        """What is made of a value; what is wrong with it is told with its place."""
+        value = self._told.get(key, default)
+        try:
+            return make(value)
+        except InvalidCriteria as error:
+            raise InvalidOption(
+                self._place(f"{key} {error.path}".strip()), error.value, error.right
+            ) from None
+        except InvalidOption as error:
+            right = str(error).partition(", but must be ")[2]
+            raise InvalidOption(self._place(f"{key}: {error.parameter}"), error.value, right) from None
+        except TypeError:
+            raise self.wrong(key, "of another kind") from None
+
+    def plain(self) -> dict[str, Any]:
+        """All that is in it."""
+        return dict(self._told)
