@@ -262,8 +262,7 @@ class Block:
             run = made[low:high]
             if not all(run):  # `None in run` would compare it with every change
                 made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
-                rows = self.columns.values is not None
-                weight = self.columns.nbytes * (high - low) // self.count if rows else self._span(indices)
+                weight = self.weight if high - low >= self.count else self._span(indices)
                 weight += (high - low) * _CHANGE_BYTES
                 shelf.nbytes += weight
                 self.memo_bytes += weight
@@ -384,6 +383,8 @@ class Block:
 
     def _span(self, indices: range) -> int:
         columns = self.columns
+        if columns.values is not None:
+            return columns.nbytes * len(indices) // self.count
         low = max(indices.start, self.first_index) - self.first_index
         return columns.span(low, indices.stop - self.first_index)
 

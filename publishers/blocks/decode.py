@@ -189,8 +189,11 @@ def decode_run(
     """The changes of the rows from ``start`` up to ``stop``, column by column; ``at`` is that of the first."""
     version, index, count = at
     kinds = bytes(columns.kinds[start:stop])
-    areas: Iterator[Area] = map(_AREAS.__getitem__, [kind >> 4 for kind in kinds])
-    operations: Iterator[Operation] = map(_OPERATIONS.__getitem__, [kind & 15 for kind in kinds])
+    areas: Iterator[Area] = repeat(_AREAS[kinds[0] >> 4])
+    operations: Iterator[Operation] = repeat(_OPERATIONS[kinds[0] & 15])
+    if kinds.count(kinds[:1]) != len(kinds):
+        areas = map(_AREAS.__getitem__, [kind >> 4 for kind in kinds])
+        operations = map(_OPERATIONS.__getitem__, [kind & 15 for kind in kinds])
     names = columns.entity_types
     types = (
         repeat(names[0]) if columns.type_ids is None else map(names.__getitem__, columns.type_ids[start:stop])
@@ -198,7 +201,7 @@ def decode_run(
     keys: list[str | None] | list[str] = _texts(columns.key, start, stop)
     if KEYLESS in kinds:
         keys = [None if kind == KEYLESS else key for kind, key in zip(kinds, keys, strict=True)]
-    common = zip(
+    common = (
         range(index, index + stop - start),
         areas,
         operations,
@@ -206,22 +209,21 @@ def decode_run(
         keys,
         _values(columns.body if bodies else None, start, stop),
         _values(columns.before if bodies else None, start, stop),
-        strict=False,
     )
     if columns.changed is None and columns.meta is None:
-        # By place and without a condition for each of them: this is what most subscribers in process wait for.
+        # By place, and without a step of Python for each of them: this is what most subscribers in process wait for.
         if kinds.translate(None, _ENTITIES):
             entries: Iterator[int | None] = (version if kind >> 4 == Area.DATA else None for kind in kinds)
         else:
             entries = repeat(version)
-        return [
-            Change(version, index, count, time, area, operation, name, key, body, before, None, None, entry)
-            for (index, area, operation, name, key, body, before), entry in zip(common, entries, strict=False)
-        ]
+        place, *others = common
+        nothing = repeat(None)
+        first = (repeat(version), place, repeat(count), repeat(time))
+        return list(map(Change, *first, *others, nothing, nothing, entries))
     rare = zip(_values(columns.changed, start, stop), _values(columns.meta, start, stop), strict=False)
     made = []
     for (number, area, operation, entity_type, key, body, before), (changed, meta) in zip(
-        common, rare, strict=False
+        zip(*common, strict=False), rare, strict=False
     ):
         made.append(
             Change(

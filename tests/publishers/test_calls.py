@@ -8,6 +8,7 @@ import pytest
 import flow
 from publishers import Criterion, upsert
 from publishers.blocks.block import Block
+from publishers.views.view import View
 from tests.publishers.support import ManualExecutor, SteppedLoop, opened
 
 MARGIN = 1.1
@@ -200,3 +201,15 @@ def test_a_change_of_the_backlog_that_is_asked_for_inside_on_next_enters_few_fun
             threading.setprofile(None)
     assert reader.taken == 11 * frames
     assert len(entered) <= MARGIN * 20 * reader.taken
+
+
+def test_the_changes_of_a_frame_are_made_without_a_call_for_each_of_them():
+    entered = []
+    with opened() as log:
+        for size in (20, 200):
+            rows = [upsert("order", str(n), b'{"n":1}') for n in range(size)]
+            log.commit(rows)
+            frames = log._service.frames
+            block, _ = frames.read(frames.locate(log.visible, 0))
+            entered.append(calls_of(lambda block=block: block.changes(block.indices, View())))
+    assert len(entered[0]) == len(entered[1]) <= MARGIN * 17, "\n".join(entered[0])
