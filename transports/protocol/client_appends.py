@@ -20,9 +20,9 @@ __all__ = ["AppendAnswered", "ClientAppend", "ClientAppends", "ResumeAppends"]
 
 _PREDECESSOR: Final = "PREDECESSOR_FAILED"
 _CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY"})
-# Told behind the look for repetitions, or of what is wrong however often it is sent: nothing was written before either.
+# Told behind the look for repetitions, and as true of what a cut connection has sent and may still be written: nothing is.
 _DEFINITE: Final = frozenset(
-    {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "LOG_FULL", "TRANSACTION_TOO_LARGE"}
+    {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"}
 )
 
 
