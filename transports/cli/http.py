@@ -87,7 +87,14 @@ def token_of(chosen: argparse.Namespace) -> str | None:
 
 
 def ask(
-    url: str, path: str, what: str, token: str | None, trust: ServerTrust | None = None, **query: object
+    url: str,
+    path: str,
+    what: str,
+    token: str | None,
+    trust: ServerTrust | None = None,
+    *,
+    also: int | None = None,
+    **query: object,
 ) -> Mapping[str, Any] | None:
     """What a server answers; None if it says that there is no such thing.
 
@@ -97,6 +104,7 @@ def ask(
         what: That in words, for errors.
         token: Who asks, or None.
         trust: By what the server is known; None for one without TLS.
+        also: A status beside 200 with which it tells what was asked for.
         query: Parameters; those that are None are left out.
 
     Raises:
@@ -111,6 +119,8 @@ def ask(
     except urllib.error.HTTPError as error:
         with error:
             said = _said(error)
+        if error.code == also:
+            return said
         if error.code == http.HTTPStatus.NOT_FOUND and said.get("code") is None and "error" in said:
             return None
         why = said.get("error") or error.reason

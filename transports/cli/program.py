@@ -177,6 +177,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "penstock policy check policy.toml --as ann --log orders",
     ),
     "stats": ("print what a log, or a server, tells of itself", "penstock stats http://127.0.0.1:8090/"),
+    "top": ("show how a log, or a server, is doing, again and again", "penstock top http://127.0.0.1:8090/"),
     "schema": (
         "print the schemas that a log, or a server's, was told",
         "penstock schema var/orders order --version 3",
