@@ -35,3 +35,18 @@ def test_a_websocket_client_follows_a_log_at_its_own_pace():
 @pytest.mark.spark
 def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream():
     assert printed("foreach_batch.py") == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
+
+
+def test_a_consumer_goes_on_where_it_has_acknowledged_to_its_slot():
+    """F74, F87."""
+    assert printed("slot_consumer.py") == [
+        "generation 1, from 1:0",
+        "  order 1: 1.00",
+        "  order 2: 2.00",
+        "  order 3: 3.00",
+        "behind by 3 versions",
+        "generation 2, from 3:0",
+        "  order 3: 3.00 (again)",
+        "  order 4: 4.00",
+        "  order 5: 5.00",
+    ]

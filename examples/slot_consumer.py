@@ -1,0 +1,39 @@
+"""A consumer that keeps no place: it acknowledges to a slot, dies, and goes on where it was.
+
+Run it: python examples/slot_consumer.py
+"""
+
+import tempfile
+from pathlib import Path
+
+from publishers import ChangeLog, Content, Criterion, Deduplicator, upsert
+
+
+def consume(log: ChangeLog, known: Deduplicator, most: int) -> None:
+    """Handles so many changes; the last one is not acknowledged, as if the process had died right then."""
+    with log.slots.open("stock", owner="example") as slot:
+        print(f"generation {slot.generation}, from {slot.position}")
+        for count, change in enumerate(slot.changes(content=Content.BODY), 1):
+            repeat = not known.add(log.idempotency_key(change))
+            print(f"  order {change.key}: {change.body['total']}{' (again)' if repeat else ''}")
+            if count == most:
+                return
+            slot.ack(change)
+
+
+def main() -> None:
+    path = Path(tempfile.mkdtemp()) / "orders"
+    known = Deduplicator()
+    with ChangeLog.open(path) as log:
+        log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+        for number in range(1, 6):
+            log.commit([upsert("order", str(number), {"total": f"{number}.00"})])
+        consume(log, known, 3)
+    with ChangeLog.open(path) as log:  # another process, another day
+        lag = log.slots.info("stock").lag
+        print(f"behind by {lag.versions} versions")
+        consume(log, known, 3)
+
+
+if __name__ == "__main__":
+    main()
