@@ -20,8 +20,10 @@ TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
     "F85": "slots",
     "F86": "slots",
+    "F98": "for servers and their clients",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
+    "F141": "of servers and their clients",
     "E57": "untyped",
 }
 ID = re.compile(r"\b[FE]\d{1,3}\b")

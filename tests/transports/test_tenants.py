@@ -212,7 +212,14 @@ async def test_what_a_server_tells_of_itself_tells_no_tenant_of_another(log, dia
         async with dial(server.url) as wire:
             await wire.init(token="b")
             await wire.subscribe(criteria=[{"keys": ["b-SECRET-b-1"], "entity_types": ["thing-SECRET-b"]}])
-            paths = ("/statistics", "/health", "/ready", "/schemas", "/schemas?entity_type=thing-SECRET-a")
+            paths = (
+                "/statistics",
+                "/metrics",
+                "/health",
+                "/ready",
+                "/schemas",
+                "/schemas?entity_type=thing-SECRET-a",
+            )
             told = {path: await asyncio.to_thread(fetch, server, path, "a") for path in paths}
             query = (
                 '{ logs { name head } schemas { entityType } schema(entityType: "thing-SECRET-a") { parts } }'
@@ -220,6 +227,7 @@ async def test_what_a_server_tells_of_itself_tells_no_tenant_of_another(log, dia
             data = json.dumps({"query": query.replace(" { parts }", " { version }")}).encode()
             told["graphql"] = await asyncio.to_thread(fetch, server, "/graphql", "a", data)
             assert "SECRET-b" not in json.dumps(told)
+            assert 'log="shop"' not in told["/metrics"]
             logs = json.loads(told["/statistics"])
             assert list(logs) == ["logs"]
             assert set(logs["logs"]["shop"]) == {"epoch", "oldest", "head"}

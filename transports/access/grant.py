@@ -50,7 +50,8 @@ class Grant:
         actions: What it may do; reading alone unless more is said.
         view: The widest view that it may have; None for everything.
         criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
-            changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name.
+            changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
+            together with WRITE: what is written is not narrowed.
 
     Raises:
         InvalidOption: If one of them is something else.
@@ -75,6 +76,9 @@ class Grant:
         which: object = criteria
         if not isinstance(which, Criteria | None):
             raise InvalidOption("criteria", criteria, "Criteria, as Criteria.of() makes it, or None")
+        if criteria is not None and LogAction.WRITE in actions:
+            right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
+            raise InvalidOption("criteria", criteria, right)
         object.__setattr__(self, "actions", frozenset(actions))
         object.__setattr__(self, "view", view)
         object.__setattr__(self, "criteria", criteria)

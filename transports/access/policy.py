@@ -304,6 +304,9 @@ def _rule(table: PolicyTable) -> _Rule:
             for text in wish.texts(name):
                 _check_claims(wish, name, text)
         wish.made("", partial(_criterion, wish.plain()))
+    if wishes and LogAction.WRITE in actions:
+        right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
+        raise table.wrong("criteria", right)
     view = _view(table)
     return _Rule(
         frozenset(table.texts("roles")),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Reconnection"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
+# At DEBUG websockets writes whole messages, and a token is in one of them.
+_QUIET: Final = logging.getLogger("penstock.transports.client")
+_QUIET.setLevel(logging.WARNING)
 _SUBPROTOCOL: Final = "penstock.v1+json"
 _KEEPALIVE: Final = 12.0
 
@@ -155,6 +158,7 @@ class Reconnection:
                 ping_timeout=_KEEPALIVE,
                 close_timeout=1.0,
                 max_size=None,
+                logger=_QUIET,
                 **{name: value for name, value in self._tls.items() if value is not None},
             ) as socket:
                 self._socket = socket

@@ -216,7 +216,8 @@ class Status:
         seen = {
             name: log
             for name, log in found.figures["logs"].items()
-            if self._allows(principal, name, LogAction.OPERATE) is not None
+            if (operates := self._allows(principal, name, LogAction.OPERATE)) is not None
+            and operates.criteria is None  # figures cannot be narrowed
         }
         whole = self._allows(principal, SERVER, LogAction.OPERATE) is not None
         key = frozenset(seen), whole

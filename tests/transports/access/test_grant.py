@@ -55,6 +55,10 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
         ({"actions": None}, "a set of LogAction"),
         ({"view": {"mask": "x"}}, "a View, as View.of"),
         ({"criteria": Criterion()}, "Criteria, as Criteria.of"),
+        (
+            {"actions": {LogAction.WRITE}, "criteria": Criteria.of(Criterion(keys=["a"]))},
+            "left out where actions hold WRITE",
+        ),
     ],
 )
 def test_a_grant_of_something_else_is_refused_in_words(given, says):

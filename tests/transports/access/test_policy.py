@@ -222,6 +222,10 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
         (GRANT + 'criteria = [{ keys = "x" }]', r"\[\[grants\]\] 1 criteria 1 keys is 'x', but must be a list"),
         (GRANT + 'criteria = [{ areas = ["DATEN"] }]', r"\[\[grants\]\] 1 criteria 1 areas.*'DATEN', but must be"),
         (GRANT + 'criteria = [{ where = ["total >"] }]', r"\[\[grants\]\] 1 criteria 1 where"),
+        (
+            GRANT + 'actions = ["READ", "WRITE"]\ncriteria = [{ keys = ["x"] }]',
+            r"\[\[grants\]\] 1 criteria is .*, but must be left out where actions hold WRITE",
+        ),
         (GRANT + 'criteria = [{ where = 7 }]', r"\[\[grants\]\] 1 criteria 1 where is 7"),
         (GRANT.replace('"l"', '"{}"'), r"\[\[grants\]\] 1 logs is \['{}'\]"),
     ],
