@@ -58,10 +58,9 @@ class Remainder:
     def pause(self, counters: DeliveryCounters) -> None:
         """Counts what was taken, and keeps nothing."""
         if self._held is not None:
-            block, self._held = self._held, None
-            taken, self._taken, self._made, self._places = self._taken, [], [], []
-            if taken:
-                counters.count((Slice(block, taken),))
+            counters.count((Slice(self._held, self._taken),))
+            self._held = None
+            self._taken, self._made, self._places = [], [], []
 
     def _make(self) -> bool:
         block = self._block()

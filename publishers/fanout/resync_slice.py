@@ -225,7 +225,7 @@ class ResyncReader:
         """Has what follows in memory too, as one who asks for little would come here again for each frame."""
         frames, location = self._service.frames, self._cursor.location
         left = min(self._service.options.replay_slice_bytes, frames.max_bytes // 4)
-        with contextlib.suppress(LogError):  # it is met again when it is the next
+        with contextlib.suppress(LogError, OSError):  # it is met again when it is the next
             while location is not None and left > 0:
                 found = frames.read(location)
                 if found is None or found[0].version >= upto:

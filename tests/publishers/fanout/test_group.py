@@ -626,3 +626,38 @@ def test_an_interrupt_when_a_round_was_claimed_and_not_yet_scheduled_loses_it_fo
         for probe in probes:
             assert probe.positions == everything(log), probe.state()
             assert len(probe.positions) == 4
+
+
+@pytest.mark.parametrize("point", ["claimed", "found"])
+def test_an_interrupt_while_those_of_a_pool_are_woken_leaves_nobody_asleep(monkeypatch, point):
+    """F37: to be woken twice is harmless."""
+    with opened() as log:
+        pool = ManualExecutor()
+        probes = company(log, 3, executor=pool)
+        pool.run_all()
+        group = probes[0].subscription.cursor.group
+        group.wake()  # for nothing
+        assert not pool.run_all()
+        if point == "found":
+            once(monkeypatch, Ring, "standing", _strike, after=False)
+            with contextlib.suppress(Interrupt):
+                fill(log, 1)
+        else:
+            fill(log, 1)
+            lock = group._lock
+
+            class Striking:
+                def __enter__(self):
+                    group._lock = lock
+                    raise Interrupt
+
+                def __exit__(self, *_):
+                    pass
+
+            group._lock = Striking()
+            with pytest.raises(Interrupt):
+                group.wake()
+        pool.run_all()
+        for probe in probes:
+            assert probe.positions == everything(log), probe.state()
+            assert probe.clean

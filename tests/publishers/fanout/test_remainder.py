@@ -11,6 +11,7 @@ from publishers import Content, Criterion, LogClosed, Position
 from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.remainder import Remainder
+from publishers.wal import Reader
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
 
@@ -50,6 +51,15 @@ def test_one_that_asks_for_one_at_a_time_gets_what_others_get(log, content, keys
     probe.wait_for_end()
     assert probe.completed
     assert probe.clean
+
+
+def test_a_frame_of_many_changes_is_made_into_objects_some_at_a_time():
+    with opened(ring_events=2) as log:
+        fill(log, 2, 150)
+        probe = reading(log, until=2)
+        step(probe, 302)
+        probe.wait_for_end()
+        assert probe.positions == everything(log)
 
 
 def test_at_rest_nothing_of_the_frame_is_kept():
@@ -192,3 +202,23 @@ def test_behind_the_last_change_of_a_frame_there_is_nothing(log):
         Position(1, 10),
     )
     assert other.take() is None
+
+
+def test_what_cannot_be_read_ahead_is_told_when_it_is_the_next(log, monkeypatch):
+    """E11: what lies before it is given."""
+    read = Reader.read
+
+    def failing(reader, location):
+        frame = read(reader, location)
+        if frame is not None and frame.header.version == 3:
+            raise OSError(5, "gone")
+        return frame
+
+    monkeypatch.setattr(Reader, "read", failing)
+    probe = reading(log)
+    step(probe, 20)
+    assert probe.error is None
+    probe.request(1)
+    probe.wait_for_end()
+    assert "gone" in str(probe.error)
+    assert probe.positions[-1] == Position(2, 9)
