@@ -93,7 +93,7 @@ class Deadly(RealFileSystem):
 def _counting(name):
     def method(self, path, *rest):
         self.step(self._at(path))
-        return getattr(RealFileSystem, name)(self, path, *rest)
+        return getattr(super(Deadly, self), name)(path, *rest)
 
     return method
 
