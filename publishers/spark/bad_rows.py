@@ -24,6 +24,7 @@ from publishers.options import check_whole
 from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
 from publishers.spark.errors import TooManyBadRows
 from publishers.spark.schema import Encoding
+from publishers.spark.server_log import ServerLog
 
 __all__ = ["ENTITY_TYPE", "Aside", "BadRows", "OnBadRow"]
 
@@ -135,7 +136,9 @@ class Aside:
         LogReadOnly: If ``dead_letters`` was opened to be followed.
     """
 
-    def __init__(self, log: ChangeLog, what: OnBadRow, dead_letters: ChangeLog | None, limit: int) -> None:
+    def __init__(
+        self, log: ChangeLog | ServerLog, what: OnBadRow, dead_letters: ChangeLog | None, limit: int
+    ) -> None:
         if what not in get_args(OnBadRow):
             raise InvalidOption("on_bad_row", what, "'fail', 'skip' or 'dead_letter'")
         check_whole("bad_rows_max", limit, "a whole number, at least 0")
@@ -168,6 +171,7 @@ class Aside:
             self._dead_letters.commit(changes, producer=numbered, durable=True)
             return
         # Open for this moment only, so that nothing has to close it, and another sink of the same log may follow.
+        assert isinstance(self._log, ChangeLog)  # beside that of a server there is none
         with _lock, ChangeLog.open(f"{self._log.path.resolve()}.dead") as opened:
             opened.commit(changes, producer=numbered, durable=True)
 

@@ -65,7 +65,8 @@ class ConnectRefused(SparkError, TypeError):
             "run the query in a classic SparkSession of the process that owns the log, such as "
             "publishers.spark.spark_session('name') makes where SPARK_REMOTE is not set, or, if it is no stream, commit its "
             "rows there: log.commit(upsert('order', row.id, row.asDict()) for row in df.toLocalIterator()); this one "
-            f"belongs to Spark Connect ({module}), which runs foreachBatch in a process of its server, where no log is open"
+            f"belongs to Spark Connect ({module}), which runs foreachBatch in a process of its server, where no log is open; "
+            "or commit through a server: ChangeSink('ws://host:8090/ws', ...)"
         )
         self.module = module
 
@@ -126,9 +127,10 @@ class SinkNameTaken(SparkError, ValueError):
 class CheckpointLost(SparkError):
     """A batch has a number below the last one of its producer, which Spark never repeats; nothing was committed."""
 
-    def __init__(self, producer: str, batch_id: int, last: int) -> None:
+    def __init__(self, producer: str, batch_id: int, last: int | None) -> None:
+        further = "further on" if last is None else str(last)
         super().__init__(
-            f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {last}: Spark repeats the newest "
+            f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {further}: Spark repeats the newest "
             "batch only, so this is another checkpoint, and the rows may be new ones; put the checkpoint back, or give the sink "
             "another producer= to commit all that comes"
         )

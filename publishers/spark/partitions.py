@@ -30,7 +30,7 @@ from publishers.spark.errors import BatchTooLarge
 from publishers.spark.plan import arrow_schema, free_name, plan_of
 from publishers.spark.schema import Encoding, column_named
 
-__all__ = ["ROW_BYTES", "TooMuchAtOnce", "spread_windows", "windows"]
+__all__ = ["ROW_BYTES", "TooMuchAtOnce", "connect_windows", "spread_windows", "windows"]
 
 ROW_BYTES: Final = 512
 """What an encoded row is taken to need before any was seen."""
@@ -80,6 +80,13 @@ def windows(
             raise TooMuchAtOnce
     if held:
         yield _ordered(held, ordered)
+
+
+def connect_windows(frame: DataFrame, encoding: Encoding) -> Iterator[Window]:
+    """Yields the encoded rows of a frame of Spark Connect, all at once: it gives out no partitions."""
+    batches = encoding.select(frame).toArrow().to_batches()
+    if batches:
+        yield _ordered(batches, len(encoding.order_by)) if encoding.order_by else batches
 
 
 def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> Iterator[Window]:

@@ -10,7 +10,13 @@ from publishers.spark.errors import ConnectRefused, SinkNameTaken
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Claims", "QueryBatch", "gate_of"]
+__all__ = ["Claims", "QueryBatch", "connect_module", "gate_of"]
+
+
+def connect_module(frame: "DataFrame") -> str | None:
+    """The module that says that a frame belongs to Spark Connect; None if it does not."""
+    modules = (type(frame).__module__, type(frame.sparkSession).__module__)
+    return next((module for module in modules if module.startswith("pyspark.sql.connect")), None)
 
 
 class QueryBatch(NamedTuple):
@@ -29,17 +35,23 @@ class QueryBatch(NamedTuple):
     batch_id: int
 
     @classmethod
-    def of(cls, frame: "DataFrame", batch_id: int) -> "QueryBatch":
+    def of(cls, frame: "DataFrame", batch_id: int, *, anywhere: bool = False) -> "QueryBatch":
         """Reads it from the local properties of the thread that Spark runs the batch on.
 
+        Args:
+            frame: The rows.
+            batch_id: The number that Spark gave.
+            anywhere: Whether the batch may run in a worker of Spark Connect, which knows of no query.
+
         Raises:
-            ConnectRefused: If the frame belongs to Spark Connect.
+            ConnectRefused: If the frame belongs to Spark Connect, and may not.
         """
-        session = frame.sparkSession
-        for module in (type(frame).__module__, type(session).__module__):
-            if module.startswith("pyspark.sql.connect"):
+        module = connect_module(frame)
+        if module is not None:
+            if not anywhere:
                 raise ConnectRefused(module)
-        context = session.sparkContext
+            return cls(None, None, None, int(batch_id))
+        context = frame.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
         # A query runs its jobs in a group named by its run; the description begins with its name if it has one.
         run_id = context.getLocalProperty("spark.jobGroup.id") if query_id else None

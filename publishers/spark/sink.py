@@ -5,15 +5,16 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid5
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly
+from publishers.errors import AdmissionStopped, InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import Produced
 from publishers.model.change import Operation
@@ -29,12 +30,13 @@ from publishers.spark.errors import (
     SinkFailed,
     UnorderedWarning,
 )
-from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, spread_windows, windows
+from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, connect_windows, spread_windows, windows
 from publishers.spark.plan import plan_of
-from publishers.spark.queries import Claims, QueryBatch, gate_of
+from publishers.spark.queries import Claims, QueryBatch, connect_module, gate_of
 from publishers.spark.repeats import is_repeated
 from publishers.spark.schema import Encoding
 from publishers.spark.schema_changes import with_schema
+from publishers.spark.server_log import ServerLog, target_of
 from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
@@ -106,7 +108,11 @@ class ChangeSink:
     Spark from planning further batches, while a gating subscriber lags behind.
 
     Args:
-        log: Where to commit; open for writing in this process.
+        log: Where to commit: a log that is open for writing in this process, or the address of a server whose clients may append:
+            ``"wss://host/ws"``. Then the sink works in the driver of any cluster, can be pickled, and works in Spark Connect,
+            where ``name`` or ``producer`` has to be given. A batch is one message of at most ``message_bytes``, a limit of the server.
+        token: Shown to the server.
+        log_name: The log of the server; may be left out if it has one.
         entity_type: The entity type of all rows, unless ``entity_type_column`` is given.
         key: Column or columns of the key.
         name: Tells apart the sinks of one query; the entity type if None.
@@ -132,7 +138,7 @@ class ChangeSink:
         dead_letters: The log of bad rows; None for one beside ``log``, of its path with ``.dead`` behind it, which is open
             for as long as a batch writes to it.
         bad_rows_max: Bad rows of one batch above which it fails all the same; as many are held in memory.
-        stall_timeout: Seconds for which a gating subscriber may make no progress before the query fails.
+        stall_timeout: Seconds for which a gating subscriber may make no progress, or a server not answer, before the query fails.
         collect_bytes: About how much of a large batch is brought to the driver in one Spark job. A batch with a larger
             partition is cut finer first, which computes it three times; the heap of the driver needs several times
             as much.
@@ -144,8 +150,10 @@ class ChangeSink:
 
     def __init__(
         self,
-        log: ChangeLog,
+        log: ChangeLog | str,
         *,
+        token: str | None = None,
+        log_name: str | None = None,
         entity_type: str | None = None,
         key: str | Sequence[str],
         name: str | None = None,
@@ -164,6 +172,7 @@ class ChangeSink:
         stall_timeout: float = 60.0,
         collect_bytes: int = 64 * MIB,
     ) -> None:
+        given: dict[str, Any] = {name: value for name, value in locals().items() if name != "self"}
         check_texts(
             entity_type=entity_type,
             name=name,
@@ -171,10 +180,13 @@ class ChangeSink:
             entity_type_column=entity_type_column,
             before=before,
             producer=producer,
+            token=token,
+            log_name=log_name,
         )
         check_switches(tell_schema=tell_schema)
-        if not isinstance(log, ChangeLog):
-            raise InvalidOption("log", log, "a ChangeLog that is open for writing in this process")
+        target = target_of(log, token, log_name, tell_schema=tell_schema, on_bad_row=on_bad_row)
+        self._remade = partial(ChangeSink, **given) if isinstance(target, ServerLog) else None
+        self._named = producer or name
         if (entity_type is None) == (entity_type_column is None):
             raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
         if entity_type is not None and not 1 <= len(entity_type) <= 1024:
@@ -189,10 +201,8 @@ class ChangeSink:
         ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
                 raise InvalidOption(option, value, f"at least {least}")
-        if log.read_only:
-            raise LogReadOnly(log.path)
-        self._aside = Aside(log, on_bad_row, dead_letters, bad_rows_max)
-        self._log = log
+        self._aside = Aside(target, on_bad_row, dead_letters, bad_rows_max)
+        self._log = target
         self._entity_type = entity_type
         self._encoding = Encoding(
             key=column_names("key", key),
@@ -271,16 +281,18 @@ class ChangeSink:
         finally:
             gate.clear()
 
-    def __reduce__(self) -> NoReturn:
-        """Refuses to be pickled, which only Spark Connect asks for.
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Is made anew where it is sent to, which only Spark Connect asks for.
 
         Raises:
-            ConnectRefused: Always.
+            ConnectRefused: If the log is open in this process, and nowhere else.
         """
-        raise ConnectRefused("it asks for a pickled sink")
+        if self._remade is None:
+            raise ConnectRefused("it asks for a pickled sink")
+        return self._remade, ()
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:
-        batch = QueryBatch.of(frame, batch_id)
+        batch = QueryBatch.of(frame, batch_id, anywhere=self._remade is not None)
         producer = self._producer_of(batch)
         _claims.take(self._log, producer, self.name, batch, self._number)
         kept = False
@@ -292,7 +304,10 @@ class ChangeSink:
                 with self._lock:
                     self._statistics = replace(self._statistics, repeated=self._statistics.repeated + 1)
             else:
-                plan_of(self._encoding, frame)  # what it refuses is refused before anything waits
+                if connect_module(frame) is None:
+                    plan_of(self._encoding, frame)
+                else:
+                    self._encoding.check(frame.schema)  # what it refuses is refused before anything waits
                 self._commit(frame, batch, producer)
             # Without a run there is no telling a second sink from a caller that tries again.
             kept = batch.run_id is not None
@@ -303,6 +318,8 @@ class ChangeSink:
     def _producer_of(self, batch: QueryBatch) -> str | UUID:
         if self._producer is not None:
             return self._producer
+        if batch.query_id is None and self._remade is not None and self._named is not None:
+            return self._named
         if batch.query_id is None:
             raise InvalidOption(
                 "producer", None, "given outside of a streaming query, which has an id to commit under"
@@ -311,6 +328,7 @@ class ChangeSink:
 
     def _check_repeated(self, frame: DataFrame, batch: QueryBatch, producer: str, known: Produced) -> None:
         """Looks whether the log has this very batch; under the query's id it has, as that is part of the checkpoint."""
+        assert isinstance(self._log, ChangeLog)  # which alone tells beforehand what it has
         if known.sequence > batch.batch_id:
             raise CheckpointLost(producer, batch.batch_id, known.sequence)
         try:
@@ -366,7 +384,7 @@ class ChangeSink:
             self._aside.carry(bad, self.name, producer, batch.batch_id)
             return None
         columns: Iterable[Columns] = self._then_aside(gathered, bad, batch, producer)
-        if self._tell_schema:
+        if self._tell_schema and isinstance(self._log, ChangeLog):
             columns = with_schema(columns, self._encoding.told(frame.schema), self._log.schema)
         # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
         return self._log.commit_columns(
@@ -386,7 +404,9 @@ class ChangeSink:
     def _columns(self, frame: DataFrame, bad: BadRows, *, spread: bool) -> Iterator[list[Columns]]:
         """The batch as columns of frames, a window of partitions at a time."""
         encoding, collect = self._encoding, self._collect_bytes
-        if spread:
+        if connect_module(frame) is not None:
+            found = connect_windows(frame, encoding)
+        elif spread:
             found = spread_windows(frame, encoding, collect_bytes=collect)
         else:
             found = windows(frame, encoding, collect_bytes=collect, row_bytes=self._row_bytes)
