@@ -48,7 +48,7 @@ class ServerLog:
 
     Raises:
         InvalidOption: If the address is none.
-        ExtraMissing: If there is no client (``pip install 'penstock-cdc[client]'``).
+        ExtraMissing: If there is no client (``pip install 'penstock-cdc[server]'``).
     """
 
     def __init__(self, url: str, token: str | None, name: str | None) -> None:
