@@ -428,6 +428,13 @@ _READING = [
         _WORLD,
     ),
     Mutant(
+        "the rest of a frame holds wherever its cursor is",
+        "publishers.fanout.resync_slice:ResyncReader.next",
+        "rest.next is cursor.next and ",
+        "",
+        _WORLD,
+    ),
+    Mutant(
         "demand not subtracted",
         "flow.drain.drain:Drain._step",
         "self._demand -= self._taken if self._demand < UNBOUNDED else 0",
