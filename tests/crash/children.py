@@ -189,6 +189,26 @@ class Told:
         say("complete")
 
 
+def acknowledge(path: str, options: dict, durable: int) -> None:
+    """A consumer of a slot in the process that writes; each ``durable``-th acknowledgement is waited for."""
+    log = ChangeLog.open(path, **options)
+    if "stock" not in log.slots:
+        log.slots.create("stock", start="earliest")
+    slot = log.slots.open("stock")
+    say("open", slot.generation, *slot.position)
+
+    def produce() -> None:
+        for number in count(1):
+            log.commit(rows("stock", number, 2))
+
+    threading.Thread(target=produce, daemon=True).start()
+    for change in slot.changes():
+        if change.index + 1 == change.count:
+            waited = change.version % durable == 0
+            slot.ack(change, durable=waited)
+            say("durable" if waited else "acked", change.version + 1)
+
+
 def follow(path: str, options: dict, user: int | None = None) -> None:
     """Tells everything that another process writes, as another user perhaps; ends at the end of its standard input."""
     if user is not None:

@@ -13,6 +13,7 @@ from publishers import (
     Criteria,
     Criterion,
     Fenced,
+    FormatTooNew,
     HistoryPruned,
     HoldState,
     InvalidOption,
@@ -26,9 +27,13 @@ from publishers import (
     SlotExists,
     SlotForked,
     SlotLost,
+    SlotsCorrupted,
     SlotState,
     TooCostly,
 )
+from publishers.slots.journal import Journal
+from publishers.slots.stored import stored_slots
+from publishers.wal import RealFileSystem
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
 
@@ -681,3 +686,54 @@ def test_views_apply_to_slots(log):
     with log.slots.open("stock") as slot:
         assert take(slot, 2, content=Content.BODY)[1].body == {"n": "7"}
         assert repr(slot) == "<Slot 'stock' at 1:0, generation 1>"
+
+
+@pytest.mark.parametrize("damage", ["cut", "nonsense", "newer"])
+def test_a_damaged_journal_keeps_no_commit_up_and_history_from_nothing(damage, quiet):
+    """F85, F126: the log is open, its slots are refused by name, and nothing that they may need is deleted."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        log.slots.create("stock", start="earliest")
+        log_id = log.log_id
+    if damage == "cut":
+        for name in ("JOURNAL", "JOURNAL.copy"):
+            (path / "slots" / name).write_bytes(b"")
+    else:
+        journal = Journal(RealFileSystem(), path, log_id)
+        journal.load()
+        journal.append(b"nonsense" if damage == "nonsense" else b'{"format":99}', lambda: b"")
+    error = FormatTooNew if damage == "newer" else SlotsCorrupted
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        for call in (lambda: log.slots.open("stock"), lambda: log.slots.create("x"), lambda: list(log.slots)):
+            with pytest.raises(error):
+                call()
+        move_past(log)
+        for _ in range(5):
+            log._keep_house()
+        assert log.oldest == Position(1)
+        assert log.statistics().slots.count == 0
+        with pytest.raises(error):
+            stored_slots(RealFileSystem(), path, log_id, log.position_of)
+
+
+def test_the_end_of_the_log_is_told_to_the_consumer(log):
+    log.slots.create("stock", start="earliest")
+    fill(log, 2)
+    slot = log.slots.open("stock")
+    probe = caught_up(slot, log)
+    slot.ack(probe.changes[-1])
+    log.close()
+    probe.wait_for_end()
+    assert probe.completed
+    with ChangeLog.open(log.path, **QUICK) as again:
+        assert again.slots.info("stock").position == Position(3)
+
+
+def test_a_lost_slot_is_told_as_it_is_stored(quiet):
+    """F92: to those who do not own the log."""
+    with opened(**RETAIN) as log:
+        log.slots.create("slow", start="earliest", keep_bytes=0)
+        wait_until(lambda: move_past(log, 5) or log.slots.info("slow").state is SlotState.LOST)
+        wait_until(lambda: not log.slots.info("slow").unsynced)
+        (found,) = stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)
+        assert (found.state, found.position, found.record.lost) == (SlotState.LOST, Position(1), True)
