@@ -90,6 +90,7 @@ async def drain_until_pong(wire):
 
 
 async def test_zero_credits_bring_nothing_but_life(serving, dial, fill, until):
+    """E61: the server pings, and a client that answers stays."""
     async with dial(serving(keepalive=1.0).url, ping_interval=None) as wire:
         await wire.init()
         await wire.subscribe(credits=0, heartbeatMs=0)
@@ -292,7 +293,7 @@ async def test_a_vanished_client_leaves_nothing_behind(serving, dial, fill, log,
 
 
 async def test_one_stalled_client_is_cut_off_and_its_neighbours_go_on(serving, dial, fill, log, until):
-    """E59: in bounded time, although its write buffer is full."""
+    """E59, E61: in bounded time, although its write buffer is full."""
     server = serving(stall_timeout=1.0, keepalive=60.0)
     open_files = len(os.listdir("/proc/self/fd"))
     async with dial(server.url) as good, dial(server.url) as stuck:
