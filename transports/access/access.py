@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -13,6 +15,7 @@ from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthen
 
 __all__ = ["EVERYBODY", "SERVER", "Access", "Authenticator", "Authoriser"]
 
+_LOG: Final = logging.getLogger("penstock.transports")
 _L = TypeVar("_L")
 _WRITABLE: Final = "; penstock serve DIR --own --writable lets everybody write who is let in"
 _NAME_MAX: Final = 255  # of a log; a longer name is none
@@ -53,6 +56,8 @@ class Access:
         authenticate: Tells who a client is; None lets everybody in as ``ANONYMOUS``, whatever it claims.
         authorise: What each principal may do, or a grant for all; None for ``EVERYBODY``.
         timeout: Seconds that authentication may take.
+        fresh: Seconds after which it is looked again whether what authenticator and authoriser were read from has changed, before
+            the next client is judged.
         run: Runs what may block for a client, on a thread.
         clock: Tells the time.
 
@@ -66,6 +71,7 @@ class Access:
         authorise: Authoriser | Grant | None = None,
         *,
         timeout: float = _TIMEOUT,
+        fresh: float = _TIMEOUT,
         run: _Run = _on_a_thread,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -80,6 +86,10 @@ class Access:
         self._authenticate = authenticate
         self._authorise = EVERYBODY if authorise is None else authorise
         self._timeout = timeout
+        self._fresh = fresh
+        self._looked = -math.inf
+        self._looking: asyncio.Task[None] | None = None
+        self._said = ""
         self._run = run
         self._clock = clock
         self._awaits = inspect.iscoroutinefunction(authenticate) or inspect.iscoroutinefunction(
@@ -105,11 +115,35 @@ class Access:
         return sum(getattr(one, "revision", 0) for one in (self._authenticate, self._authorise))
 
     async def refresh(self) -> None:
-        """Has authenticator and authoriser look, on a thread, whether what they were read from has changed (``refresh``)."""
+        """Has authenticator and authoriser look, on a thread, whether what they were read from has changed (``refresh``).
+
+        What cannot be read changes nothing, and is said in the log.
+        """
+        self._looked = self._clock.monotonic()
         for one in {id(one): one for one in (self._authenticate, self._authorise)}.values():
             look = getattr(one, "refresh", None)
-            if look is not None:
+            if look is None:
+                continue
+            try:
                 await self._run(None, look)
+            except Exception as error:  # noqa: BLE001 - whatever it was, what was read before counts on
+                if str(error) != self._said:
+                    _LOG.warning("who is let in could not be read again: %s", error)
+                self._said = str(error)
+
+    async def _be_fresh(self) -> None:
+        """Looks again if the last look is too long ago; all who come meanwhile wait for the same look."""
+        if self._looking is not None and self._looking.done():  # all who waited for it have left
+            self._looking = None
+        if self._looking is None and self._clock.monotonic() - self._looked >= self._fresh:
+            self._looking = asyncio.get_running_loop().create_task(self.refresh())
+        if self._looking is not None:
+            looking = self._looking
+            try:
+                await asyncio.shield(looking)
+            finally:
+                if looking.done():
+                    self._looking = None
 
     def expired(self, principal: Principal) -> bool:
         """Whether the time of a principal is over."""
@@ -131,6 +165,7 @@ class Access:
             return ANONYMOUS
         try:
             async with asyncio.timeout(self._timeout):
+                await self._be_fresh()
                 found = await self._ask(self._authenticate, credentials)
         except Forbidden:
             found = None

@@ -124,7 +124,11 @@ class Application:
         self._weight = ServerWeight(self._limits.criteria_weight)
         self._pools = Pools(self._limits)
         self._access = Access(
-            authenticate, authorise, timeout=self._limits.authenticate_timeout, run=self._pools.judging.run
+            authenticate,
+            authorise,
+            timeout=self._limits.authenticate_timeout,
+            fresh=self._limits.revocation,
+            run=self._pools.judging.run,
         )
         self.delivered: Callable[[Batch, str], None] | None = None
         self._latencies = Latencies()

@@ -35,7 +35,6 @@ class Revocation:
         self._connections = connections
         self._pause = seconds / 2
         self._task: asyncio.Task[None] | None = None
-        self._said = ""
 
     def start(self) -> None:
         """A connection has come; on the event loop."""
@@ -59,10 +58,6 @@ class Revocation:
                 await self._access.refresh()
         except TimeoutError:
             pass
-        except Exception as error:  # noqa: BLE001 - what was read before counts on
-            if str(error) != self._said:
-                _LOG.warning("who is let in could not be read again: %s", error)
-            self._said = str(error)
         known: dict[tuple[Principal, str], Grant | None] = {}
 
         def granted(principal: Principal, log: str) -> Grant | None:

@@ -153,3 +153,34 @@ def test_what_cannot_judge_is_refused_when_it_is_given(given, says):
     """F140."""
     with pytest.raises(InvalidOption, match=says):
         Access(**given)
+
+
+async def test_what_was_read_is_looked_at_again_before_a_client_is_judged_by_it():
+    """F140: over HTTP there may be no connection that lasts; all who come at once wait for one look."""
+
+    class Kept:
+        quick = True
+        looked = 0
+        known = "ann"
+        broken = False
+
+        def __call__(self, credentials):
+            return Principal(self.known)
+
+        def refresh(self):
+            self.looked += 1
+            if self.broken:
+                raise OSError("no file")
+            self.known = f"ann {self.looked}"
+
+    kept, clock = Kept(), At(0.0)
+    access = Access(kept, fresh=5.0, clock=clock)
+    found = await asyncio.gather(*(access.principal(Credentials()) for _ in range(3)))
+    assert [one.name for one in found] == ["ann 1"] * 3
+    clock.seconds = 4.9
+    assert (await access.principal(Credentials())).name == "ann 1"
+    clock.seconds = 5.0
+    assert (await access.principal(Credentials())).name == "ann 2"
+    clock.seconds, kept.broken = 10.0, True
+    assert (await access.principal(Credentials())).name == "ann 2"
+    assert kept.looked == 3
