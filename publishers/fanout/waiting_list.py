@@ -52,6 +52,7 @@ class WaitingList:
     def park(self, one: Wakeable) -> None:
         """Wakes one with the next advance, and then no more."""
         with self._lock:
+            self.empty = False
             self._parked.add(one)
 
     def bound(self, subscription: Subscribed) -> None:

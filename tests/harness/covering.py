@@ -18,6 +18,7 @@ MEASURED = (
         for name in (
             "log/test_feed",
             "log/test_history",
+            "log/test_lag",
             "log/test_operations",
             "log/test_start",
             "log/test_withheld",

@@ -433,3 +433,9 @@ def test_one_whose_queue_is_not_empty_gets_its_flag_back_and_stays():
     assert one.take("c", some, 1, 99, 2**40)
     assert (some.took, list(some.lent), some.left) == (0, [reader], [])
     assert poll(one, reader.cursor, 1) == [(1, 1), (1, 2), (1, 3)]
+
+
+def test_a_cursor_that_no_log_made_never_says_that_it_has_everything():
+    cursor = RingCursor(Position(1, 0))
+    assert cursor.more
+    assert not cursor.idle

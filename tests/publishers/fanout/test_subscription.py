@@ -513,3 +513,36 @@ def test_a_laggard_comes_back_into_the_ring_behind_the_head():
         fill(log, 1)
         probe.wait_for(32)
         assert log._service.registry.publishers()[0].ring.statistics().events == 0
+
+
+def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_closes():
+    """E45, F72: it is told so in the line, and reads no more."""
+    gate, busy = threading.Event(), threading.Event()
+
+    class Reading:
+        detached = False
+
+        def replay(self):
+            busy.set()
+            gate.wait(20)
+            return False
+
+        def replay_stopped(self):
+            pass
+
+    with opened(replay_threads=1) as log:
+        fill(log, 3)
+        log._service.replayer.enlist(Reading())
+        assert busy.wait(20)
+        probe = Probe(first=100)
+        log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
+        assert log._service.replayer.waiting == 1
+        closer = threading.Thread(target=log.close)
+        closer.start()
+        wait_until(lambda: not log._service.replayer.waiting)
+        gate.set()
+        closer.join(20)
+        assert not closer.is_alive()
+        assert probe.terminals == 1
+        assert isinstance(probe.error, LogClosed)
+        assert probe.positions == []

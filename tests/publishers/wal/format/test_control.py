@@ -1,5 +1,6 @@
 import contextlib
 import struct
+from collections import OrderedDict
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,29 @@ def test_a_checkpoint_restores_both_tables():
     assert decode_control(tables().encode(), restored) is Kind.CHECKPOINT
     assert list(restored.producers.items()) == list(tables().producers.items())
     assert restored.epochs == (Epoch(1, 1), Epoch(2, 10, RANDOM))
+
+
+def test_producers_of_an_owner_are_counted_while_others_are_added():
+    """Any thread may ask; the table is walked again if it has grown meanwhile."""
+    owner = b"\x01" * 6
+    remote = owner + bytes([0x80]) + bytes(9)
+
+    class Growing(OrderedDict):
+        walks = 0
+
+        def items(self):
+            self.walks += 1
+            if self.walks == 1:
+                raise RuntimeError("OrderedDict mutated during iteration")
+            return super().items()
+
+    made = ControlTables()
+    made.committed(remote, ProducerState(1, 1, 100))
+    made.committed(bytes(16), ProducerState(1, 2, 100))
+    made.producers = Growing(made.producers)
+    assert made.of_owner(owner, 100) == 1
+    assert made.of_owner(owner, 101) == 0
+    assert made.producers.walks == 3
 
 
 def test_an_epoch_frame_adds_to_the_tables():
