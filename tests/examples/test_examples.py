@@ -32,6 +32,15 @@ def test_a_websocket_client_follows_a_log_at_its_own_pace():
     ]
 
 
+def test_clients_append_once_and_over_nothing_that_they_have_not_seen():
+    """F145."""
+    assert printed("appending_client.py") == [
+        "orders up to version 100",
+        "EXPECTATION_FAILED of bolts and nothing was written: refused",
+        "a repetition is a duplicate: True of version 102",
+    ]
+
+
 @pytest.mark.spark
 def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream():
     assert printed("foreach_batch.py") == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]

@@ -162,7 +162,7 @@ class GraphQLOperation:
     """One operation of a request.
 
     Attributes:
-        kind: ``query`` or ``subscription``.
+        kind: ``query``, ``mutation`` or ``subscription``.
         key: Under what the payloads of its events are shared; with the view, once ``open`` was called.
         source: Where its events come from, once ``open`` was called.
         cost: What its criteria cost, once ``open`` was called.

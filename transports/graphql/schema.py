@@ -4,10 +4,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
+import msgspec
 import strawberry
 from graphql import GraphQLSchema
 from strawberry.schema.config import StrawberryConfig
 
+from publishers.commits.submission import Wait
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError, TooCostly
@@ -16,16 +18,21 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow, schema_for, schemas_for
 from transports.access.principal import ANONYMOUS, Principal
+from transports.appending import Appending, Repetitions, cursor_behind
+from transports.codec.appends import AppendWish
+from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained, kept_place
 from transports.errors import InvalidRequest
+from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
+    JSON,
     SCALARS,
     ChangeEvent,
     Cursor,
@@ -308,6 +315,52 @@ def _on_change(
     return cast("AsyncGenerator[ChangeEvent, None]", source)
 
 
+def _append(
+    info: strawberry.Info[Context, None],
+    changes: Annotated[
+        list[ChangeInput], argument("The changes of one transaction, which is written as a whole or not.")
+    ],
+    producer: Annotated[
+        str | None, argument("Whose transaction it is; with `sequence`, a repetition is harmless.")
+    ] = None,
+    sequence: Annotated[Long | None, argument("Its number for the transaction, which rises.")] = None,
+    expect: Annotated[
+        Cursor | None, argument("Nothing is written if anything was committed here or later.")
+    ] = None,
+    keys: Annotated[
+        list[KeyInput] | None, argument("With `expect`: only if one of these entities was changed.")
+    ] = None,
+    meta: Annotated[JSON | None, argument("Annotations of the transaction, an object.")] = None,
+    wait: Annotated[Wait, argument("How far the transaction is to be.")] = Wait.DURABLE,
+    log: LogName = None,
+) -> AppendOutcome:
+    """Commits a transaction; waits for that on the calling thread."""
+    context = info.context
+    found: ChangeLog | None = None
+    pairs = [{"entity_type": one.entity_type, "key": one.key} for one in keys or ()]
+    expected = expect if keys is None else {"cursor": expect, "keys": pairs}
+    asked = {"producer": producer, "sequence": sequence, "expect": expected, "wait": wait.value}
+    try:
+        wish = AppendWish.of({**asked, "meta": None if meta is None else msgspec.json.decode(meta)})
+        appending = Appending(context.logs, context.access, context.limits)
+        found = appending.target(context.principal, log)
+        mutations = read_objects(change.plain() for change in changes)
+        commit = appending.submit(found, context.principal, wish, mutations).result(wait)
+        if commit.duplicate and not commit.version:
+            version = Repetitions().version(found, context.principal, wish)
+            commit = commit._replace(version=version)
+        return AppendOutcome.of(commit, cursor_behind(found, commit))
+    except PenstockError as error:
+        raise told(error, found) from None
+
+
+@strawberry.type(name="Mutation", description="What can be written, where the server allows it.")
+class MutationRoot:
+    """The root of mutations; each of several is a transaction of its own."""
+
+    append: AppendOutcome = strawberry.mutation(resolver=_append, description="Appends a transaction.")
+
+
 @strawberry.type(description="What is past, and what there is.")
 class Query:
     """The root of queries."""
@@ -330,7 +383,10 @@ class SubscriptionRoot:
 
 
 _SCHEMA: Final = strawberry.Schema(
-    query=Query, subscription=SubscriptionRoot, config=StrawberryConfig(scalar_map=dict(SCALARS))
+    query=Query,
+    mutation=MutationRoot,
+    subscription=SubscriptionRoot,
+    config=StrawberryConfig(scalar_map=dict(SCALARS)),
 )
 
 

@@ -87,6 +87,7 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
         name="JSON",
         description="JSON exactly as it was written, with numbers of any length.",
         serialize=msgspec.Raw,
+        parse_value=msgspec.json.encode,
     ),
     Value: strawberry.scalar(
         name="Value",

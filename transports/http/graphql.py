@@ -200,7 +200,11 @@ class HttpEndpoint:
                 "subscriptions are served over a WebSocket at this path (graphql-transport-ws)",
                 *(((b"allow", b"POST"),) if queries_only else ()),
             )
-        body = await asker.ask(self._pools.scanning, lambda turn: operation.answer(turn.check), held=True)
+        writes = operation.kind == "mutation"
+        if writes and queries_only:
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST for a mutation", (b"allow", b"POST"))
+        pool = self._pools.appending if writes else self._pools.scanning
+        body = await asker.ask(pool, lambda turn: operation.answer(turn.check), held=True)
         return _Answer(HTTPStatus.OK, body, media_type)
 
 

@@ -251,7 +251,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         entry = next(iter(self._queries))
         operation = self._queries.pop(entry)
         try:
-            turn = self._pools.scanning.submit(
+            pools = self._pools
+            turn = (pools.appending if operation.kind == "mutation" else pools.scanning).submit(
                 self._client, lambda turn: operation.answer(turn.check), held=True
             )
         except PenstockError as error:

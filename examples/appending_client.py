@@ -1,0 +1,48 @@
+"""Two clients that append to one server: each transaction once, and none over what its writer has not seen.
+
+Run it: python examples/appending_client.py
+"""
+
+import asyncio
+import tempfile
+
+import transports
+from publishers import ChangeLog, upsert
+from transports import Grant, LogAction, RemoteError
+
+
+async def append(url: str) -> None:
+    async with transports.connect(url, reconnect=True) as ann, transports.connect(url, reconnect=True) as bob:
+        # Many are under way at a time: they share writes, and a lost connection repeats what was not answered.
+        commits = await asyncio.gather(
+            *(ann.commit_async([upsert("order", str(n), {"total": n})]) for n in range(100))
+        )
+        print("orders up to version", commits[-1].version)
+        seen = commits[-1].cursor
+        assert seen is not None
+        await bob.commit_async([upsert("stock", "bolts", {"left": 9})], expect=seen)
+        try:
+            await ann.commit_async(
+                [upsert("stock", "bolts", {"left": 8})], expect=(seen, [("stock", "bolts")])
+            )
+        except RemoteError as error:
+            print(error.code, "of", error.data["key"], "and nothing was written:", error.outcome)
+        async with ann.transaction(meta={"by": "ann"}, producer=("ann", 1)) as tx:
+            tx.upsert("order", "100", {"total": 100})
+            tx.remove("order", "0")
+        again = await ann.commit_async([], producer=("ann", 1))
+        print("a repetition is a duplicate:", again.duplicate, "of version", again.version)
+
+
+def main() -> None:
+    writers = Grant({LogAction.READ, LogAction.WRITE})
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ChangeLog.open(directory) as log,
+        transports.serve(log, authorise=writers) as server,
+    ):
+        asyncio.run(append(server.url))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What clients append, and what they are told of it."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import strawberry
+
+from publishers.commits.group_commit import Commit
+from publishers.commits.submission import Wait
+from publishers.model.change import Area, Operation
+from transports.graphql.types import JSON, Cursor, DateTime, Long, described
+
+__all__ = ["AppendOutcome", "ChangeInput", "KeyInput"]
+
+strawberry.enum(
+    Wait,
+    name="Wait",
+    description="How far a transaction is to be: ACCEPTED has its version, DURABLE survives a crash, VISIBLE is given to subscribers.",
+)
+
+
+@strawberry.input(name="KeyInput", description="An entity.")
+class KeyInput:
+    """A key as it is given in a document or in variables."""
+
+    entity_type: str = described("Its type.")
+    key: str = described("Its key.")
+
+
+@strawberry.input(
+    name="ChangeInput",
+    description="A change to append. JSON keeps what its numbers are in the variables of the request; POST /changes keeps their text.",
+)
+class ChangeInput:
+    """A change as it is given in a document or in variables."""
+
+    entity_type: str = described("What kind of entity.")
+    key: str | None = described("Which one; left out with TRUNCATE.", default=None)
+    operation: Operation = described("What happened.", default=Operation.UPSERT)
+    area: Area = described("What part of the system it concerns.", default=Area.DATA)
+    body: JSON | None = described("The entity after the change.", default=None)
+    before: JSON | None = described("The entity before the change.", default=None)
+    changed: list[str] | None = described("Names of the fields that changed.", default=None)
+    meta: JSON | None = described("What else is to be said of the change, an object.", default=None)
+    schema_version: Long | None = described("The version of its schema.", default=None)
+    entry_version: Long | None = described("The version of the entity.", default=None)
+    origin: str | None = described("Where it was first made.", default=None)
+    expires_at: DateTime | None = described("When the entity ends by itself.", default=None)
+
+    def plain(self) -> dict[str, Any]:
+        """The change as it travels elsewhere."""
+        told: dict[str, Any] = {
+            "entity_type": self.entity_type,
+            "key": self.key,
+            "operation": self.operation.name if self.area is Area.DATA else None,
+            "area": self.area.name,
+            "body": _raw(self.body),
+            "before": _raw(self.before),
+            "changed": self.changed,
+            "meta": None if self.meta is None else msgspec.json.decode(self.meta),
+            "schema_version": self.schema_version,
+            "entry_version": self.entry_version,
+            "origin": self.origin,
+            "expires_at": _moment(self.expires_at),
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+@strawberry.type(name="Appended", description="What became of a transaction.")
+class AppendOutcome:
+    """An answer."""
+
+    version: Long = described("Its version; 0 for a repetition of what lies too far back to be found.")
+    cursor: Cursor | None = described("The place behind it, to expect or to subscribe from.")
+    duplicate: bool = described("Whether its producer had committed it before; nothing was written then.")
+    changes: int = described("How many changes were written, with the TRANSACTION event.")
+
+    @classmethod
+    def of(cls, commit: Commit, cursor: str | None) -> "AppendOutcome":
+        """What the schema tells of a commit."""
+        place = None if cursor is None else Cursor(cursor)
+        return cls(
+            version=Long(commit.version), cursor=place, duplicate=commit.duplicate, changes=commit.changes
+        )
+
+
+def _raw(value: JSON | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _moment(value: Any) -> datetime | None:
+    return value if isinstance(value, datetime) else None
