@@ -268,7 +268,7 @@ def test_the_command_says_in_one_line_what_became_of_the_log(site, follows):
             assert err.startswith("penstock: the log was replaced: ")
         assert "is followed no longer: the log was replaced: " in server.stderr.readline()
         if follows:
-            assert server.stderr.readline() == f"what is at {site.path} now is followed\n"
+            assert server.stderr.readline().endswith(f" what is at {site.path} now is followed\n")
             with start("tail", url, "--since", "earliest", "--limit", "3") as tail:
                 out, _ = tail.communicate(timeout=30)
                 assert (tail.returncode, out.count("\n")) == (0, 3)
