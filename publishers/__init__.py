@@ -40,6 +40,8 @@ from publishers.schemas.registry import SchemaVersion
 from publishers.slots import Deduplicator, Slot, Slots, SlotState, SlotStatistics, SlotTotals
 from publishers.slots import errors as slot_errors
 from publishers.slots.errors import *  # noqa: F403 - likewise
+from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
+from publishers.state import CompactedState, EntityRow, StatePage, StateStatistics
 from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.views.entities import ModelChange
 from publishers.views.masking import Drop, Hash, Mask, Partial, Redact
@@ -58,14 +60,17 @@ __all__ = [
     "ChangeStore",
     "ChangeSubscription",
     "Checkpoint",
+    "ChunkEnd",
     "Columns",
     "Commit",
+    "CompactedState",
     "Comparison",
     "Content",
     "Criteria",
     "Criterion",
     "Deduplicator",
     "Drop",
+    "EntityRow",
     "FieldChange",
     "Gap",
     "Hash",
@@ -97,10 +102,16 @@ __all__ = [
     "SlotStatistics",
     "SlotTotals",
     "Slots",
+    "SnapshotBegin",
+    "SnapshotChange",
+    "SnapshotCursor",
+    "SnapshotEnd",
     "Soundness",
     "Standing",
     "Start",
     "State",
+    "StatePage",
+    "StateStatistics",
     "StoreStatistics",
     "Submission",
     "TransactionBuilder",

@@ -47,6 +47,7 @@
         |-- PositionForked     of a history that is not, or not all, in this log  (epoch, end)
         |-- PositionAhead      beyond the end of the log                        (head)  retryable
         `-- HistoryPruned      older than the oldest kept segment               (oldest)
+            `-- SnapshotGone   so is the place in a snapshot                    (snapshot, oldest)
 
 Errors carry data; the text is made from it and says what was wrong, what value it had, and what would be right.
 ``retryable`` says whether the same call may succeed later without anything being changed by the caller.
@@ -105,6 +106,7 @@ __all__ = [
     "PositionMalformed",
     "PredecessorFailed",
     "PublishingOff",
+    "SnapshotGone",
     "StateIncomplete",
     "StateOff",
     "StateUnusable",
@@ -635,4 +637,16 @@ class HistoryPruned(PositionError):
         super().__init__(
             f"the history before {oldest} is no longer kept; start there, or take a snapshot first"
         )
+        self.oldest = oldest
+
+
+class SnapshotGone(HistoryPruned):
+    """A snapshot cannot be gone on with: changes that follow what was given of it are no longer kept."""
+
+    def __init__(self, snapshot: str, oldest: "Position") -> None:
+        PositionError.__init__(
+            self,
+            f"snapshot {snapshot} cannot go on, as the history before {oldest} is no longer kept; begin a new one",
+        )
+        self.snapshot = snapshot
         self.oldest = oldest

@@ -70,12 +70,13 @@ def test_what_a_page_shows_of_an_example_is_in_it(page, example):
         assert block in program
 
 
-def test_state_and_changes_meet_as_the_page_shows(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [0, 1])
+def test_state_and_changes_meet_as_the_page_shows(tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(blocks("docs/initial-state.md", "python")[0], "initial-state.md", "exec"), {})
-    assert printed.getvalue() == blocks("docs/initial-state.md", "")[0]
+        exec(compile(blocks("docs/initial-state.md", "python")[number], "initial-state.md", "exec"), {})
+    assert printed.getvalue() == blocks("docs/initial-state.md", "")[number]
 
 
 def test_what_is_said_to_be_installed_is_this_distribution_and_has_the_extras():

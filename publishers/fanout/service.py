@@ -13,7 +13,7 @@ from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.gating import Gating
 from publishers.fanout.group import DeliveryGroup
-from publishers.fanout.ports import Subscribed
+from publishers.fanout.ports import Subscribed, Wakeable
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.fanout.ring import Ring
@@ -46,6 +46,7 @@ class Service:
         waiting: The subscriptions that an advance concerns although nothing may match.
         admission: Makes writers wait for gating subscribers, and knows how far behind who is.
         deliveries: Counts what subscribers get.
+        guests: Those who are to be woken when the log was closed, beside all subscriptions.
         closed: Whether the log was closed.
         reason: Why it was closed, if that is more than that: with what every subscription ends.
         explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
@@ -68,6 +69,7 @@ class Service:
         self.waiting = WaitingList(self.watermark)
         self.admission = Gating(visible, clock, self._gating)
         self.deliveries = DeliveryCounters(options.counted_types)
+        self.guests: set[Wakeable] = set()
         self.closed = False
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error
@@ -171,7 +173,7 @@ class Service:
         if self.closed:
             self.registry.if_empty(self._dismiss)
 
-    def close(self, wake: Callable[[Iterable[Subscribed]], None]) -> None:
+    def close(self, wake: Callable[[Iterable[Wakeable]], None]) -> None:
         """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.
 
         If there is a ``reason``, every one ends with that, whatever it has.
@@ -183,7 +185,7 @@ class Service:
         if self.reason is not None:
             for subscription in self.registry.subscriptions():
                 subscription.fail(self.reason)
-        wake(self.registry.subscriptions())
+        wake([*self.registry.subscriptions(), *self.guests])
         self.frames.clear()
         self.stretches.clear()
         # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.

@@ -107,6 +107,7 @@ class ChangeLog(KeepingLog):
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options, name)
             self._slots = self._keeping(files, self._committer)
+            self._snapshot_hold = self.hold
             if options.state:
                 self._state = state_beside(
                     path, files, storage, self._places, self._committer, service, self.hold

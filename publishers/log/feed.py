@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
 from flow.bridges.iterable import IterablePublisher
@@ -26,9 +26,22 @@ from publishers.model.position import Position, Start
 from publishers.options import check_switches, check_whole
 from publishers.views.view import View
 
-__all__ = ["ChangeFeed", "ModelFeed"]
+__all__ = ["ChangeFeed", "Ending", "ModelFeed", "checked_serving", "refuse"]
 
 C = TypeVar("C", bound=Change)
+
+
+class Ending(Protocol):
+    """A subscription, as its feed ends it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no signal will follow."""
+        ...
+
+    def close(self) -> None:
+        """Ends it as if the log were closed."""
+        ...
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +71,7 @@ class ChangeFeed(IterablePublisher[Change]):
     _closed: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _prepared: Prepared | None = None
-    _subscriptions: WeakSet[ChangeSubscription] = field(default_factory=WeakSet)
+    _subscriptions: WeakSet[Ending] = field(default_factory=WeakSet)
 
     def subscribe(
         self,
@@ -93,13 +106,9 @@ class ChangeFeed(IterablePublisher[Change]):
                 wants to jump.
             InvalidOption: If a bound is out of its range.
         """
-        require_subscriber(subscriber)  # here, where nothing has been counted yet
-        require_told(self.on_gap, subscriber)
-        check_switches(whole_batches=whole_batches)
-        if name is not None and not isinstance(name, str):
-            raise InvalidOption("name", name, "a text, or None")
         options = self._service.options
-        _check_bounds(max_lag, batch_events, batch_bytes)
+        checked_serving(subscriber, max_lag, batch_events, batch_bytes, name, whole_batches=whole_batches)
+        require_told(self.on_gap, subscriber)
         where = executor if executor is not None else running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:
@@ -125,7 +134,7 @@ class ChangeFeed(IterablePublisher[Change]):
                 prepared, self._prepared = self._prepared, None
             subscription = self._service.registry.add(self.criteria, make, prepared)
         except PenstockError as error:
-            _refuse(subscriber, error, where)
+            refuse(subscriber, error, where)
             return
         with self._lock:
             self._subscriptions.add(subscription)
@@ -250,7 +259,25 @@ class _Batchwise(_Making):
             self._fail(failure)
 
 
-def _check_bounds(max_lag: MaxLag | None, batch_events: int | None, batch_bytes: int | None) -> None:
+def checked_serving(
+    subscriber: object,
+    max_lag: MaxLag | None,
+    batch_events: int | None,
+    batch_bytes: int | None,
+    name: object,
+    *,
+    whole_batches: object,
+) -> None:
+    """Checks a subscriber, and with what it is to be served, before anything has been counted.
+
+    Raises:
+        TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9).
+        InvalidOption: If something is out of its range.
+    """
+    require_subscriber(subscriber)
+    check_switches(whole_batches=whole_batches)
+    if name is not None and not isinstance(name, str):
+        raise InvalidOption("name", name, "a text, or None")
     if isinstance(max_lag, timedelta):
         if max_lag < timedelta():
             raise InvalidOption("max_lag", max_lag, "a whole number from 0, or a timedelta from 0")
@@ -261,7 +288,8 @@ def _check_bounds(max_lag: MaxLag | None, batch_events: int | None, batch_bytes:
             check_whole(parameter, value, f"a whole number from {least}", least)
 
 
-def _refuse(subscriber: Subscriber[Change], error: PenstockError, where: AnyExecutor | None) -> None:
+def refuse(subscriber: Subscriber[Change], error: PenstockError, where: AnyExecutor | None) -> None:
+    """Gives a subscriber ``on_subscribe`` and then an error."""
     refusal = failing(error)
     if where is not None:
         refusal.subscribe(subscriber, executor=where)

@@ -21,15 +21,18 @@ from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import History, PageBounds, read_back, read_history
 from publishers.log.operations import OperatedLog, Tell
+from publishers.log.snapshot_feed import SnapshotFeed
 from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
+from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode
 from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
+from publishers.wal import Hold
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
@@ -51,6 +54,7 @@ class Reading(TypedDict, total=False):
     view: View | None
     whole: bool
     on_gap: OnGap
+    snapshot: SnapshotMode
 
 
 class ReadableLog(OperatedLog):
@@ -65,6 +69,7 @@ class ReadableLog(OperatedLog):
     name: str
     failure: Exception | None
     _state: CompactedState | None = None
+    _snapshot_hold: Callable[[str, Position], Hold] | None = None
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -92,6 +97,7 @@ class ReadableLog(OperatedLog):
         view: View | None = None,
         whole: bool = False,
         on_gap: OnGap = "fail",
+        snapshot: SnapshotMode = "initial",
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> ChangeFeed | ModelFeed[Any]:
         """The changes that fulfil any of the wishes, as a publisher.
@@ -100,7 +106,9 @@ class ReadableLog(OperatedLog):
             wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
             since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
                 of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
-                ``"latest"``: the next version. The last three are resolved at the time of each subscribe.
+                ``"latest"``: the next version. The last three are resolved at the time of each subscribe. ``"state"``:
+                first the entities that there are, as rows of operation READ, then every change after them; so does a
+                cursor that was kept before the rows had ended, behind it.
             until: The last version to deliver, after which subscribers are completed; None for ever.
             content: Whether bodies are wanted.
             images: Which images are wanted with them.
@@ -111,6 +119,7 @@ class ReadableLog(OperatedLog):
             on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
                 ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
                 callable is told likewise.
+            snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
             as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
                 of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
@@ -121,6 +130,8 @@ class ReadableLog(OperatedLog):
             InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path,
                 or ``as_`` no such class.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
+            SnapshotGone: If it is a cursor of a snapshot that cannot be gone on with.
+            StateOff: If the state is asked for, and the log does not keep it.
             LogForked: In a child of ``fork``; as everything else here but ``close``.
         """
         if until is not None:
@@ -129,6 +140,13 @@ class ReadableLog(OperatedLog):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
         check_switches(whole=whole)
         self.check_here()
+        if since == "state" or isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since):
+            if as_ is not None:
+                raise InvalidOption(
+                    "as_", as_, "None with the state; rows and changes have bodies to be parsed"
+                )
+            view = _view(view, content, images, fields, mask, integers)
+            return self._snapshot_feed(wishes, since, until, view, on_gap, snapshot)
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
@@ -144,6 +162,36 @@ class ReadableLog(OperatedLog):
     ) -> ChangeFeed:
         criteria = Criteria.of(*wishes)
         return ChangeFeed(self._service, criteria, since, until, view, on_gap, self._check_published)
+
+    def _snapshot_feed(
+        self,
+        wishes: Iterable[Wishes],
+        since: object,
+        until: int | None,
+        view: View,
+        on_gap: OnGap,
+        mode: SnapshotMode,
+    ) -> SnapshotFeed:
+        if mode not in ("initial", "initial_only"):
+            raise InvalidOption("snapshot", mode, "'initial' or 'initial_only'")
+        begin = None
+        if since != "state":
+            begin = since if isinstance(since, SnapshotCursor) else SnapshotCursor.parse(since)
+            self._places.in_snapshot(begin)
+        return SnapshotFeed(
+            self._service,
+            Criteria.of(*wishes),
+            Position(1) if begin is None else begin.token.position,
+            until,
+            view,
+            on_gap,
+            self._check_published,
+            source=self.state,
+            lineage=self._places.lineage,
+            holding=self._snapshot_hold,
+            start=begin,
+            mode=mode,
+        )
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
         """For the store of the log.
@@ -248,6 +296,12 @@ class ReadableLog(OperatedLog):
         check_position("position", position)
         self.check_here()
         return self._places.lineage.token(position)
+
+    def cursor(self, change: Change) -> str:
+        """The text that goes on behind a change, with ``changes(since=text)``: also behind one that a snapshot gave."""
+        if not isinstance(change, Change):
+            raise InvalidOption("change", change, "a Change, as subscribers get it")
+        return str(change.cursor if isinstance(change, SnapshotChange) else self.token(change.after))
 
     def idempotency_key(self, change: Change) -> str:
         """A text that this change has in every replay and over every transport, and no other change of any log has."""

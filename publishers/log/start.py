@@ -7,11 +7,12 @@ from uuid import UUID
 
 from publishers.blocks.block import Block
 from publishers.commits.group_commit import Commit
-from publishers.errors import InvalidOption, PositionAhead
+from publishers.errors import HistoryPruned, InvalidOption, PositionAhead, SnapshotGone
 from publishers.fanout.service import Service
 from publishers.log.lineage import Lineage
 from publishers.model.change import time_of
 from publishers.model.position import Position, PositionToken, Start, check_position
+from publishers.snapshots.cursor import SnapshotCursor
 from publishers.views.view import Content, View
 from publishers.wal.format.frame import FIRST
 
@@ -104,6 +105,18 @@ class Places:
         found = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         with self._service.noting():
             return self.lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
+
+    def in_snapshot(self, cursor: SnapshotCursor) -> Position:
+        """The position in the cursor of a snapshot.
+
+        Raises:
+            PositionError: If it is not of this log, or not good any more.
+            SnapshotGone: If the changes that follow are no longer kept.
+        """
+        try:
+            return self.kept(cursor.token)
+        except HistoryPruned as error:
+            raise SnapshotGone(cursor.snapshot, error.oldest) from error
 
     def at(self, moment: datetime) -> Position:
         """The first position that was committed at or after a moment; the head if there is none yet.

@@ -438,6 +438,14 @@ def test_one_who_waits_is_told_of_the_end(path):
         _ = log.state
 
 
+def test_it_follows_although_nobody_waits_for_it(path):
+    """F146."""
+    with stated(path) as log:
+        for version in range(1, 30):
+            fill(log, 1)
+            wait_until(lambda now=version: log.state.position == Position(now + 1))
+
+
 def test_it_costs_a_burst_of_commits_one_wake(path):
     """F146: while its interval lasts, the writer does not know of it."""
     with stated(path, state_interval=3600.0) as log:

@@ -1,0 +1,161 @@
+"""What comes next in a snapshot: rows, and the changes between them. It reads the disk."""
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from publishers.blocks.slices import Slice
+from publishers.criteria.criteria import Criteria
+from publishers.criteria.predicate import Predicate
+from publishers.errors import HistoryPruned, SnapshotGone
+from publishers.fanout.service import Service
+from publishers.model.change import Change
+from publishers.model.position import Position, PositionToken
+from publishers.options import MIB
+from publishers.snapshots.change import SnapshotChange
+from publishers.snapshots.cursor import SnapshotCursor
+from publishers.snapshots.rows import RowReader, in_snapshot
+from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd, SnapshotSignal
+from publishers.snapshots.source import SnapshotSource
+from publishers.state.rows import RowPlace
+from publishers.state.table import TablePage
+from publishers.views.view import View
+from publishers.wal.read.catalog import Location
+
+__all__ = ["Entry", "SnapshotReader"]
+
+Entry = SnapshotChange | SnapshotSignal
+
+_ROWS: Final = 1_000
+_ROW_BYTES: Final = MIB
+_FRAMES: Final = 64  # that are looked at in one turn, which others wait for
+
+
+class SnapshotReader:
+    """One subscriber's way through a snapshot. By one thread at a time.
+
+    Args:
+        service: The log's frames and watermark.
+        source: Where rows come from.
+        criteria: Which rows and changes are wanted.
+        view: How they are seen.
+        token: Of a position, the text that clients keep.
+        begin: Where to go on; None for a new snapshot.
+
+    Attributes:
+        id: What tells the snapshot from every other one.
+        position: The next change to give.
+        done: Whether all rows were given.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        source: SnapshotSource,
+        criteria: Criteria,
+        view: View,
+        token: Callable[[Position], PositionToken],
+        begin: SnapshotCursor | None,
+    ) -> None:
+        self._frames = service.frames
+        self._source = source
+        self._predicate = Predicate(criteria)
+        self._rows = RowReader(criteria, view)
+        self._view = view
+        self._token = token
+        self._begun = False
+        self._fresh = begin is None
+        self.id = secrets.token_hex(8) if begin is None else begin.snapshot
+        # A new snapshot has everything that was visible when it was asked for.
+        self.position = service.head if begin is None else begin.token.position
+        self._last = None if begin is None else begin.last
+        self._page: TablePage | None = None
+        self._given = 0  # rows of the page that were looked at
+        self._found: list[tuple[RowPlace, Change]] = []
+        self._location: Location | None = None
+        self.done = False
+
+    @property
+    def cursor(self) -> SnapshotCursor:
+        """The place behind what was given."""
+        return SnapshotCursor(self.id, self._last, self._token(self.position))
+
+    @property
+    def needed(self) -> int:
+        """The version that the next page has to contain."""
+        return self.position.version - 1 if self.position.index == 0 else self.position.version
+
+    def read(self, room: int, nbytes: int) -> list[Entry] | None:
+        """What comes next, with at most ``room`` changes; None if the source does not have the version that is needed yet.
+
+        It may be empty although more follows.
+
+        Raises:
+            SnapshotGone: If the changes that come next are no longer kept.
+            Exception: What the source raises.
+        """
+        if self._page is None:
+            page = self._source.read(self._last, self._rows.types, _ROWS, _ROW_BYTES)
+            if page.version < self.needed:
+                return None
+            self._page = page
+            if self._fresh:  # there is nothing yet that changes could follow
+                self.position, self._fresh = Position(page.version + 1), False
+        entries: list[Entry] = []
+        if not self._begun:
+            self._begun = True
+            entries.append(SnapshotBegin(self.id, self.position))
+        if self.position.version <= self._page.version:
+            entries += self._changes(self._page.version, room, nbytes)
+        else:
+            entries += self._of_page(self._page, room)
+        return entries
+
+    def _changes(self, upto: int, room: int, nbytes: int) -> list[Entry]:
+        """Changes up to a version."""
+        entries: list[Entry] = []
+        try:
+            location = self._location or self._frames.locate(*self.position)
+            for _ in range(_FRAMES):
+                found = self._frames.read(location)
+                assert found is not None  # a page is of a visible version
+                block, after = found
+                piece = Slice(block, self._predicate.select(block))
+                if self.position.index and self.position.version == block.version:
+                    piece = piece.since(self.position.index)
+                taken = piece.first(room, nbytes, least=0 if entries else 1) if piece.indices else piece
+                for change in block.changes(taken.indices, self._view) if taken.indices else ():
+                    self.position = change.after
+                    entries.append(in_snapshot(change, self.cursor))
+                if len(taken.indices) < len(piece.indices):
+                    self._location = location
+                    return entries
+                self.position, self._location = block.end, after
+                location = after
+                room -= len(taken.indices)
+                nbytes -= taken.nbytes
+                if block.end.version > upto or room <= 0 or nbytes <= 0:
+                    break
+        except HistoryPruned as error:
+            raise SnapshotGone(self.id, error.oldest) from error
+        return entries
+
+    def _of_page(self, page: TablePage, room: int) -> list[Entry]:
+        """Rows of the page."""
+        if not self._given:
+            self._found = list(self._rows.changes(page.rows, self.position))
+        entries: list[Entry] = []
+        for place, change in self._found[self._given : self._given + room]:
+            self._last = place
+            entries.append(in_snapshot(change, self.cursor))
+        self._given += len(entries)
+        if self._given < len(self._found):
+            return entries
+        if page.rows:
+            self._last = page.rows[-1].place
+        self._page, self._given, self._found = None, 0, []
+        self.done = not page.more
+        entries.append(ChunkEnd(self.cursor))
+        if self.done:
+            entries.append(SnapshotEnd(self.id, self.position))
+        return entries

@@ -1,0 +1,60 @@
+"""What a subscriber is told of a snapshot beside rows and changes."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from publishers.model.position import Position
+from publishers.snapshots.cursor import SnapshotCursor
+
+__all__ = ["ChunkEnd", "SnapshotBegin", "SnapshotEnd", "SnapshotSignal", "telling"]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBegin:
+    """A snapshot begins, or goes on behind a cursor.
+
+    Attributes:
+        snapshot: What tells it from every other one.
+        position: The first change that is not in the first rows.
+    """
+
+    snapshot: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkEnd:
+    """The rows of a page were given.
+
+    Attributes:
+        cursor: The place behind them.
+    """
+
+    cursor: SnapshotCursor
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """All rows were given, and everything that follows is a change.
+
+    Attributes:
+        snapshot: What tells the snapshot from every other one.
+        position: The first of these changes; from here on, positions are kept.
+    """
+
+    snapshot: str
+    position: Position
+
+
+SnapshotSignal = SnapshotBegin | ChunkEnd | SnapshotEnd
+
+
+def telling(signal: SnapshotSignal) -> Any:
+    """What tells a subscriber of a signal, if it has a method ``on_snapshot``."""
+    return partial(_tell, signal)
+
+
+def _tell(signal: SnapshotSignal, subscriber: Any) -> None:
+    if callable(tell := getattr(subscriber, "on_snapshot", None)):
+        tell(signal)
