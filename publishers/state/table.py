@@ -26,7 +26,9 @@ __all__ = [
     "TablePlace",
     "check_file",
     "damaged",
+    "file_of",
     "remove_table",
+    "row_at",
 ]
 
 STATE_DIRECTORY: Final = "state"
@@ -225,9 +227,8 @@ class StateTable:
         """
         with self._reading() as connection:
             (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
-            query = f"SELECT {_COLUMNS} FROM rows WHERE entity_type = ? AND key = ?"  # noqa: S608 - of names only
-            found = connection.execute(query, place).fetchall()
-        return TablePage([_checked(row) for row in found], version, more=False)
+            row = row_at(connection, place)
+        return TablePage([] if row is None else [row], version, more=False)
 
     def close(self) -> None:
         """Closes the file when those that read it are done; later ones are refused. Again is harmless."""
@@ -281,6 +282,22 @@ def check_file(connection: sqlite3.Connection, path: Path) -> None:
         raise StateUnusable(
             path, f"of format {found}, and this version of penstock knows formats up to {_FORMAT}"
         )
+
+
+def row_at(connection: sqlite3.Connection, place: RowPlace) -> StoredRow | None:
+    """One row; None if there is none.
+
+    Raises:
+        sqlite3.Error: If the file is damaged, or cannot be read.
+    """
+    query = f"SELECT {_COLUMNS} FROM rows WHERE entity_type = ? AND key = ?"  # noqa: S608 - of names only
+    found = connection.execute(query, place).fetchone()
+    return None if found is None else _checked(found)
+
+
+def file_of(log: Path) -> Path:
+    """Where the file of the state is, if it lies in the directory of a log."""
+    return log / STATE_DIRECTORY / _NAME
 
 
 def remove_table(directory: Path) -> None:

@@ -161,6 +161,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "list, make, move and drop the places that a log keeps for consumers",
         "penstock slot create var/orders stock --entity-type order --since earliest",
     ),
+    "state": (
+        "look at the compacted state beside a log, and make it anew",
+        "penstock state get var/orders order 42",
+    ),
     "verify": ("look at every byte of a log, and name what is damaged", "penstock verify var/orders"),
     "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
     "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),

@@ -1,0 +1,73 @@
+"""The file of a compacted state, looked at beside the owner of its log or without one."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from publishers.errors import StateUnusable
+from publishers.state.rows import EntityRow, RowPlace, shown_row
+from publishers.state.table import check_file, file_of, row_at
+
+__all__ = ["StateFile", "find_in_file", "look_at_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """What the file of a state tells.
+
+    Attributes:
+        log_id: Of which log it is: 32 hexadecimal digits.
+        token: The position after the last change that is in it, with the history that it belongs to.
+        version: The version of that change.
+        rows: How many entities there are.
+        nbytes: Bytes of the file.
+    """
+
+    log_id: str
+    token: str
+    version: int
+    rows: int
+    nbytes: int
+
+
+def look_at_file(directory: Path) -> StateFile:
+    """What the file tells in the directory of a log; whether it is of the history of that log, only its owner judges.
+
+    Raises:
+        StateUnusable: If there is no file, or it cannot be read.
+    """
+    with _reading(directory) as connection:
+        found = connection.execute("SELECT log_id, token, version, rows FROM place").fetchone()
+    path = file_of(directory)
+    if found is None:
+        raise StateUnusable(path, "empty: its log has had no changes yet, or it is being made")
+    log_id, token, version, rows = found
+    return StateFile(log_id, token, version, rows, path.stat().st_size)
+
+
+def find_in_file(directory: Path, entity_type: str, key: bytes) -> EntityRow | None:
+    """An entity, as of the place of the file; None if there is none.
+
+    Raises:
+        StateUnusable: If there is no file, or it cannot be read.
+    """
+    with _reading(directory) as connection:
+        found = row_at(connection, RowPlace(entity_type, key))
+    return None if found is None else shown_row(found)
+
+
+@contextlib.contextmanager
+def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
+    path = file_of(directory)
+    if not path.is_file():
+        raise StateUnusable(path, "not there; the owner of the log makes it with state=True")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            check_file(connection, path)
+            yield connection
+    except sqlite3.Error as error:
+        raise StateUnusable(path, f"not to be read ({error})") from error

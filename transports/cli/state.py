@@ -1,0 +1,116 @@
+"""``penstock state``: the compacted state beside a log."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from publishers.errors import StateIncomplete
+from publishers.log.changelog import ChangeLog
+from publishers.mutations.arguments import key_bytes
+from publishers.state.file import find_in_file, look_at_file
+from publishers.state.rows import EntityRow
+from publishers.state.table import STATE_DIRECTORY, remove_table
+from publishers.wal import RealFileSystem
+from publishers.wal.checks.verify import is_live
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import print_json, show
+from transports.cli.source import check_directory
+
+__all__ = ["add_arguments"]
+
+_KEEPING: Final[Mapping[str, Any]] = {"retain_bytes": None, "retain_age": None}
+"""The retention that the log has is its owner's to say."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the commands."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(commands, "info var/orders", "as of which place the state is, and how large", _info)
+    getting = _add(commands, "get var/orders order 42", "print an entity as JSON", _get)
+    getting.value("entity_type", "TYPE", "entity type")
+    getting.value("key", "KEY", "key of the entity")
+    _add(
+        commands,
+        "rebuild var/orders",
+        "make the state anew from the log, while no program writes to it",
+        _rebuild,
+    )
+
+
+def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
+    parser: ArgumentParser = commands.add_parser(
+        example.partition(" ")[0], help=what, description=what, example=f"penstock state {example}"
+    )
+    parser.value("directory", "DIR", "directory of a log")
+    parser.json()
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    told = _told(_directory(chosen))
+    show(chosen, told, (f"{name}: {value}" for name, value in told.items()))
+    return 0
+
+
+def _told(path: Path) -> Mapping[str, Any]:
+    found = look_at_file(path)
+    return {
+        "logId": found.log_id,
+        "position": found.token,
+        "version": found.version,
+        "rows": found.rows,
+        "bytes": found.nbytes,
+        "owner": is_live(RealFileSystem(), path),
+    }
+
+
+def _get(chosen: argparse.Namespace) -> int:
+    found = find_in_file(_directory(chosen), chosen.entity_type, key_bytes(chosen.key))
+    if found is None:
+        print(f"penstock: the state has no {chosen.entity_type} {chosen.key!r}", file=sys.stderr)
+        return 1
+    print_json(_row(found) if chosen.json else _raw(found.body_bytes))
+    return 0
+
+
+def _row(row: EntityRow) -> Mapping[str, Any]:
+    return {
+        "entity_type": row.entity_type,
+        "key": row.key,
+        "body": _raw(row.body_bytes),
+        "version": row.version,
+        "index": row.index,
+        "timestamp": row.timestamp,
+        "schema_version": row.schema_version,
+        "entry_version": row.entry_version,
+        "origin": row.origin,
+        "meta": _raw(row.meta_bytes),
+        "expires_at": row.expires_at,
+    }
+
+
+def _raw(data: bytes | None) -> msgspec.Raw | None:
+    return None if data is None else msgspec.Raw(data)
+
+
+def _rebuild(chosen: argparse.Namespace) -> int:
+    path = _directory(chosen)
+    with ChangeLog.open(path, read_only=True):
+        pass  # it is a log: none is made here
+    with ChangeLog.open(path, **_KEEPING) as log:  # and no other program writes to it
+        if log.oldest.version > 1:
+            raise StateIncomplete(log.oldest)
+        remove_table(path / STATE_DIRECTORY)
+    with ChangeLog.open(path, state=True, **_KEEPING) as log:
+        log.state.wait(log.visible)
+    return _info(chosen)
+
+
+def _directory(chosen: argparse.Namespace) -> Path:
+    check_directory(chosen.directory)
+    return Path(chosen.directory)
