@@ -21,7 +21,7 @@ help:
 	@echo "make lint                                    style, types, import directions"
 	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
-	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled and hostile ones"
+	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled, hostile and writing ones"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:

@@ -15,7 +15,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from tests.harness.missing import skip_without
-from transports import Limits, Server, serve
+from transports import Grant, Limits, Server, serve
 
 EVENTS = 3000
 
@@ -59,10 +59,12 @@ class Airport:
         self.log = ChangeLog.open(path, **options)
         self.flights = flights
         self.committed: list[str] = []
+        self.authorise: Grant | None = None
         self.server = self._serve(0)
 
     def _serve(self, port: int) -> Server:
-        return serve(self.log, port=port, limits=Limits(resync_checkpoint=0.2), pages=board_pages())
+        limits = Limits(resync_checkpoint=0.2)
+        return serve(self.log, port=port, limits=limits, pages=board_pages(), authorise=self.authorise)
 
     @property
     def url(self) -> str:

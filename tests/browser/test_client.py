@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from publishers.criteria.criteria import Criterion
 from publishers.errors import LogReplaced
 from publishers.model.position import LogIdentity, Position
 from publishers.mutations.mutation import schema, upsert
 from publishers.views.view import Content
+from transports import Grant, LogAction
 
 LOADED = """(async () => {
   const { connect, PenstockError } = await import("/board/penstock.js");
@@ -339,3 +341,59 @@ def test_integers_that_javascript_would_round_arrive_as_text(place, tab):
         )
         tab.until(f"globalThis.{integers} !== undefined")
         assert tab.run(f"[{integers}.body.n, {integers}.body.m, {integers}.entry_version]") == told
+
+
+@pytest.fixture
+def writable(place, tab):
+    place.authorise = Grant({LogAction.READ, LogAction.WRITE})
+    place.restart()
+    yield place
+    tab.run("0")
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]
+
+
+def test_transactions_are_committed_once_and_in_order_over_restarts(writable, tab):
+    """F145: what was under way when the connection was lost is sent again."""
+    tab.run("""globalThis.send = (from, to) => {
+      for (let n = from; n < to; n += 1) {
+        client.commit([{ entity_type: "note", key: String(n), body: { n } }]).then((one) => (answers[n] = one.version));
+      }
+    }; globalThis.answers = []; true""")
+    for round_ in range(4):
+        tab.run(f"send({round_ * 100}, {round_ * 100 + 100}); true")
+        tab.until(f"Object.keys(answers).length > {round_ * 100}")
+        writable.restart()
+    tab.until("Object.keys(answers).length === 400")
+    page = writable.log.history(Criterion(entity_types={"note"}), since="earliest", limit=1_000)
+    assert [change.key for change in page.changes] == [str(n) for n in range(400)]
+    assert tab.run("answers.join()") == ",".join(str(change.version) for change in page.changes)
+
+
+def test_a_refused_transaction_stops_none_that_follow(writable, tab):
+    """F145: they go behind it, in their order."""
+    tab.run("""(async () => {
+      const write = (key, options) => client.commit([{ entity_type: "note", key, body: {} }], options);
+      const { cursor } = await write("0");
+      await write("1");
+      globalThis.refused = write("2", { expect: cursor }).catch((error) => [error.code, error.data.outcome]);
+      globalThis.followed = Promise.all([write("3"), write("4")]);
+      globalThis.told = [await refused, (await followed).map((one) => one.changes)];
+    })(); true""")
+    tab.until("globalThis.told !== undefined")
+    assert tab.run("told") == [["EXPECTATION_FAILED", "refused"], [2, 2]]
+    page = writable.log.history(Criterion(entity_types={"note"}), since="earliest", limit=100)
+    assert [change.key for change in page.changes] == ["0", "1", "3", "4"]
+
+
+def test_a_client_that_may_not_write_is_told_so(place, tab):
+    """F140, F145."""
+    tab.run(
+        "client.commit([{entity_type: 'note', key: '1', body: {}}]).catch((e) => globalThis.failure = [e.code, e.data.outcome]); true"
+    )
+    tab.until("globalThis.failure !== undefined")
+    assert tab.run("failure") == ["FORBIDDEN", "refused"]
+    tab.run("client.close(); true")
+    tab.run("client.commit([]).catch((e) => globalThis.afterwards = e.code); true")
+    tab.until("globalThis.afterwards === 'CLOSED'")

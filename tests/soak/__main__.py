@@ -21,8 +21,10 @@ def main() -> int:
     print("connections that the server ended:", report.ended)
     print("attacks:", sum(report.end["attacks"].values()), report.end["attacks"])
     print("clients that were cut off and came again:", report.end["cut"])
+    print("transactions appended:", report.appended, "lost or repeated:", report.lost or "none")
+    print("those whose right was revoked were told:", report.left)
     print("faults:", report.end["faults"][:10] or "none")
-    return 1 if report.end["faults"] else 0
+    return 1 if report.end["faults"] or report.lost else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The clients of a soak, in a process of their own: commands come as lines on standard input, answers go as lines of JSON.
 
 ``ready`` waits until all are subscribed; ``measure SECONDS`` tells what LIVE clients got in that time, and how late;
-``worsen`` lets the others come; ``finish VERSION`` lets slow clients read on, and tells of each honest client whether it got
-every change up to that version once and in order.
+``worsen`` lets the others come; ``left`` waits until those whose right was revoked were told so; ``written`` ends the appenders,
+and tells what was acknowledged; ``finish VERSION`` lets slow clients read on, and tells of each honest client whether it got every
+change up to that version once and in order.
 """
 
 import asyncio
@@ -19,8 +20,10 @@ from typing import Any, Final
 
 import msgspec
 
+from publishers import upsert
 from tests.soak.frames import greet, said
 from tests.soak.hostile import ATTACKS
+from transports import connect
 
 WINDOW: Final = 4_096  # credits that a client keeps with the server
 SLOWLY: Final = 0.2  # seconds that a slow client takes for a change
@@ -58,7 +61,7 @@ class Client:
         delays: Seconds from a commit to each message, while they are measured.
     """
 
-    def __init__(self, port: int, *, slow: bool = False) -> None:
+    def __init__(self, port: int, *, slow: bool = False, token: str = "guest") -> None:
         self.events = 0
         self.next = (1, 0)
         self.faults: list[str] = []
@@ -68,6 +71,7 @@ class Client:
         self._came = asyncio.Event()
         self._port = port
         self._slow = slow
+        self._token = token
         self._begin: dict[str, Any] = {"start": {"version": 1}}
         self._writer: asyncio.StreamWriter | None = None
 
@@ -79,6 +83,13 @@ class Client:
             self._came.set()
             self.cut += 1
             await asyncio.sleep(random.uniform(0.05, 0.5))
+
+    async def ended(self) -> str:
+        """Waits for what ends it for good."""
+        while not self.faults:
+            self._came.clear()
+            await self._came.wait()
+        return self.faults[0]
 
     async def reached(self, version: int) -> None:
         """Waits until everything up to a version has come, or something that must not."""
@@ -96,7 +107,7 @@ class Client:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writer = writer
         try:
-            frames = await greet(reader, writer)
+            frames = await greet(reader, writer, self._token)
             left = 1 if self._slow else WINDOW
             wish = {"criteria": [], "credits": left, "batch": {"maxEvents": 100}, **self._begin}
             writer.write(said(type="subscribe", id="a", payload=wish))
@@ -121,7 +132,7 @@ class Client:
                 self.subscribed.set()
             case "error":
                 if not message.payload.get("retryable"):
-                    self.faults.append(str(message.payload))
+                    self.faults.append(str(message.payload.get("code")))
                 raise EOFError
             case "next":
                 for event in message.events:
@@ -173,6 +184,34 @@ async def attack(port: int, pace: float, done: Callable[[str], None]) -> None:
         await asyncio.sleep(chance.expovariate(pace))
 
 
+class Writer:
+    """An honest client that commits, a few transactions at a time.
+
+    Attributes:
+        number: Which one it is.
+        acknowledged: The version of each of its transactions, in order.
+        stop: Set to let it end.
+    """
+
+    def __init__(self, port: int, number: int) -> None:
+        self.number = number
+        self.acknowledged: list[int] = []
+        self.stop = asyncio.Event()
+        self._port = port
+
+    async def run(self) -> None:
+        """Commits until it is stopped."""
+        url = f"ws://127.0.0.1:{self._port}/ws"
+        async with connect(url, reconnect=True, token="guest") as log:
+            while not self.stop.is_set():
+                begin = len(self.acknowledged)
+                rows = [upsert("note", f"{self.number}:{begin + n}", {"n": begin + n}) for n in range(4)]
+                found = await asyncio.gather(*(log.commit_async([row]) for row in rows))
+                self.acknowledged += [commit.version for commit in found]
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.stop.wait(), random.uniform(0.2, 0.6))
+
+
 class Crowd:
     """All of them.
 
@@ -183,15 +222,29 @@ class Crowd:
         stalled: Clients that read nothing.
         hostile: Clients that attack.
         pace: Attacks a second of each of those.
+        appending: Clients that commit.
+        leaving: Clients whose right to read is revoked.
     """
 
-    def __init__(self, port: int, live: int, slow: int, stalled: int, hostile: int, pace: float) -> None:
+    def __init__(
+        self,
+        port: int,
+        live: int,
+        slow: int,
+        stalled: int,
+        hostile: int,
+        pace: float,
+        appending: int,
+        leaving: int,
+    ) -> None:
         self._port = port
         self._live = [Client(port) for _ in range(live)]
         self._slow = [Client(port, slow=True) for _ in range(slow)]
         self._stalled = stalled
         self._hostile = hostile
         self._pace = pace
+        self._leaving = [Client(port, token="leaver") for _ in range(leaving)]
+        self._writers = [Writer(port, number) for number in range(appending)]
         self._attacks: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -204,6 +257,8 @@ class Crowd:
     async def worsen(self) -> dict[str, Any]:
         """Connects all others."""
         await self._start(self._slow)
+        await self._start(self._leaving)
+        self._appending = [asyncio.create_task(one.run()) for one in self._writers]
         self._others += [asyncio.create_task(stall(self._port)) for _ in range(self._stalled)]
         done = self._count
         self._others += [
@@ -228,6 +283,20 @@ class Crowd:
             name: delays[int(part * (len(delays) - 1))] if delays else None for name, part in ends.items()
         }
         return {"rate": events / took, **late}
+
+    async def left(self) -> dict[str, Any]:
+        """Waits until those whose right was revoked were told so."""
+        async with asyncio.timeout(120):
+            told = await asyncio.gather(*(client.ended() for client in self._leaving))
+        return {"told": sorted(set(told)), "next": [client.next for client in self._leaving]}
+
+    async def written(self) -> dict[str, Any]:
+        """Ends the appenders; what was acknowledged of each."""
+        for one in self._writers:
+            one.stop.set()
+        async with asyncio.timeout(120):
+            await asyncio.gather(*self._appending)
+        return {str(one.number): one.acknowledged for one in self._writers}
 
     async def finish(self, version: int) -> dict[str, Any]:
         """Waits until every honest client has everything up to a version, or something came that must not."""

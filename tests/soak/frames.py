@@ -74,7 +74,7 @@ class Frames:
         del held[:at]
 
 
-async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Frames:
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str = "guest") -> Frames:
     """Opens a WebSocket on a connection and waits until it is acknowledged; answers what takes the frames apart from then on.
 
     Raises:
@@ -82,7 +82,7 @@ async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> F
     """
     writer.write(_UPGRADE)
     await reader.readuntil(b"\r\n\r\n")
-    writer.write(said(type="connection_init"))
+    writer.write(said(type="connection_init", payload={"token": token}))
     frames = Frames()
     while data := await reader.read(1 << 16):
         if any(frames.texts(data)):

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from publishers import ChangeLog, upsert
+from publishers import ChangeLog, Criterion, upsert
 from tests.harness.resident import resident
-from transports import Limits, serve
+from transports import Credentials, Grant, Limits, LogAction, Principal, serve
 
 __all__ = ["Plan", "Report", "play"]
 
@@ -25,7 +25,7 @@ class Plan:
     """Who comes, and for how long.
 
     Attributes:
-        live, slow, stalled, hostile: How many clients of each kind.
+        live, slow, stalled, hostile, appending, leaving: How many clients of each kind.
         pace: Attacks a second of each hostile client.
         commits: Commits a second, of ten changes each.
         seconds: How long is measured, each time.
@@ -35,6 +35,8 @@ class Plan:
     slow: int = 100
     stalled: int = 100
     hostile: int = 50
+    appending: int = 20
+    leaving: int = 20
     pace: float = 1.0
     commits: float = 20.0
     seconds: float = 30.0
@@ -48,6 +50,9 @@ class Report:
         alone: What LIVE clients got among themselves: ``rate`` (events a second, of all), ``p50`` and ``p99`` (seconds).
         beside: The same beside the others.
         end: What the clients told at the end: ``faults``, ``cut``, ``attacks``.
+        left: What those were told whose right was revoked.
+        lost: Transactions that were acknowledged and are not in the log, or that are in it twice or in another order.
+        appended: How many were acknowledged.
         ended: How many connections the server ended, and why.
         resident: Bytes of the serving process: before anybody came, alone, beside the others.
     """
@@ -55,6 +60,9 @@ class Report:
     alone: dict[str, Any] = field(default_factory=dict)
     beside: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    appended: int = 0
     ended: dict[str, int] = field(default_factory=dict)
     resident: list[int] = field(default_factory=list)
 
@@ -62,19 +70,26 @@ class Report:
 def play(plan: Plan) -> Report:
     """Runs it."""
     report = Report()
-    limits = Limits(stall_timeout=3.0)
+    limits = Limits(stall_timeout=3.0, revocation=1.0)
+    revoked: set[str] = set()
+
+    def authenticate(credentials: Credentials) -> Principal:
+        return Principal(credentials.token or "guest")
+
+    def authorise(principal: Principal, _log: str, _action: LogAction) -> Grant:
+        return Grant(() if principal.name in revoked else (LogAction.READ, LogAction.WRITE))
+
     with (
         TemporaryDirectory(prefix="soak-") as place,
         ChangeLog.open(Path(place) / "shop", sync="os") as log,
-        serve(log, port=0, limits=limits) as server,
+        serve(log, port=0, limits=limits, authenticate=authenticate, authorise=authorise) as server,
         _crowd(plan, server.port) as ask,
     ):
         stop = threading.Event()
-        committed = [0]
 
         def write() -> None:
             while not stop.wait(1 / plan.commits):
-                committed[0] = log.commit(ROWS).version
+                log.commit(ROWS)
 
         report.resident.append(resident())
         writer = threading.Thread(target=write)
@@ -86,12 +101,38 @@ def play(plan: Plan) -> Report:
             ask("worsen")
             report.beside = ask("measure", plan.seconds)
             report.resident.append(resident())
+            revoked.add("leaver")
+            report.left = ask("left")["told"]
+            written = ask("written")
         finally:
             stop.set()
             writer.join()
-        report.end = ask("finish", committed[0])
+        report.appended = sum(map(len, written.values()))
+        report.lost = _lost(log, written)
+        report.end = ask("finish", log.visible)
         report.ended = dict(server.application._ended)
     return report
+
+
+def _lost(log: ChangeLog, written: dict[str, list[int]]) -> list[str]:
+    """Compares what was acknowledged with what is in the log."""
+    found: dict[str, list[int]] = {number: [] for number in written}
+    wrong: list[str] = []
+    place: Any = "earliest"
+    while True:
+        page = log.history(Criterion(entity_types={"note"}), since=place, limit=10_000)
+        for change in page.changes:
+            assert change.key is not None
+            number, _, nth = change.key.partition(":")
+            if len(found[number]) != int(nth):
+                wrong.append(f"{change.key} came where {len(found[number])} was to come")
+            found[number].append(change.version)
+        if not page.more:
+            break
+        place = page.next
+    return wrong + [
+        number for number, versions in written.items() if found[number][: len(versions)] != versions
+    ]
 
 
 @contextmanager
@@ -103,6 +144,8 @@ def _crowd(plan: Plan, port: int) -> Iterator[Any]:
         "stalled": plan.stalled,
         "hostile": plan.hostile,
         "pace": plan.pace,
+        "appending": plan.appending,
+        "leaving": plan.leaving,
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.crowd", json.dumps(arguments)],

@@ -15,6 +15,9 @@
  * events. When the connection is lost it is made again, and every subscription goes on behind the last event that it
  * has: nothing is missing, nothing comes twice.
  *
+ * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction, where the server
+ * lets the client write: once, whatever happens to the connection.
+ *
  * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription asks for them as
  * text with `integers: "TEXT"`. A change of an entity without `entry_version` has its `version` for that.
  *
@@ -85,6 +88,32 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string} told From this cursor on, a subscription begins with the change that told it.
  * @property {Record<string, any>} parts By name; `entity` describes the entity itself.
  *
+ * @typedef {object} NewChange A change to be committed, as `penstock tail` prints it.
+ * @property {string} entity_type
+ * @property {string} [key]
+ * @property {"UPSERT" | "REMOVE" | "TRUNCATE" | "EXPIRE" | "REKEY"} [operation] UPSERT if it is left out.
+ * @property {any} [body]
+ * @property {any} [before]
+ * @property {string[] | "auto"} [changed]
+ * @property {Record<string, any>} [meta]
+ * @property {string} [new_key] With REKEY.
+ * @property {string} [expires_at]
+ *
+ * @typedef {object} CommitOptions
+ * @property {string} [log] Needed where the server has several.
+ * @property {string} [producer] For a program that repeats by itself what it has not heard of, also after a restart.
+ * @property {number} [sequence] Rises with each transaction of the producer.
+ * @property {string | {cursor: string, keys: {entity_type: string, key: string}[]}} [expect] A cursor behind which nothing may have
+ *   been committed; with keys, nothing of these.
+ * @property {Record<string, any>} [meta] Annotations of the transaction.
+ * @property {"accepted" | "durable" | "visible"} [wait] How far it is to be; durable if it is left out.
+ *
+ * @typedef {object} Commit
+ * @property {number} version 0 if it was a repetition of which nobody knows the version any more.
+ * @property {string | null} cursor The place behind it.
+ * @property {boolean} duplicate Whether it had been committed before.
+ * @property {number} changes The TRANSACTION event included.
+ *
  * @typedef {object} Options
  * @property {string} [token] For servers that ask for one.
  * @property {{first?: number, limit?: number}} [backoff] Milliseconds before the first and, at most, any later attempt.
@@ -128,6 +157,9 @@ export class Client extends EventTarget {
   #byId = new Map();
   /** @type {Map<string, {message: object, resolve: (schema: Schema | null) => void, reject: (error: Error) => void}>} */
   #asked = new Map();
+  #appends = new Appends({ send: (text) => this.#socket?.send(text), delay: () => this.#delay() });
+  #producer = `connection-${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
+  #sequence = 0;
   /** @type {"connecting" | "open" | "waiting" | "closed"} */
   #status = "connecting";
   #attempts = 0;
@@ -193,6 +225,32 @@ export class Client extends EventTarget {
     });
   }
 
+  /**
+   * Commits changes as one transaction; transactions are written in the order of the calls, and many may be under way. What was
+   * not answered when the connection was lost is sent again on the next one, and written once.
+   *
+   * The promise is rejected with a `PenstockError` if the server refuses it, or the client ends; `data.outcome` is then
+   * `"refused"`, or `"unknown"` where it may have been written all the same.
+   *
+   * @param {NewChange[]} changes
+   * @param {CommitOptions} [options]
+   * @returns {Promise<Commit>}
+   */
+  commit(changes, { log, producer, sequence, expect, meta, wait } = {}) {
+    if (this.#status === "closed") {
+      return Promise.reject(new PenstockError("CLOSED", "the client was closed", { outcome: "refused" }));
+    }
+    if ((producer === undefined) !== (sequence === undefined)) {
+      return Promise.reject(new TypeError("producer and sequence are given together, or neither"));
+    }
+    const named =
+      producer === undefined
+        ? { producer: this.#producer, sequence: (this.#sequence += 1) }
+        : { producer, sequence };
+    const id = `a${(this.#serial += 1)}`;
+    return this.#appends.add(id, { log, changes, ...named, expect, meta, wait });
+  }
+
   /** Ends every subscription and the connection, for good. */
   close() {
     this.#end(null);
@@ -237,6 +295,10 @@ export class Client extends EventTarget {
         this.#turn("open");
         for (const changes of this.#open) this.#subscribe(changes);
         for (const { message } of this.#asked.values()) this.#send(message);
+        this.#appends.begin(message.payload?.limits ?? {});
+        break;
+      case "appended":
+        this.#appends.answered(message);
         break;
       case "checkpoint":
         for (const item of message.items) this.#byId.get(item.id)?.tell("checkpoint", item);
@@ -255,6 +317,7 @@ export class Client extends EventTarget {
         break;
       case "error":
       case "complete": {
+        if (this.#appends.refused(message)) break;
         const asked = this.#asked.get(message.id);
         if (asked !== undefined) {
           if (message.payload.code === "GOING_AWAY") break; // asked again on the next connection
@@ -310,6 +373,7 @@ export class Client extends EventTarget {
     clearInterval(this.#watch);
     this.#socket = null;
     this.#byId.clear();
+    this.#appends.lost();
     if (FATAL_CLOSES.has(code)) {
       this.#end(new PenstockError(String(code), reason || "the server closed the connection"));
       return;
@@ -340,6 +404,7 @@ export class Client extends EventTarget {
       reject(error ?? new PenstockError("CLOSED", "the client was closed"));
     }
     this.#asked.clear();
+    this.#appends.end(error ?? new PenstockError("CLOSED", "the client was closed"));
     socket?.close(1000);
     this.#turn("closed");
   }
@@ -667,6 +732,160 @@ export class Changes extends EventTarget {
     }
     this.dispatchEvent(new Event("progress"));
   }
+}
+
+/** What is refused for the sake of something else, or of room, and is sent again. */
+const PASSING = new Set(["PREDECESSOR_FAILED", "GOING_AWAY", "TOO_MANY_APPENDS", "TOO_COSTLY"]);
+/** What is refused behind the look for repetitions, or whenever it is sent: an earlier copy was not written either. */
+const DEFINITE = new Set(["EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"]);
+
+/**
+ * @typedef {object} Append A transaction, over all connections.
+ * @property {string} id
+ * @property {object} payload
+ * @property {number} bytes Of its message.
+ * @property {boolean} maybe Whether it was sent on a connection that was lost before the answer.
+ * @property {(commit: Commit) => void} resolve
+ * @property {(error: Error) => void} reject
+ */
+
+/** The transactions of a client: nothing is lost, nothing is written twice, all are in order. */
+class Appends {
+  #link;
+  /** @type {Append[]} */
+  #queue = []; // not sent on this connection
+  /** @type {Map<string, Append>} */
+  #sent = new Map(); // and not answered, in order
+  /** @type {Append[]} */
+  #again = []; // refused for the sake of something else, in order
+  #bytes = 0;
+  #ready = false;
+  #held = false; // until all are answered, as one was refused
+  #crowded = false;
+  #limits = { appends: 0, appendBytes: 0, messageBytes: 0 };
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
+
+  /** @param {{send: (text: string) => void, delay: () => number}} link */
+  constructor(link) {
+    this.#link = link;
+  }
+
+  /**
+   * @param {string} id
+   * @param {object} payload
+   * @returns {Promise<Commit>}
+   */
+  add(id, payload) {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ id, payload, bytes: 0, maybe: false, resolve, reject });
+      this.#flush();
+    });
+  }
+
+  /** A connection was acknowledged. */
+  begin(/** @type {any} */ limits) {
+    this.#limits = limits;
+    this.#ready = true;
+    this.#held = this.#crowded = false;
+    this.#flush();
+  }
+
+  /** @param {Commit & {id: string}} message */
+  answered({ id, version, cursor, duplicate, changes }) {
+    this.#take(id)?.resolve({ version, cursor, duplicate, changes });
+    this.#settle();
+  }
+
+  /**
+   * Whether an error was about a transaction.
+   *
+   * @param {{id: string, payload: {code: string, message: string, retryable?: boolean, outcome?: string}}} message
+   */
+  refused({ id, payload }) {
+    const append = this.#take(id);
+    if (append === undefined) return false;
+    const { code, retryable } = payload;
+    this.#held = true;
+    if (PASSING.has(code) && (retryable || code === "PREDECESSOR_FAILED")) {
+      this.#again.push(append);
+      if (code === "GOING_AWAY") this.#ready = false;
+      else if (code !== "PREDECESSOR_FAILED") this.#crowded = true;
+    } else {
+      const failed = code === "LOG_FAILED" || code === "INTERNAL";
+      const outcome = DEFINITE.has(code) ? "refused" : failed ? (payload.outcome ?? "unknown") : told(append);
+      append.reject(failure({ ...payload, outcome }));
+    }
+    this.#settle();
+    return true;
+  }
+
+  /** The connection is gone; there may be another one. */
+  lost() {
+    for (const append of this.#sent.values()) append.maybe = true;
+    this.#queue.unshift(...this.#again, ...this.#sent.values());
+    this.#again = [];
+    this.#sent.clear();
+    this.#bytes = 0;
+    this.#ready = false;
+    clearTimeout(this.#later);
+  }
+
+  /** There will be none. */
+  end(/** @type {PenstockError} */ error) {
+    this.lost();
+    for (const append of this.#queue.splice(0)) {
+      append.reject(new PenstockError(error.code, error.message, { ...error.data, outcome: told(append) }));
+    }
+  }
+
+  /** @param {string} id */
+  #take(id) {
+    const append = this.#sent.get(id);
+    this.#sent.delete(id);
+    this.#bytes -= append?.bytes ?? 0;
+    return append;
+  }
+
+  /** Goes on, once all are answered if one was refused. */
+  #settle() {
+    if (this.#held && this.#sent.size === 0) {
+      this.#queue.unshift(...this.#again.splice(0));
+      this.#held = false;
+      if (this.#crowded && this.#ready) {
+        this.#ready = false;
+        this.#later = setTimeout(() => this.begin(this.#limits), this.#link.delay());
+        return;
+      }
+    }
+    this.#flush();
+  }
+
+  #flush() {
+    while (this.#ready && !this.#held && this.#queue.length > 0) {
+      const { appends = 0, appendBytes = 0, messageBytes = 0 } = this.#limits;
+      const append = this.#queue[0];
+      const first = this.#sent.size === 0 ? { first: true } : {};
+      const text = JSON.stringify({ type: "append", id: append.id, payload: { ...append.payload, ...first } });
+      append.bytes = new TextEncoder().encode(text).length;
+      const why = appends === 0 ? "the server takes no appends" : `it has ${append.bytes} bytes, and may have ${messageBytes}`;
+      if (appends === 0 || append.bytes > messageBytes) {
+        this.#queue.shift();
+        append.reject(new PenstockError("TRANSACTION_TOO_LARGE", why, { outcome: told(append) }));
+        continue;
+      }
+      if (this.#sent.size >= appends || (this.#sent.size > 0 && this.#bytes + append.bytes > appendBytes)) return;
+      this.#queue.shift();
+      this.#bytes += append.bytes;
+      this.#sent.set(append.id, append);
+      this.#link.send(text);
+    }
+  }
+}
+
+/** What became of a transaction, if that is never told. */
+function told(/** @type {Append} */ append) {
+  return append.maybe ? "unknown" : "refused";
 }
 
 /** @param {{code: string, message: string}} payload Of an `error` message. */
