@@ -14,6 +14,7 @@ from benchmarks.plot import draw
 NAMES = (
     "append",
     "commit",
+    "appending",
     "resync",
     "demand",
     "laggards",

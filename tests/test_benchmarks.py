@@ -13,6 +13,7 @@ from benchmarks.plot import draw
 TINY = {
     "append": {"SIZES": (1, 10), "CHANGES": (20, 40)},
     "commit": {"COMMITS": 4, "CALLERS": (3,), "GROUPED": 12, "LARGE": (10,)},
+    "appending": {"CONNECTIONS": (2,), "APPENDS": 20, "WINDOW": 5},
     "resync": {"CHANGES": 200, "SIZES": (10,)},
     "demand": {"COMMITS": 3},
     "laggards": {"COMMITS": 20, "READERS": 2, "SECONDS": 0.05},

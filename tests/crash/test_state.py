@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from publishers import ChangeLog
+from publishers import ChangeLog, StateUnusable
 from tests.crash.support import Child
 from tests.harness.entities import state_of
 from tests.harness.scale import scaled
@@ -38,9 +38,12 @@ def test_the_state_of_a_killed_owner_goes_on_and_is_that_of_its_log(place):
             assert child.finish() == -signal.SIGKILL
         with ChangeLog.open(path, **{**options, "state_interval": 3600.0}) as log:
             assert number == 0 or log.state.rebuilds == 0
-            page = log.state.page(limit=100_000)
-            found = {(row.entity_type, row.key): row.body for row in page.rows}
-            assert found == state_of(log, page.place.version - 1)
+            try:
+                page = log.state.page(limit=100_000)
+                found = {(row.entity_type, row.key): row.body for row in page.rows}
+                assert found == state_of(log, page.place.version - 1)
+            except StateUnusable:
+                assert number == 0  # nothing was stored before the first death, so it is made of the log
             log.state.wait(log.visible)
             page = log.state.page(limit=100_000)
             assert {(row.entity_type, row.key): row.body for row in page.rows} == state_of(log)

@@ -353,7 +353,7 @@ BOUNDING = [
         "all of an answer unsent",
         "unsent",
         "transports.server.timeouts:HttpProtocol.connection_made",
-        "transport.set_write_buffer_limits(high=0)",
+        "wait_for_all(transport)",
         "pass",
     ),
     _mutant(

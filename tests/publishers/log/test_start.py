@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import ChangeLog, Content, HistoryPruned, InvalidOption, Position, PositionAhead, Start
+from publishers.errors import SnapshotGone
+from publishers.snapshots.cursor import SnapshotCursor
 from tests.publishers.support import QUICK, Probe, chance, everything, fill, opened, order, wait_until
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -256,3 +258,19 @@ def test_a_transaction_that_only_mentions_another_one_is_not_taken_for_it(log):
     assert log._places.transaction(UUID(event.body["id"])) == Position(wanted)
     with pytest.raises(InvalidOption):
         log._places.transaction(uuid4())
+
+
+def test_the_place_in_the_cursor_of_a_snapshot_is_judged_as_any_other(monkeypatch):
+    """F89, F92: where its history is gone the snapshot is, and that names where history begins."""
+    with opened() as log:
+        fill(log, 3)
+        cursor = SnapshotCursor("0" * 16, None, log.token(Position(2)))
+        assert log._places.in_snapshot(cursor) == Position(2)
+
+        def judge(*_, **__):
+            raise HistoryPruned(Position(3))
+
+        monkeypatch.setattr(log._places.lineage, "judge", judge)
+        with pytest.raises(SnapshotGone) as raised:
+            log._places.in_snapshot(cursor)
+        assert raised.value.oldest == Position(3)

@@ -106,7 +106,9 @@ async def test_pages_of_the_program_are_served_beside_the_client_and_take_the_fi
 
 @pytest.mark.parametrize("path", ["list.css", "", "/health", "/ws", "/graphql", "/graphql/mine.js"])
 def test_a_page_at_a_path_that_is_another_s_is_refused(log, path):
-    with pytest.raises(InvalidOption, match="a path that begins with / and is none of /graphql, /health"):
+    with pytest.raises(
+        InvalidOption, match="a path that begins with / and is none of /changes, /graphql, /health"
+    ):
         Application(log, pages={path: SHELF["/"]})
 
 
