@@ -354,7 +354,7 @@ def test_closing_the_feed_ends_its_subscribers_before_and_behind_the_rows(log):
     before, behind = Snapshotted(1), Snapshotted(100)
     feed.subscribe(before)
     feed.subscribe(behind)
-    wait_until(lambda: before.changes and behind.subscription.following is not None)
+    wait_until(lambda: before.changes and behind.changes and behind.subscription.following is not None)
     feed.close()
     wait_until(lambda: before.error is not None and behind.completed)
     late = Snapshotted(1)
