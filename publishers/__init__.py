@@ -21,7 +21,7 @@ from publishers.log.links import LogLinks
 from publishers.log.statistics import LogStatistics, Produced
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.model.position import LogIdentity, Position, PositionToken, Start
-from publishers.mutations.copying import copied
+from publishers.mutations.copies import copied
 from publishers.mutations.fields import (
     FieldChange,
     add,

@@ -34,13 +34,12 @@ from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
 from publishers.log.column_writer import ColumnWriter
 from publishers.log.health import LogHealth, health_of
+from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
-from publishers.log.keeping import KeepingLog
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
 from publishers.log.origin import Origin
 from publishers.log.start import Places
-from publishers.log.stated import state_beside
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.model.position import Position, PositionToken
@@ -106,12 +105,7 @@ class ChangeLog(KeepingLog):
         forks.register(self)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options, name)
-            self._slots = self._keeping(files, self._committer)
-            self._snapshot_hold = self.hold
-            if options.state:
-                self._state = state_beside(
-                    path, files, storage, self._places, self._committer, service, self.hold
-                )
+            self._keep(files, self._committer)
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else min(_HOUSEKEEPING, options.ack_sync)
             )

@@ -27,9 +27,9 @@ from publishers.errors import (
 )
 from publishers.model.position import Position, PositionToken, Start
 from publishers.options import LogOptions
+from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import SlotsCorrupted, SlotsUnwritten
 from publishers.slots.journal import Journal
-from publishers.slots.kept import KeptSlot
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import FORMAT, JournalEntry, SlotPlace, SlotRecord, replay
 from publishers.slots.slot import Slot
@@ -58,7 +58,7 @@ class SlotBook:
     """
 
     def __init__(self, log: PlaceLog, journal: Journal, options: LogOptions) -> None:
-        self.kept: dict[str, KeptSlot] = {}
+        self.kept: dict[str, SlotEntry] = {}
         self.lock = threading.Lock()
         self.broken: PenstockError | None = None
         self.loaded = False
@@ -67,7 +67,7 @@ class SlotBook:
         self._journal = journal
         self._options = options
         self._writing = threading.Lock()
-        self._moved: set[KeptSlot] = set()  # whose place, or loss, is not in the journal yet
+        self._moved: set[SlotEntry] = set()  # whose place, or loss, is not in the journal yet
         self._acks = 0  # since the journal was written
         self._since: float | None = None  # when the first of them came
         self._newest = 0  # no place lies behind more than this version
@@ -82,7 +82,7 @@ class SlotBook:
 
     # --- what was acknowledged ---------------------------------------------------------------------------------------
 
-    def move(self, kept: KeptSlot, place: Position) -> bool:
+    def move(self, kept: SlotEntry, place: Position) -> bool:
         """Takes an acknowledgement; under the lock. Answers whether there are so many that they are to be written."""
         kept.place = place
         self._newest = max(self._newest, _wrote(place))
@@ -90,27 +90,27 @@ class SlotBook:
         self._note(kept)
         return self._acks >= self._options.ack_every
 
-    def add(self, kept: KeptSlot) -> None:
+    def add(self, kept: SlotEntry) -> None:
         """A slot is in the journal; under the lock."""
         self.kept[kept.name] = kept
         self.next_id = max(self.next_id, kept.record.id + 1)
         self._nbytes += len(msgspec.json.encode(kept.record))
 
-    def remove(self, kept: KeptSlot) -> None:
+    def remove(self, kept: SlotEntry) -> None:
         """A slot is not in the journal any more; under the lock."""
         del self.kept[kept.name]
         self._moved.discard(kept)
         self._nbytes -= len(msgspec.json.encode(kept.record))
 
-    def unsynced(self, kept: KeptSlot) -> bool:
+    def unsynced(self, kept: SlotEntry) -> bool:
         """Whether something of a slot is not in the journal yet; under the lock."""
         return kept in self._moved
 
-    def forget(self, kept: KeptSlot) -> None:
+    def forget(self, kept: SlotEntry) -> None:
         """What was acknowledged of a slot does not count any more; under the lock."""
         self._moved.discard(kept)
 
-    def _note(self, kept: KeptSlot) -> None:
+    def _note(self, kept: SlotEntry) -> None:
         self._moved.add(kept)
         if self._since is None:
             self._since = self._log.monotonic()
@@ -175,12 +175,12 @@ class SlotBook:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def raised(self, kept: KeptSlot, place: str) -> SlotRecord:
+    def raised(self, kept: SlotEntry, place: str) -> SlotRecord:
         """The record of a slot at a place in its next generation."""
         generation = kept.record.generation + 1
         return msgspec.structs.replace(kept.record, generation=generation, place=place, lost=False)
 
-    def place_of(self, kept: KeptSlot) -> str:
+    def place_of(self, kept: SlotEntry) -> str:
         """The text of its place, or of the last one that HEAD covers."""
         place = kept.place
         good = kept.state is not SlotState.FORKED and _wrote(place) <= self._vouched
@@ -254,7 +254,7 @@ class SlotBook:
 
     # --- history --------------------------------------------------------------------------------------------------------
 
-    def hold(self, kept: KeptSlot, name: str, position: Position) -> Hold:
+    def hold(self, kept: SlotEntry, name: str, position: Position) -> Hold:
         """Holds history for a slot.
 
         Raises:
@@ -269,7 +269,7 @@ class SlotBook:
             on_lost=lambda _hold: self._lose(kept),
         )
 
-    def _lose(self, kept: KeptSlot) -> None:
+    def _lose(self, kept: SlotEntry) -> None:
         """Its history is gone: its consumer is told, and the journal."""
         with self.lock:
             kept.look()
@@ -284,7 +284,7 @@ class SlotBook:
     def _adopt(self, record: SlotRecord) -> None:
         """Takes a slot as the journal has it."""
         position = PositionToken.parse(record.place).position
-        kept = KeptSlot(record, Criteria.from_json(record.criteria), position)
+        kept = SlotEntry(record, Criteria.from_json(record.criteria), position)
         try:
             if record.lost:
                 raise HistoryPruned(self._log.find(Start.EARLIEST))

@@ -11,8 +11,8 @@ from publishers.criteria.criteria import Criteria
 from publishers.model.change import Change
 from publishers.model.position import Position, check_position
 from publishers.options import check_switches
+from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import AckAhead, SlotBusy
-from publishers.slots.kept import KeptSlot
 from publishers.slots.ports import PlaceLog
 from publishers.slots.progress import SlotProgress, behind_change, noting
 from publishers.slots.statistics import SlotStatistics
@@ -67,7 +67,7 @@ class Slot:
         kept: What the log keeps of it; for those who keep it.
     """
 
-    def __init__(self, keeper: SlotKeeper, log: PlaceLog, kept: KeptSlot, generation: int) -> None:
+    def __init__(self, keeper: SlotKeeper, log: PlaceLog, kept: SlotEntry, generation: int) -> None:
         self.criteria: Criteria = kept.criteria
         self.generation = generation
         self._keeper = keeper

@@ -12,8 +12,8 @@ from publishers.errors import HistoryPruned, InvalidOption, LogForked, PenstockE
 from publishers.model.position import Position, Start
 from publishers.options import check_switches
 from publishers.slots.book import SlotBook, advance
+from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import Fenced, NoSuchSlot, SlotExists
-from publishers.slots.kept import KeptSlot
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import Granularity, JournalEntry, SlotRecord
 from publishers.slots.slot import Slot
@@ -93,7 +93,7 @@ class Slots:
                 keep_bytes=keep_bytes,
                 keep_age=keep_age,
             )
-            kept = KeptSlot(record, wanted, position)
+            kept = SlotEntry(record, wanted, position)
             kept.hold = self.book.hold(kept, name, position)
             try:
                 self.book.check_room(record)
@@ -343,7 +343,7 @@ class Slots:
         if self.book.broken is not None:
             raise self.book.broken
 
-    def _check_current(self, slot: Slot) -> KeptSlot:
+    def _check_current(self, slot: Slot) -> SlotEntry:
         """The slot of an opening, if that is the one that counts; under the lock."""
         kept = slot.kept
         if kept.consumer is not slot:
@@ -353,11 +353,11 @@ class Slots:
             raise kept.refusal(self.book.kept)
         return kept
 
-    def _checked(self, kept: KeptSlot, event: SlotEvent) -> SlotState:
+    def _checked(self, kept: SlotEntry, event: SlotEvent) -> SlotState:
         with self.book.lock:
             return kept.check(event, self.book.kept)
 
-    def _find(self, name: object) -> KeptSlot:
+    def _find(self, name: object) -> SlotEntry:
         kept = self.book.kept.get(name) if isinstance(name, str) else None
         if kept is None:
             raise NoSuchSlot(name, self.book.kept)
@@ -380,7 +380,7 @@ class Slots:
             raise InvalidOption("criteria", criteria, "some that a change can fulfil")
         return wanted, position
 
-    def _relocate(self, kept: KeptSlot, position: Position, event: SlotEvent) -> None:
+    def _relocate(self, kept: SlotEntry, position: Position, event: SlotEvent) -> None:
         """Moves a slot, forward or back, with a new generation; by the one who writes the journal."""
         after = self._checked(kept, event)
         held = kept.hold
@@ -405,7 +405,7 @@ class Slots:
             self.book.forget(kept)
         advance(hold, position)
 
-    def _told(self, kept: KeptSlot, holds: dict[str, HoldStatistics]) -> SlotStatistics:
+    def _told(self, kept: SlotEntry, holds: dict[str, HoldStatistics]) -> SlotStatistics:
         with self.book.lock:
             kept.look()
             name, place, state, owner = kept.name, kept.place, kept.state, kept.owner
@@ -437,7 +437,7 @@ def check_slot_name(name: object) -> None:
         raise InvalidOption("name", name, "1 to 64 small letters, digits, '_' and '-'")
 
 
-def _fence(before: object, kept: KeptSlot) -> None:
+def _fence(before: object, kept: SlotEntry) -> None:
     """Ends the subscription of an opening that does not count any more."""
     if isinstance(before, Slot):
         before.end(Fenced(kept.name, before.generation, kept.record.generation))

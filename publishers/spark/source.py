@@ -8,10 +8,10 @@ from pyspark.sql.types import StructType
 
 from publishers.errors import InvalidOption
 from publishers.spark.source_arrow import CHANGE_SCHEMA, chosen_schema
+from publishers.spark.source_entities import typed_schema
 from publishers.spark.source_log import SourceLog
 from publishers.spark.source_options import SourceOptions
 from publishers.spark.source_reader import ChangeReader, ChangeStreamReader, reader_for
-from publishers.spark.source_typed import typed_schema
 from publishers.spark.writer import ChangeWriter, WriterOptions
 
 if TYPE_CHECKING:

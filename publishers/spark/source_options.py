@@ -9,7 +9,7 @@ import msgspec
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
-from publishers.spark.source_typed import CHANGE_TYPES
+from publishers.spark.source_entities import CHANGE_TYPES
 from publishers.views.view import Content
 
 __all__ = ["SourceOptions", "check_known", "listed", "path_of"]

@@ -15,10 +15,10 @@ from publishers.blocks.block import Block
 from publishers.criteria.predicate import Predicate
 from publishers.model.position import Position, PositionToken, Start
 from publishers.spark.source_arrow import RecordBatches
+from publishers.spark.source_entities import TypedBatches
 from publishers.spark.source_filters import filtered, is_known, version_bounds
 from publishers.spark.source_log import LogRange, SourceLog
 from publishers.spark.source_options import SourceOptions
-from publishers.spark.source_typed import TypedBatches
 
 if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
     from pyspark.sql.streaming.datasource import (

@@ -4,7 +4,7 @@ Its rows lie in an SQLite file in a directory that no other part of the log read
 and the place in the log as of which they are change together, so that whoever reads a page of rows knows which changes follow.
 """
 
-from publishers.state.compacted import CompactedState
+from publishers.state.compacted_state import CompactedState
 from publishers.state.rows import EntityRow, StatePage, StateStatistics
 
 __all__ = ["CompactedState", "EntityRow", "StatePage", "StateStatistics"]

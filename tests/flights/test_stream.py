@@ -2,7 +2,7 @@ import pytest
 
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
-from penstock_flights.prepared import prepare_events
+from penstock_flights.source_files import prepare_events
 from penstock_flights.stream import FLIGHT, read_events, source_digest
 from publishers import ChangeLog, Content
 from publishers.spark import ChangeSink

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
-from publishers.criteria.narrowing import both
+from publishers.criteria.intersection import both
 from publishers.errors import InvalidOption
 from publishers.model.change import Area
 from publishers.schemas.registry import SchemaVersion

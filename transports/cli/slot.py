@@ -10,8 +10,8 @@ from typing import Any, Final
 from publishers.errors import NotALog, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.slots.errors import NoSuchSlot
+from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
-from publishers.slots.stored import StoredSlot, stored_slots
 from publishers.store.directory import kind_of
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser

@@ -18,7 +18,7 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow, schema_for, schemas_for
 from transports.access.principal import ANONYMOUS, Principal
-from transports.appending import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number

@@ -23,7 +23,7 @@ from publishers.mutations.rows import Mutation
 from transports.access.access import Access
 from transports.access.principal import Principal
 from transports.access.web_origins import WebOrigins
-from transports.appending import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind
 from transports.codec.appends import AppendPayload, AppendWish, outcome
 from transports.codec.changes import read_array, read_lines, read_objects
 from transports.errors import InvalidRequest, describe

@@ -22,7 +22,7 @@ from transports.access.grant import Grant
 from transports.access.host_names import HostNames
 from transports.access.principal import ANONYMOUS, Principal
 from transports.access.web_origins import WebOrigins
-from transports.appending import Appending
+from transports.appends import Appending
 from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing, Unauthenticated, describe
 from transports.http.asgi import ASGISend, Receive, Scope, respond

@@ -17,7 +17,7 @@ from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.grant import Grant, narrow, schema_for
-from transports.appending import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_array
 from transports.codec.events import EventEncoder

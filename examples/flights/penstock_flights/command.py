@@ -190,8 +190,8 @@ class _Attempt:
         """Prepares the events, and makes the plan of the run."""
         from penstock_flights.flights import EVENTS  # noqa: PLC0415 - after the check of extras
         from penstock_flights.plan import DemoPlan  # noqa: PLC0415 - likewise
-        from penstock_flights.prepared import prepare_events  # noqa: PLC0415 - likewise
         from penstock_flights.run import Run  # noqa: PLC0415 - likewise
+        from penstock_flights.source_files import prepare_events  # noqa: PLC0415 - likewise
 
         root: Path = self._chosen.dir
         rows = None if self._chosen.rows is None or self._chosen.rows >= EVENTS else self._chosen.rows

@@ -31,8 +31,8 @@ from publishers import (
     SlotState,
     TooCostly,
 )
+from publishers.slots.inspection import stored_slots
 from publishers.slots.journal import Journal
-from publishers.slots.stored import stored_slots
 from publishers.wal import RealFileSystem
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until

@@ -14,11 +14,11 @@ from publishers.wal import Hold, HoldState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["KeptSlot"]
+__all__ = ["SlotEntry"]
 
 
 @dataclass(slots=True, eq=False)
-class KeptSlot:
+class SlotEntry:
     """What is known of a slot; changed under the locks of `Slots` only.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""A log as its slots use it."""
+"""A log as its slots and its compacted state use it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,16 @@ from publishers.log.feed import ChangeFeed
 from publishers.log.start import Places
 from publishers.model.position import Position, Start
 from publishers.views.view import View
-from publishers.wal import Hold, HoldStatistics, Wal
+from publishers.wal import Hold, Wal
 
-__all__ = ["SlotLog"]
+__all__ = ["LogPort"]
 
 
-class SlotLog:
-    """See `publishers.slots.ports.PlaceLog`.
+class LogPort:
+    """See `publishers.slots.ports.PlaceLog` and `publishers.state.ports.StatedLog`.
 
     Args:
+        name: What the log is called.
         service: The watermark, and what is counted.
         places: Finds and judges positions.
         files: The log.
@@ -33,6 +34,7 @@ class SlotLog:
 
     def __init__(
         self,
+        name: str,
         service: Service,
         places: Places,
         files: Wal,
@@ -43,15 +45,19 @@ class SlotLog:
         check_published: Callable[[], None],
         poke: Callable[[], None],
     ) -> None:
+        self.name = name
+        self.log_id = files.log_id
+        self.reader = files.reader
         self._service = service
         self._places = places
-        self._files = files
-        self._hold = hold
+        self.hold = hold
         self.check = check
         self._check_published = check_published
         self.poke = poke
         self.vouch = committer.vouch
         self.monotonic = service.clock.monotonic
+        self.holds = files.retention.statistics
+        self.judge = places.kept
 
     def find(self, since: Any) -> Position:
         """See `PlaceLog.find`."""
@@ -65,12 +71,8 @@ class SlotLog:
         return found
 
     def token(self, position: Position) -> str:
-        """See `PlaceLog.token`."""
+        """See `PlaceLog.token` and `StatedLog.token`."""
         return str(self._places.lineage.token(position))
-
-    def judge(self, token: str) -> Position:
-        """See `PlaceLog.judge`."""
-        return self._places.kept(token)
 
     def behind(self, position: Position) -> SubscriptionLag:
         """See `PlaceLog.behind`."""
@@ -85,19 +87,3 @@ class SlotLog:
             check()
 
         return ChangeFeed(self._service, criteria, since, None, view, "fail", admit)
-
-    def hold(
-        self,
-        name: str,
-        position: Position,
-        *,
-        keep_bytes: int | None,
-        keep_age: float | None,
-        on_lost: Callable[[Hold], object],
-    ) -> Hold:
-        """See `PlaceLog.hold`."""
-        return self._hold(name, position, keep_bytes=keep_bytes, keep_age=keep_age, on_lost=on_lost)
-
-    def holds(self) -> tuple[HoldStatistics, ...]:
-        """See `PlaceLog.holds`."""
-        return self._files.retention.statistics()

@@ -8,13 +8,15 @@ from flow import hooks
 from publishers.commits import Committer
 from publishers.errors import InvalidOption, LogReadOnly, PositionAhead
 from publishers.log.housekeeping import Housekeeping
+from publishers.log.log_port import LogPort
 from publishers.log.readable import ReadableLog
-from publishers.log.slot_log import SlotLog
 from publishers.model.position import Position, check_position
 from publishers.slots import Slots
 from publishers.slots.book import SlotBook
 from publishers.slots.journal import Journal
-from publishers.wal import FileSystem, Follower, Hold, Wal
+from publishers.state import CompactedState
+from publishers.state.table import STATE_DIRECTORY
+from publishers.wal import FileSystem, Follower, Hold, RealFileSystem, Wal
 
 __all__ = ["KeepingLog"]
 
@@ -46,8 +48,10 @@ class KeepingLog(ReadableLog):
         self._check_open()
         return self._slots
 
-    def _keeping(self, files: Wal, committer: Committer) -> Slots:
-        log = SlotLog(
+    def _keep(self, files: Wal, committer: Committer) -> None:
+        """Makes the slots and, where the options ask for it, the compacted state, which is not started yet."""
+        log = LogPort(
+            self.path.resolve().name,
             self._service,
             self._places,
             files,
@@ -58,7 +62,14 @@ class KeepingLog(ReadableLog):
             poke=self._poke,
         )
         journal = Journal(self._storage, self.path, files.log_id, files.insist)
-        return Slots(log, SlotBook(log, journal, self._service.options))
+        self._slots = Slots(log, SlotBook(log, journal, self._service.options))
+        self._snapshot_hold = self.hold
+        if self._service.options.state:
+            if not isinstance(self._storage, RealFileSystem):
+                raise InvalidOption(
+                    "state", True, "False where another filesystem is given: SQLite does not know it"
+                )
+            self._state = CompactedState(log, self._service, self.path / STATE_DIRECTORY)
 
     def _poke(self) -> None:
         self._housekeeping.poke()

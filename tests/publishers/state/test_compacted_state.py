@@ -401,7 +401,7 @@ def test_a_filesystem_that_sqlite_does_not_know_is_refused(path):
 
 def test_what_the_disk_refuses_is_tried_again(path, monkeypatch, quiet):
     """F146: nothing is lost, and the failures are counted."""
-    monkeypatch.setattr("publishers.state.compacted._RETRY", 0.001)
+    monkeypatch.setattr("publishers.state.compacted_state._RETRY", 0.001)
     with stated(path) as log:
         settled(log)
         log.state._log.vouch, vouch = refusing, log.state._log.vouch

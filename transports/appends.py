@@ -15,7 +15,7 @@ from transports.access.principal import Principal
 from transports.codec.appends import AppendWish
 from transports.errors import TooManyProducers
 from transports.limits import Limits
-from transports.quotas.spending import SharedBytes
+from transports.quotas.shared_bytes import SharedBytes
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
