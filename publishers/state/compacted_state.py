@@ -292,7 +292,7 @@ class CompactedState:
 
     def _held(self) -> Hold:
         try:
-            return self._log.hold(_HOLD, self.position, self._sync)
+            return self._log.hold(_HOLD, self.position, sync=self._sync)
         except HistoryPruned as error:
             raise StateIncomplete(error.oldest) from error
 

@@ -35,6 +35,6 @@ class StatedLog(Protocol):
         """Makes HEAD cover a version whose place is about to be stored."""
         ...
 
-    def hold(self, name: str, position: Position, sync: Callable[[], None]) -> Hold:
+    def hold(self, name: str, position: Position, *, sync: Callable[[], None]) -> Hold:
         """Keeps history from a position on; ``sync`` is called before anything is deleted."""
         ...

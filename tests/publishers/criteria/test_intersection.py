@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, Operation
-from publishers.criteria import narrowing
+from publishers.criteria import intersection
 from publishers.criteria.cost import weigh
 from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.intersection import both
@@ -30,7 +30,7 @@ def test_both_hold_where_each_of_them_does(rows, mine, theirs, third, leads, dir
     one, two, three = map(Criteria.of, (mine, theirs, third))
     expected = [index for index in plain(one, rows, leads=leads) if index in plain(two, rows, leads=leads)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(narrowing, "_PAIRS", pairs)
+        patch.setattr(intersection, "_PAIRS", pairs)
         found = both(one, two)
         more = both(found, three), both(three, found)
     assert list(Predicate(found).select(block(rows, leads=leads))) == expected

@@ -113,7 +113,10 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def settle(self):
-        self.attempt(self.owner.settle)
+        if self.attempt(self.owner.settle):
+            for told in self.owner.slots.statistics().listed:
+                if not told.unsynced:
+                    self.known[told.name].sure = self.known[told.name].latest
 
     @rule(name=NAMES, start=st.sampled_from(["earliest", "latest"]))
     def create(self, name, start):
