@@ -67,10 +67,8 @@ ABOVE = {
     "ChangeFeed": ("tests.tck.test_feed", "TestFeedInline TestFeedOnThePoolOfTheLog"),
     "ModelFeed": ("tests.tck.test_feed", "TestFeedOfObjects"),
     "RemoteFeed": ("tests.tck.test_feed", "TestRemoteFeedInDebugMode"),
-}
-UNCERTIFIED = {
-    "SlotFeed",  # a ChangeFeed that has one subscriber at a time, where the suites need several
-    "SnapshotFeed",  # its model holds demand and order; there is no suite yet
+    "SlotFeed": ("tests.tck.test_slot_feed", "TestSlotInline TestSlotOnALoopInDebugMode"),
+    "SnapshotFeed": ("tests.tck.test_snapshot_feed", "TestRowsInline TestRowsThenNothingOnAPool"),
 }
 ELSEWHERE = {
     "never",  # has nothing that a suite could count; see tests.tck.test_sources
@@ -104,7 +102,7 @@ def test_every_publisher_of_the_packages_above_is_certified():
             for part in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(part, ast.FunctionDef) and part.name == "subscribe" and part.args.posonlyargs:
                     found.add(node.name)
-    assert found - UNCERTIFIED == set(ABOVE)
+    assert found == set(ABOVE)
 
 
 @pytest.mark.parametrize(
