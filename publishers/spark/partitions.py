@@ -2,15 +2,18 @@
 
 ``DataFrame.toArrow`` needs the whole result at once, and ``mapInArrow`` needs pandas on every executor. Both are built on
 the same thing, an RDD of serialised record batches that Spark makes in the JVM. Here jobs run over that RDD directly, and
-no Python worker takes part. There are two ways:
+no Python worker takes part. There are three ways:
 
 *   `windows`, the usual one, runs one job over all partitions if there are few, else one over each window of them that
     brings about ``collect_bytes``. Every partition is computed once.
-*   `spread_windows` takes what that cannot: Spark hands a partition over only as a whole, so a large one would need a heap
-    several times its size. The rows are measured, and shuffled, keeping their order, into partitions of a quarter of
-    ``collect_bytes``; the batch is computed three times, and any amount of it passes through a small heap.
+*   ``stored_batches`` takes what that cannot, and batches of unknown size: Spark hands a partition over only as a whole, so a large
+    one would need a heap several times its size. What was computed, once, is stored on the executors' disks and brought in parts.
 
-The first finds out by itself that the second is needed: no partition gives it more rows than should fit, and one that has
+*   `spread_windows` takes what neither can: more rows than can be ordered here, and rows of many megabytes. They are measured, and
+    shuffled into partitions of a quarter of ``collect_bytes``, in order; the batch is computed three times, and any amount of it
+    passes through a small heap.
+
+The first finds out by itself that another is needed: no partition gives it more rows than should fit, and one that has
 more raises `TooMuchAtOnce`.
 """
 
@@ -30,18 +33,25 @@ from publishers.spark.errors import BatchTooLarge
 from publishers.spark.plan import arrow_schema, free_name, plan_of
 from publishers.spark.schema import Encoding, column_named
 
-__all__ = ["ROW_BYTES", "TooMuchAtOnce", "connect_windows", "spread_windows", "windows"]
-
-ROW_BYTES: Final = 512
-"""What an encoded row is taken to need before any was seen."""
+__all__ = [
+    "HELD",
+    "Partitions",
+    "TooMuchAtOnce",
+    "Window",
+    "connect_windows",
+    "in_order",
+    "spread_windows",
+    "windows",
+]
 
 _LIMIT: Final = "spark.driver.maxResultSize"
 _FIRST: Final = 8  # partitions that the first job takes, if the cluster runs fewer at once
-_HELD: Final = 4  # times ``collect_bytes`` that are held to be ordered in memory
 _PARTS: Final = (
     4  # spread partitions to ``collect_bytes``; a window takes half of it, for the heap holds their rows too
 )
 
+HELD: Final = 4
+"""Times ``collect_bytes`` that are held to be ordered in memory."""
 Window = list[pa.RecordBatch]
 
 
@@ -50,7 +60,7 @@ class TooMuchAtOnce(Exception):
 
 
 def windows(
-    frame: DataFrame, encoding: Encoding, *, collect_bytes: int, row_bytes: float = ROW_BYTES
+    frame: DataFrame, encoding: Encoding, *, collect_bytes: int, row_bytes: float
 ) -> Iterator[Window]:
     """Yields the encoded rows of ``frame`` in the order of its partitions, or of ``order_by``, which is sorted here.
 
@@ -66,7 +76,7 @@ def windows(
     """
     plan = plan_of(encoding, frame)
     selected = plan.select(frame, max(1, int(collect_bytes / row_bytes)))
-    partitions = _Partitions(selected, plan.arrow_schema(selected))
+    partitions = Partitions(selected, plan.arrow_schema(selected))
     ordered = len(encoding.order_by)
     held: Window = []
     for window in partitions.windows(collect_bytes, partitions.first):
@@ -76,17 +86,17 @@ def windows(
             yield window
             continue
         held += window
-        if sum(batch.nbytes for batch in held) > _HELD * collect_bytes:
+        if sum(batch.nbytes for batch in held) > HELD * collect_bytes:
             raise TooMuchAtOnce
     if held:
-        yield _ordered(held, ordered)
+        yield in_order(held, ordered)
 
 
 def connect_windows(frame: DataFrame, encoding: Encoding) -> Iterator[Window]:
     """Yields the encoded rows of a frame of Spark Connect, all at once: it gives out no partitions."""
     batches = encoding.select(frame).toArrow().to_batches()
     if batches:
-        yield _ordered(batches, len(encoding.order_by)) if encoding.order_by else batches
+        yield in_order(batches, len(encoding.order_by)) if encoding.order_by else batches
 
 
 def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> Iterator[Window]:
@@ -105,14 +115,14 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
     wanted = 1 + measured // part_bytes
     spread = numbered.repartitionByRange(wanted, *keys).sortWithinPartitions(*keys)
     selected = encoding.select(spread, frame.schema)
-    partitions = _Partitions(selected, arrow_schema(selected))
+    partitions = Partitions(selected, arrow_schema(selected))
     try:
         yield from partitions.windows(collect_bytes // 2, 1)
     except TooMuchAtOnce as error:
         raise BatchTooLarge(partitions.limit) from error
 
 
-class _Partitions:
+class Partitions:
     """The partitions of a frame, each of them serialised record batches in the JVM."""
 
     def __init__(self, frame: DataFrame, schema: pa.Schema) -> None:
@@ -143,7 +153,7 @@ class _Partitions:
         ceiling = self.count
         while start < self.count:
             width = max(1, min(width, ceiling, self.count - start))
-            window = self._bring(start, width)
+            window = self.bring(start, width)
             if window is None:
                 if width == 1:
                     raise TooMuchAtOnce
@@ -155,8 +165,8 @@ class _Partitions:
             yield window
             width = collect_bytes * start // max(size, 1)
 
-    def _bring(self, start: int, width: int) -> Window | None:
-        """Runs one job over some partitions; None if their rows are above what Spark hands to the driver."""
+    def bring(self, start: int, width: int) -> Window | None:
+        """Runs one job over ``width`` partitions; None if their rows are above what Spark hands to the driver."""
         jvm: Any = self._context._jvm  # noqa: SLF001 - see above
         # As a stream of the JVM, since each number of a list from here would be a command.
         chosen = jvm.java.util.ArrayList(
@@ -172,7 +182,8 @@ class _Partitions:
             return None
 
 
-def _ordered(batches: Window, order_by: int) -> Window:
+def in_order(batches: Window, order_by: int) -> Window:
+    """The rows of all batches in one, in the order of the columns ``order_0, order_1, ...``."""
     rows = pa.concat_batches(batches)
     places = _places([rows.column(f"order_{place}") for place in range(order_by)])
     in_place = pc.all(pc.equal(places, pa.array(range(len(places)), pa.uint64()))).as_py()

@@ -17,12 +17,11 @@ from pyspark.sql.types import StructType
 
 from publishers.spark.schema import Encoding
 
-__all__ = ["BatchPlan", "arrow_schema", "free_name", "plan_of"]
+__all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of"]
 
 _PLANS: Final = 64
-_IN_PARTITION: Final = (
-    2**33 - 1
-)  # the bits of a monotonically increasing id that count the rows of a partition
+IN_PARTITION: Final = 2**33 - 1
+"""The bits of a monotonically increasing id that count the rows of a partition."""
 
 
 class BatchPlan:
@@ -33,7 +32,7 @@ class BatchPlan:
         self._row = free_name(schema.names)
         self._most = free_name([*schema.names, self._row])
         number, most = F.col(self._row), F.col(self._most)
-        self._number = F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION)
+        self._number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
         self._fits = number <= most
         columns = encoding.columns(schema, beyond=number == most)
         # Nothing public keeps the columns of a ``select`` in the JVM.

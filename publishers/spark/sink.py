@@ -2,13 +2,13 @@
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID, uuid5
 
 from py4j.protocol import Py4JJavaError
@@ -30,13 +30,14 @@ from publishers.spark.errors import (
     SinkFailed,
     UnorderedWarning,
 )
-from publishers.spark.partitions import ROW_BYTES, TooMuchAtOnce, connect_windows, spread_windows, windows
+from publishers.spark.partitions import TooMuchAtOnce, Window, connect_windows, spread_windows, windows
 from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, connect_module, gate_of
 from publishers.spark.repeats import is_repeated
 from publishers.spark.schema import Encoding
 from publishers.spark.schema_changes import with_schema
 from publishers.spark.server_log import ServerLog, target_of
+from publishers.spark.stored_batches import StoredBatches
 from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["ChangeSink", "SinkStatistics"]
 
 MIB: Final = 1024 * 1024
+
+_T = TypeVar("_T")
 
 _claims: Final = Claims()
 _numbers: Final = count(1)
@@ -139,9 +142,9 @@ class ChangeSink:
             for as long as a batch writes to it.
         bad_rows_max: Bad rows of one batch above which it fails all the same; as many are held in memory.
         stall_timeout: Seconds for which a gating subscriber may make no progress, or a server not answer, before the query fails.
-        collect_bytes: About how much of a large batch is brought to the driver in one Spark job. A batch with a larger
-            partition is cut finer first, which computes it three times; the heap of the driver needs several times
-            as much.
+        collect_bytes: About how much of a large batch is brought to the driver in one Spark job; the heap of the driver needs
+            several times as much. A batch with a larger partition, and the first one, is stored on the disks of the executors
+            meanwhile. One of which more than four times as much is to be ordered is computed three times more.
 
     Raises:
         InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
@@ -221,7 +224,7 @@ class ChangeSink:
         self._tell_schema = tell_schema
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
-        self._row_bytes: float = ROW_BYTES
+        self._row_bytes: float | None = None  # what a row needs, as long as partitions are not too large
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
@@ -331,14 +334,15 @@ class ChangeSink:
         assert isinstance(self._log, ChangeLog)  # which alone tells beforehand what it has
         if known.sequence > batch.batch_id:
             raise CheckpointLost(producer, batch.batch_id, known.sequence)
-        try:
-            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=False))
-            repeated = is_repeated(rows, self._log, known.version)
-        except TooMuchAtOnce:
-            rows = chain.from_iterable(self._columns(frame, self._aside.begin(self._encoding), spread=True))
-            repeated = is_repeated(rows, self._log, known.version)
+        log, version = self._log, known.version
+
+        def compared(found: Iterable[Window]) -> bool:
+            columns = self._columns(found, self._aside.begin(self._encoding))
+            return is_repeated(chain.from_iterable(columns), log, version)
+
+        repeated = self._brought(frame, compared)
         if not repeated:
-            raise BatchChanged(producer, batch.batch_id, known.version)
+            raise BatchChanged(producer, batch.batch_id, version)
 
     def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
@@ -348,21 +352,23 @@ class ChangeSink:
                 stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
             )
         admitted = perf_counter()
-        try:
+
+        def written(found: Iterable[Window]) -> "tuple[_Gathered, BadRows, Commit | None]":
             bad = self._aside.begin(self._encoding)
-            gathered = _Gathered(self._columns(frame, bad, spread=False))
+            gathered = _Gathered(self._columns(found, bad))
             commit = self._write(gathered, bad, frame, batch, producer)
-        except TooMuchAtOnce:
-            bad = self._aside.begin(self._encoding)
-            gathered = _Gathered(self._columns(frame, bad, spread=True))
-            commit = self._write(gathered, bad, frame, batch, producer)
+            if gathered.digest.rows:
+                small = not isinstance(found, StoredBatches) or found.largest <= self._collect_bytes
+                self._row_bytes = gathered.bytes / gathered.digest.rows if small else None
+            return gathered, bad, commit
+
+        gathered, bad, commit = self._brought(frame, written)
         if commit is None:
             with self._lock:
                 self._statistics = replace(self._statistics, bad_rows=self._statistics.bad_rows + bad.count)
             return
         ended = perf_counter()
         with self._lock:
-            self._row_bytes = gathered.bytes / gathered.digest.rows
             before = self._statistics
             self._statistics = SinkStatistics(
                 batches=before.batches + (not commit.duplicate),
@@ -401,18 +407,26 @@ class ChangeSink:
         yield from gathered
         self._aside.carry(bad, self.name, producer, batch.batch_id)
 
-    def _columns(self, frame: DataFrame, bad: BadRows, *, spread: bool) -> Iterator[list[Columns]]:
-        """The batch as columns of frames, a window of partitions at a time."""
-        encoding, collect = self._encoding, self._collect_bytes
+    def _brought(self, frame: DataFrame, use: Callable[[Iterable[Window]], _T]) -> _T:
+        """What ``use`` makes of the windows of a batch, by the cheapest way that brings it."""
+        encoding, collect, row_bytes = self._encoding, self._collect_bytes, self._row_bytes
         if connect_module(frame) is not None:
-            found = connect_windows(frame, encoding)
-        elif spread:
-            found = spread_windows(frame, encoding, collect_bytes=collect)
-        else:
-            found = windows(frame, encoding, collect_bytes=collect, row_bytes=self._row_bytes)
+            return use(connect_windows(frame, encoding))
+        if row_bytes is not None:
+            with suppress(TooMuchAtOnce):
+                return use(windows(frame, encoding, collect_bytes=collect, row_bytes=row_bytes))
+            self._row_bytes = None
+        with suppress(TooMuchAtOnce):
+            return use(StoredBatches(frame, encoding, collect_bytes=collect))
+        made = use(spread_windows(frame, encoding, collect_bytes=collect))
+        self._row_bytes = None
+        return made
+
+    def _columns(self, found: Iterable[Window], bad: BadRows) -> Iterator[list[Columns]]:
+        """The batch as columns of frames, a window of partitions at a time."""
         for window in found:
             cut = pieces(map(bad.without, window), self._log.options.frame_bytes)
-            yield [columns_of(piece, encoding, self._entity_type) for piece in cut]
+            yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
 
     def _annotations(self, batch: QueryBatch, gathered: "_Gathered", bad: BadRows) -> dict[str, Any]:
         told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}

@@ -4,16 +4,32 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.errors import BatchTooLarge
-from publishers.spark.partitions import TooMuchAtOnce, spread_windows, windows
+from publishers.spark.partitions import TooMuchAtOnce, spread_windows
+from publishers.spark.partitions import windows as windows_of_rows
 from publishers.spark.schema import Encoding
+from publishers.spark.stored_batches import StoredBatches
 
 LIMIT = "spark.driver.maxResultSize"
 BY_ID = Encoding(key=("id",))
 
 
+def windows(frame, encoding, *, collect_bytes, row_bytes=512):
+    return windows_of_rows(frame, encoding, collect_bytes=collect_bytes, row_bytes=row_bytes)
+
+
 def frame_of(spark, rows, partitions, size=10):
     """Rows of which each partition holds a range of ids, in order."""
     return spark.range(0, rows, 1, partitions).withColumn("text", F.repeat(F.lit("x"), F.lit(size)))
+
+
+def counted(spark, rows):
+    """A partition of ids, and how often it was computed; a property of Java counts, as Spark runs in one process."""
+    java = spark.sparkContext._jvm.System
+    java.setProperty("computed", "-")
+    once = "reflect('java.lang.System', 'setProperty', 'computed', concat(reflect('java.lang.System', 'getProperty', 'computed'), 'x'))"
+    noted = spark.range(0, 1, 1, 1).selectExpr(f"{once} as noted")
+    frame = noted.selectExpr(f"explode(sequence(0, {rows - 1} + length(noted) * 0)) as id", "noted")
+    return frame, lambda: java.getProperty("computed").count("x")
 
 
 def keys_of(window):
@@ -99,7 +115,7 @@ def test_spreading_keeps_the_order_of_partitions_and_rows(spark):
     assert ids_of(spread_windows(frame, BY_ID, collect_bytes=2000)) == list(range(899, -1, -1))
 
 
-@pytest.mark.parametrize("way", [windows, spread_windows])
+@pytest.mark.parametrize("way", [windows, StoredBatches, spread_windows])
 def test_rows_are_ordered_whichever_way_they_come(spark, way):
     mixed = frame_of(spark, 900, 4).withColumn("place", (F.col("id") * 7) % 900).repartition(5)
     encoding = Encoding(key=("place",), order_by=("place",))
@@ -113,7 +129,7 @@ def test_rows_of_many_partitions_are_ordered_here_as_long_as_they_can_be_held(sp
         list(windows(frame, encoding, collect_bytes=10_000, row_bytes=10))
 
 
-@pytest.mark.parametrize("way", [windows, spread_windows])
+@pytest.mark.parametrize("way", [windows, StoredBatches, spread_windows])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, way, partitions):
     values = "(2, 'b'), (null, 'z'), (2, 'a'), (1, 'c'), (2, null), (null, 'y')"
@@ -125,7 +141,7 @@ def test_nulls_come_first_and_a_second_column_decides_between_equals(spark, way,
     assert [key for window in found for key in keys_of(window)] == ["0-y", "0-z", "1-c", "2-0", "2-a", "2-b"]
 
 
-@pytest.mark.parametrize("way", [windows, spread_windows])
+@pytest.mark.parametrize("way", [windows, StoredBatches, spread_windows])
 def test_columns_that_were_added_on_the_way_are_not_in_the_body(spark, way):
     frame = spark.sql("select 1 as id, 2 as row, 3 as ROW_, 4 as beyond")
     (window,) = way(frame, BY_ID, collect_bytes=1 << 20)
@@ -144,3 +160,35 @@ def test_large_types_of_arrow_are_read_as_what_they_are(spark):
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     assert ids_of(windows(frame_of(session, 5, 1), BY_ID, collect_bytes=1 << 20)) == [0, 1, 2, 3, 4]
+
+
+def test_large_partitions_come_in_parts_that_were_computed_once(spark):
+    frame, computed = counted(spark, 25_000)
+    found = [ids_of([window]) for window in StoredBatches(frame, BY_ID, collect_bytes=300_000)]
+    assert list(chain.from_iterable(found)) == list(range(25_000))
+    assert len(found) == 3
+    assert computed() == 1
+
+
+def test_what_is_too_much_to_be_ordered_here_is_told_by_what_was_stored_too(spark):
+    encoding = Encoding(key=("id",), order_by=("id",))
+    with pytest.raises(TooMuchAtOnce):
+        list(StoredBatches(frame_of(spark, 900, 1), encoding, collect_bytes=5_000))
+
+
+def test_a_stored_batch_above_the_limit_is_left_to_spreading(spark, result_limit):
+    result_limit("1m")
+    with pytest.raises(TooMuchAtOnce):
+        list(StoredBatches(frame_of(spark, 1000, 1, size=3000), BY_ID, collect_bytes=1 << 30))
+
+
+def test_a_stored_batch_that_was_lost_and_came_out_otherwise_is_not_taken(spark):
+    frame, computed = counted(spark, 25_000)
+    found = iter(StoredBatches(frame, BY_ID, collect_bytes=300_000))
+    next(found)
+    for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
+        rdd.unpersist(True)
+    with pytest.raises(TooMuchAtOnce):
+        list(found)
+    assert computed() == 2
+    assert not spark.sparkContext._jsc.getPersistentRDDs()

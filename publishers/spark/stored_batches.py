@@ -1,0 +1,142 @@
+"""Brings a batch to the driver of which nothing is known beforehand, computing its rows once.
+
+Rows are encoded and serialised as record batches, and those are stored on the disks of the executors while the first job runs. That job
+brings the size of each, and as many of them as should fit; further jobs bring the others from the disks. So a partition may be of any
+size, at the price of writing the batch once more.
+"""
+
+import zlib
+from collections.abc import Iterator
+from itertools import accumulate, groupby
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers.spark.partitions import HELD, Partitions, TooMuchAtOnce, Window, in_order
+from publishers.spark.plan import IN_PARTITION, arrow_schema, plan_of
+from publishers.spark.schema import Encoding
+
+__all__ = ["StoredBatches"]
+
+_PARTITION_BITS: Final = (
+    33  # a monotonically increasing id is a partition and, in so many bits, a place in it
+)
+
+
+class _Stored(NamedTuple):
+    """A serialised record batch on the disk of an executor.
+
+    Attributes:
+        number: Its partition and place, as Spark numbers rows.
+        size: Its bytes.
+        checksum: CRC-32 of them.
+        value: Themselves, if they came with the first job.
+    """
+
+    number: int
+    size: int
+    checksum: int
+    value: bytes | None
+
+
+class StoredBatches:
+    """The windows of a batch, in the order of its partitions or of ``order_by``; to be passed over once.
+
+    Attributes:
+        largest: Bytes of the largest partition; 0 before the first window.
+
+    Args:
+        frame: The batch.
+        encoding: What to make of its rows.
+        collect_bytes: About how many bytes one job may bring.
+    """
+
+    def __init__(self, frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> None:
+        self.largest = 0
+        self._frame = frame
+        self._encoding = encoding
+        self._collect_bytes = collect_bytes
+
+    def __iter__(self) -> Iterator[Window]:
+        """Yields the windows.
+
+        Raises:
+            TooMuchAtOnce: If rows to be ordered are too many to be held together, if a record batch is above what Spark hands to the
+                driver, or if one was lost with its executor and computed again with other rows. This may show at any time.
+        """
+        plan, session = plan_of(self._encoding, self._frame), self._frame.sparkSession
+        selected = plan.select(self._frame, IN_PARTITION)
+        schema = plan.arrow_schema(selected)
+        # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
+        dataset: Any = selected._jdf  # noqa: SLF001 - see above
+        java: Any = session.sparkContext._jvm  # noqa: SLF001 - see above
+        rdd = dataset.toArrowBatchRdd()
+        rdd.persist(java.org.apache.spark.storage.StorageLevel.DISK_ONLY())
+        try:
+            made = session._jsparkSession.createDataset(rdd, java.org.apache.spark.sql.Encoders.BINARY())  # noqa: SLF001 - see above
+            numbered = DataFrame(made.toDF(), session).withColumn("number", F.monotonically_increasing_id())
+            stored = self._listed(numbered, rdd.getNumPartitions())
+            windows = (_read(values, schema) for values in self._values(numbered, stored))
+            yield from self._ordered(windows) if self._encoding.order_by else windows
+        finally:
+            rdd.unpersist(False)
+
+    def _ordered(self, windows: Iterator[Window]) -> Iterator[Window]:
+        held: Window = []
+        for window in windows:
+            held += window
+            if sum(batch.nbytes for batch in held) > HELD * self._collect_bytes:
+                raise TooMuchAtOnce
+        if held:
+            yield in_order(held, len(self._encoding.order_by))
+
+    def _listed(self, numbered: DataFrame, partitions: int) -> list[_Stored]:
+        """Runs the job that computes the batch."""
+        value = F.col("value")
+        size, place = F.octet_length(value), F.col("number").bitwiseAND(IN_PARTITION)
+        share = self._collect_bytes // max(1, partitions)
+        few = F.when(size * (place + 1) <= share, value)
+        columns = {"number": F.col("number"), "size": size, "checksum": F.crc32(value), "value": few}
+        found = _brought(numbered.select([column.alias(name) for name, column in columns.items()]))
+        stored = [_Stored(**row) for batch in found for row in batch.to_pylist()]
+        for _, group in groupby(stored, lambda one: one.number >> _PARTITION_BITS):
+            self.largest = max(self.largest, sum(one.size for one in group))
+        return stored
+
+    def _values(self, numbered: DataFrame, stored: list[_Stored]) -> Iterator[list[bytes]]:
+        """Those that came, and between them those that did not, of about ``collect_bytes`` a job."""
+        for there, run in groupby(stored, lambda one: one.value is not None):
+            some = list(run)
+            if there:
+                yield [one.value for one in some if one.value is not None]
+                continue
+            while some:
+                ends = accumulate(one.size for one in some)
+                few = max(1, sum(1 for end in ends if end <= self._collect_bytes))
+                yield _fetched(numbered, some[:few])
+                del some[:few]
+
+
+def _fetched(numbered: DataFrame, wanted: list[_Stored]) -> list[bytes]:
+    """Some record batches that follow each other, from the disk; what is not as it was listed is not taken."""
+    first, last = wanted[0].number, wanted[-1].number
+    chosen = numbered.where(F.col("number").between(first, last)).select("value")
+    start, end = first >> _PARTITION_BITS, last >> _PARTITION_BITS
+    values = [row["value"] for batch in _brought(chosen, start, end) for row in batch.to_pylist()]
+    if [zlib.crc32(value) for value in values] != [one.checksum for one in wanted]:
+        raise TooMuchAtOnce
+    return values
+
+
+def _brought(frame: DataFrame, start: int = 0, end: int | None = None) -> Window:
+    partitions = Partitions(frame, arrow_schema(frame))
+    found = partitions.bring(start, (partitions.count if end is None else end + 1) - start)
+    if found is None:
+        raise TooMuchAtOnce
+    return found
+
+
+def _read(values: list[bytes], schema: pa.Schema) -> Window:
+    return [pa.ipc.read_record_batch(pa.py_buffer(value), schema) for value in values]
