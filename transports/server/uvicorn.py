@@ -18,14 +18,13 @@ from transports.server.tls import ServerCertificate
 from transports.tcp.descriptors import bound_to, let_go
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from publishers.fanout.batch import Batch
     from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
     from transports.access.access import Authenticator, Authoriser
     from transports.access.grant import Grant
     from transports.browser.pages import Page
+    from transports.server.shutdown import StoppableServer
 
 __all__ = ["Server", "serve"]
 
@@ -152,7 +151,7 @@ class Server:
                 return
             with contextlib.suppress(RuntimeError, WaitTimeoutError):
                 asyncio.run_coroutine_threadsafe(self._drain(deadline), loop).result(deadline + _JOIN_MARGIN)
-            self._uvicorn.should_exit = True
+            self._uvicorn.ask_to_stop()
             self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
 
     def __enter__(self) -> Self:
@@ -268,10 +267,11 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | None) -> "uvicorn.Server":
+def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | None) -> "StoppableServer":
     try:
         import uvicorn  # noqa: PLC0415 - an optional dependency
 
+        from transports.server.shutdown import StoppableServer  # noqa: PLC0415 - needs uvicorn, which is optional
         from transports.server.timeouts import HttpProtocol  # noqa: PLC0415 - needs uvicorn, which is optional
         from transports.server.ws_protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
     except ImportError as error:
@@ -301,4 +301,4 @@ def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | 
     if tls is not None:
         config.load()
         config.ssl = tls.context
-    return uvicorn.Server(config)
+    return StoppableServer(config)

@@ -19,7 +19,6 @@ from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from tests.transports.principals import knowing
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
-from transports.protocol.client import ClientSession
 
 
 class Probe:
@@ -542,7 +541,8 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
         probe = Probe(5)
         remote.changes().subscribe(probe)
         await until(lambda: probe.cursor)
-        monkeypatch.setattr(ClientSession, "receive", lambda *_: {}["broken"])
+        # Not a method, which would be looked up before the message is waited for.
+        monkeypatch.setattr("transports.protocol.client.read", lambda _: {}["broken"])
         remote.changes().subscribe(Probe())  # its answer is what breaks
         await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)

@@ -20,6 +20,14 @@ def test_a_server_takes_a_free_port_and_gives_it_back(log):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock-server")]
 
 
+def test_a_server_that_is_asked_to_stop_waits_for_no_tick(log, monkeypatch):
+    monkeypatch.setattr("transports.server.shutdown._TICK", 3600.0)
+    server = serve(log)
+    server.stop()
+    assert not server._thread.is_alive()
+    server._uvicorn.ask_to_stop()  # the loop is closed
+
+
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid", "\udcff"])
 def test_an_address_that_cannot_be_listened_on_is_told(log, host):
     with pytest.raises(ServerFailed, match="cannot serve on"):
