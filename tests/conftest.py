@@ -12,6 +12,7 @@ from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.missing import tell_missing
 from tests.harness.resident import tell_resident
+from tests.harness.scale import LONG
 from tests.harness.sharing import pytest_xdist_make_scheduler
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
 
 # Here, and not in a directory's own file: ``given`` keeps the profile of the moment in which its module is imported. How
 # long an example takes, and how long it takes to make one, is the machine's affair.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not LONG
+)
 settings.load_profile("patient")
 
 # Virtual machines that live for seconds are quicker with the first compiler alone.

@@ -30,6 +30,12 @@ def blocks(log):
         location = frame.next
 
 
+def test_one_outside_the_ring_does_not_wait_for_its_lock():
+    cursor = cursor_at(1, 5)
+    with cursor._ring.lock:
+        assert cursor.poll(10, 1000) is None
+
+
 def test_a_block_that_lies_before_the_next_position_gives_nothing_and_moves_nothing():
     """F30: a place in the log may be that of a frame before the one that is wanted."""
     with opened() as log:
