@@ -6,17 +6,16 @@ whenever it is read: in process, by remote clients, after a restart.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from publishers.commits.expectation import Expect
-from publishers.commits.label import Producer
 from publishers.commits.pending import Commit
 from publishers.fanout.batch import Batch
 from publishers.log.changelog import ChangeLog
+from publishers.log.transaction_writer import Committing
 from publishers.mutations.mutation import Mutation
 
 __all__ = ["LINKS_MAX", "DeliverySpans", "TracedLog"]
@@ -48,21 +47,11 @@ class TracedLog(ChangeLog):
     unless they have one: then the caller has said which trace it is. Without a current span everything is as in ``ChangeLog``.
     """
 
-    def commit(
-        self,
-        mutations: Iterable[Mutation],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
-    ) -> Commit:
+    def commit(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
         """See ``ChangeLog.commit``."""
-        with _committing(self.name, meta) as (span, annotated):
-            commit = super().commit(
-                mutations, meta=annotated, producer=producer, durable=durable, visible=visible, expect=expect
-            )
+        with _committing(self.name, committing.get("meta")) as (span, annotated):
+            committing["meta"] = annotated
+            commit = super().commit(mutations, **committing)
             span.set_attributes(
                 {
                     "penstock.version": commit.version,

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from publishers.commits.group_commit import Commit
-from publishers.commits.label import Producer, check_mutations
+from publishers.commits.label import check_mutations
 from publishers.errors import InvalidTransactionState
 from publishers.mutations.mutation import Image, Mutation, expire, rekey, remove, schema, truncate, upsert
 
@@ -47,29 +47,17 @@ class TransactionBuilder:
 
     Args:
         log: Name of the log.
-        write: ``ChangeLog.commit`` of the log, which is given the arguments that follow.
-        meta: Annotations of the transaction.
-        producer: Name and sequence.
-        durable: Whether to sync before returning, whatever the policy.
-        visible: False withholds the transaction.
+        write: Commits the changes, such as ``ChangeLog.commit``.
+        committing: Its other arguments, by name.
     """
 
     __slots__ = ("_commit", "_labelled", "_log", "_mutations", "_state", "_write")
 
-    def __init__(
-        self,
-        log: str,
-        write: Callable[..., Commit],
-        meta: Mapping[str, Any] | None,
-        producer: Producer | None,
-        *,
-        durable: bool,
-        visible: bool,
-    ) -> None:
+    def __init__(self, log: str, write: Callable[..., Commit], committing: Mapping[str, Any]) -> None:
         self._state = TransactionState.NEW
         self._log = log
-        self._write = partial(write, meta=meta, producer=producer, durable=durable, visible=visible)
-        self._labelled = meta is not None or producer is not None
+        self._write = partial(write, **committing)
+        self._labelled = any(committing.get(name) is not None for name in ("meta", "producer"))
         self._mutations: list[Mutation] = []
         self._commit: Commit | None = None
 

@@ -1,9 +1,8 @@
 """The short way of a small transaction to a sealed one."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
-from publishers.commits.label import Label, Producer
+from publishers.commits.label import Label
 from publishers.mutations.rows import Mutation, rows_of
 from publishers.options import LogOptions
 from publishers.wal import Transaction, seal_rows
@@ -37,17 +36,10 @@ class RowEncoder:
             options.frame_bytes, options.max_change_bytes, options.max_transaction_bytes, options.spool_bytes
         )
 
-    def seal(
-        self, mutations: Sequence[Mutation], meta: Mapping[str, Any] | None, producer: Producer | None
-    ) -> Transaction | None:
-        """The sealed transaction, or None if the changes have to become columns first.
-
-        Raises:
-            InvalidChange: If ``meta`` is not JSON, or the producer is none.
-        """
+    def seal(self, mutations: Sequence[Mutation], label: Label) -> Transaction | None:
+        """The sealed transaction, or None if the changes have to become columns first."""
         if not 0 < len(mutations) <= self._most:
             return None
-        label = Label.of(meta, producer)
         options = self._options
         rows = rows_of(mutations, label.annotations, self._stamp, options.max_key_bytes)
         if rows is None or len(rows.payload) > self._bytes or any(map(self._versions, rows.entity_types)):

@@ -113,7 +113,9 @@ class PublishGate:
         self.evaluations += index.evaluations - before
         service.watermark.advance(newest)
         self._halfway = False
-        return self._concerned(touched, overtaken)
+        if touched or overtaken or not service.waiting.empty:
+            return self._concerned(touched, overtaken)
+        return []
 
     def everybody(self) -> list[Wakeable]:
         """Whom to wake when nobody knows how far a publishing has gone."""

@@ -5,23 +5,19 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 from uuid import UUID
 
 from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
-from publishers.commits.encoder import RowEncoder
-from publishers.commits.expectation import Expect, Expectation
-from publishers.commits.label import Label, Producer, RemoteProducer, check_mutations, producer_id
+from publishers.commits.label import RemoteProducer, check_mutations, producer_id
 from publishers.commits.submission import Submission
 from publishers.errors import (
-    InvalidChange,
     InvalidOption,
     LogClosed,
     LogFailed,
@@ -32,19 +28,16 @@ from publishers.errors import (
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
-from publishers.log.column_writer import ColumnWriter
 from publishers.log.health import LogHealth, health_of
 from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
-from publishers.log.origin import Origin
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.model.position import Position, PositionToken
-from publishers.mutations.mutation import Mutation, columns_of
-from publishers.mutations.rows import check_columns
+from publishers.log.transaction_writer import Committing, TransactionWriter
+from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
 from publishers.slots import Slots
@@ -93,18 +86,26 @@ class ChangeLog(KeepingLog):
         service = Service(visible=files.visible, reader=files.reader, options=options, clock=clock, name=name)
         super().__init__(service, Places(service, Lineage(files)))
         self._schemas = Schemas(files, storage, lambda: self._failed)
-        origin = None if options.origin is None else Origin(options.origin)
         self._publication = PublishGate(service)
         self._committer: Committer | None = None
         self._following: Following | None = None
         self._slots: Slots | None = None
-        self._encoder = RowEncoder(options, self._schemas.versions, None if origin is None else origin.row)
-        self._columns = ColumnWriter(path, self._schemas, origin, storage, options, self._check_open)
+        self._transactions: TransactionWriter | None = None
         self._oldest = service.oldest
         self._closing = threading.Lock()
         forks.register(self)
         if isinstance(files, Wal):
             self._committer = Committer(files, self._publication, options, name)
+            self._transactions = TransactionWriter(
+                path,
+                files,
+                self._committer,
+                self._schemas,
+                self._places.lineage,
+                storage,
+                options,
+                self._check_open,
+            )
             self._keep(files, self._committer)
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else min(_HOUSEKEEPING, options.ack_sync)
@@ -186,41 +187,33 @@ class ChangeLog(KeepingLog):
 
     # Writing.
 
-    def transaction(
-        self,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        *,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
-    ) -> TransactionBuilder:
-        """A transaction that is filled in a block, ``with`` or ``async with``, and committed on leaving it; see ``TransactionBuilder``."""
-        self._writer()
-        write = self.commit if expect is None else partial(self.commit, expect=expect)
-        return TransactionBuilder(self.name, write, meta, producer, durable=durable, visible=visible)
+    def transaction(self, **committing: Unpack[Committing]) -> TransactionBuilder:
+        """A transaction that is filled in a block, ``with`` or ``async with``, and committed on leaving it; see ``TransactionBuilder``.
 
-    def commit(
-        self,
-        mutations: Iterable[Mutation],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
-    ) -> Commit:
+        Args:
+            committing: As for ``commit``.
+        """
+        self._writer()
+        return TransactionBuilder(self.name, self.commit, committing)
+
+    def commit(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
         """Commits changes as one transaction, and returns when the sync policy says so.
 
         Args:
             mutations: What ``upsert`` and ``remove`` made.
-            meta: Annotations of the transaction.
-            producer: Name and sequence; a sequence that is not above the producer's last writes nothing.
-            durable: Whether to sync before returning, whatever the policy.
-            visible: False withholds the transaction, and with it every later one, until ``publish``.
-            expect: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed there or later.
-                Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these was changed. A
-                repetition of what the producer has committed is none, and is not refused.
+            committing: By name, each of them or none:
+
+                *meta*: Annotations of the transaction; None for none.
+
+                *producer*: Name and sequence; a sequence that is not above the producer's last writes nothing. None for none.
+
+                *durable*: Whether to sync before returning, whatever the policy; False by default.
+
+                *visible*: False withholds the transaction, and with it every later one, until ``publish``; True by default.
+
+                *expect*: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed there or
+                later. Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these was
+                changed. A repetition of what the producer has committed is none, and is not refused. None for nothing.
 
         Raises:
             InvalidChange: If something cannot be stored, or the schema of something was forgotten at that moment.
@@ -230,27 +223,17 @@ class ChangeLog(KeepingLog):
             InvalidOption: If ``expect`` is neither a token nor a pair of one and keys.
             LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
         """
-        rows = mutations if type(mutations) is list else check_mutations(mutations)
-        committer = self._committer
-        if committer is None or self._service.closed:
-            committer, _ = self._writer()  # which says why not
-        expected = None if expect is None else self._expectation(expect)
-        sealed = self._encoder.seal(rows, meta, producer)
-        if sealed is not None:
-            return committer.commit(sealed, durable=durable, visible=visible, expect=expected)
-        label, columns = Label.of(meta, producer), [columns_of(rows, keyed=True)]
-        return self._columns.commit(committer, columns, label, expected, durable=durable, visible=visible)
+        writer = self._transactions
+        if writer is None or self._service.closed:
+            writer = self._writing()  # which says why not
+        return writer.commit(mutations, **committing)
 
     def submit(
         self,
         mutations: Iterable[Mutation],
         *,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
         after: Submission | None = None,
+        **committing: Unpack[Committing],
     ) -> Submission:
         """Has changes committed as one transaction, without waiting for that; they are committed in the order of the calls.
 
@@ -258,14 +241,10 @@ class ChangeLog(KeepingLog):
         when it returns. However many are submitted, one thread commits them, in groups with what other threads commit.
 
         Args:
-            mutations: As for ``commit``, and likewise the others.
-            meta: Annotations of the transaction.
-            producer: Name and sequence.
-            durable: Whether to sync at once, whatever the policy.
-            visible: False withholds the transaction.
-            expect: What nothing may have been committed since.
+            mutations: As for ``commit``.
             after: What it is written behind, or not at all: if that is refused, this is, with ``PredecessorFailed``. Else a
                 producer whose later sequence was written could not repeat the earlier one.
+            committing: As for ``commit``.
 
         Returns:
             Futures of three degrees: accepted, durable and visible. They raise what ``commit`` raises.
@@ -274,65 +253,21 @@ class ChangeLog(KeepingLog):
             InvalidChange, TransactionTooLarge, InvalidOption, LogClosed, LogReadOnly, LogFailed, LogForked: As ``commit``, as
                 far as that is known at once.
         """
-        rows = check_mutations(mutations)
-        committer, _ = self._writer()
-        expected = self._expectation(expect)
-        sealed = self._encoder.seal(rows, meta, producer)
-        if sealed is not None:
-            return committer.submit(sealed, durable=durable, visible=visible, expect=expected, after=after)
-        label, columns = Label.of(meta, producer), [columns_of(rows, keyed=True)]
-        return self._columns.submit(
-            committer, columns, label, expected, durable=durable, visible=visible, after=after
-        )
+        return self._writing().submit(mutations, after=after, **committing)
 
-    async def commit_async(
-        self,
-        mutations: Iterable[Mutation],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
-    ) -> Commit:
+    async def commit_async(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
         rows = check_mutations(mutations)
-        work = asyncio.to_thread(
-            self.commit, rows, meta=meta, producer=producer, durable=durable, visible=visible, expect=expect
-        )
-        return await asyncio.shield(work)
+        return await asyncio.shield(asyncio.to_thread(self.commit, rows, **committing))
 
-    def commit_columns(
-        self,
-        batches: Iterable[Columns],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        producer: Producer | None = None,
-        durable: bool = False,
-        visible: bool = True,
-        expect: Expect | None = None,
-    ) -> Commit:
+    def commit_columns(self, batches: Iterable[Columns], **committing: Unpack[Committing]) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
-        committer, _ = self._writer()
-        label = Label.of(meta, producer)
-        if not isinstance(batches, Iterable):
-            raise InvalidChange("batches", batches, "a list of Columns")
-        columns: Iterable[Columns] = map(check_columns, batches)
-        if isinstance(batches, (list, tuple)):
-            columns = list(columns)
-        expected = self._expectation(expect)
-        return self._columns.commit(committer, columns, label, expected, durable=durable, visible=visible)
+        return self._writing().commit_columns(batches, **committing)
 
-    def _expectation(self, expect: Expect | None) -> Expectation | None:
-        if expect is None:
-            return None
-        _, wal = self._writer()
-        service, lineage = self._service, self._places.lineage
-
-        def judge(token: PositionToken, head: Position) -> Position:
-            return lineage.judge(token, service.oldest, head, pruned=True)
-
-        return Expectation(expect, judge, wal, self.options.expect_bytes)
+    def _writing(self) -> TransactionWriter:
+        self._writer()
+        assert self._transactions is not None
+        return self._transactions
 
     def produced(self, producer: str | UUID | RemoteProducer) -> Produced | None:
         """What a producer has committed last, or None if it is not known (any more)."""

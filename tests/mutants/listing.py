@@ -447,7 +447,8 @@ _TELLING = [
     Mutant(
         "wake read before the advance",
         "publishers.fanout.publish_gate:PublishGate.publish",
-        "    service.watermark.advance(newest)\n    self._halfway = False\n    return self._concerned(touched, overtaken)",
+        "    service.watermark.advance(newest)\n    self._halfway = False\n    if touched or overtaken or not service.waiting.empty:\n"
+        "        return self._concerned(touched, overtaken)\n    return []",
         "    found = self._concerned(touched, overtaken)\n    service.watermark.advance(newest)\n    self._halfway = False\n    return found",
         ("threads", "world"),
         12_000,

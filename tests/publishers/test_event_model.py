@@ -90,7 +90,7 @@ def test_truncating_is_one_change_in_order_with_the_changes_around_it(log):
 
 def test_runs_of_changes_tell_keyless_ones_from_those_with_an_empty_key(log, monkeypatch):
     """F3: however many are decoded at once. No empty key is committed any more, but some have been."""
-    monkeypatch.setattr("publishers.log.changelog.check_columns", lambda columns: columns)
+    monkeypatch.setattr("publishers.log.transaction_writer.check_columns", lambda columns: columns)
     log.commit_columns([columns_of([Mutation(UPSERT, "a", b"", b"{}"), truncate("a")] * 10)])
     assert [change.key for change in past(log)] == [None, *["", None] * 10]
     assert [log.history(since=Position(1, n), limit=1).changes[0].key for n in (1, 2)] == ["", None]

@@ -79,6 +79,16 @@ class RemoteReading(TypedDict, total=False):
     heartbeat_ms: int | None
 
 
+class RemoteCommitting(TypedDict, total=False):
+    """How a transaction is committed, and how far it is waited for; see ``RemoteLog.commit_async``."""
+
+    meta: Mapping[str, Any] | None
+    producer: tuple[str, int] | None
+    expect: Expect | None
+    wait: Wait
+    log: str | None
+
+
 class RemoteLog:
     """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all.
 
@@ -323,16 +333,7 @@ class RemoteLog:
         self._perform(self._session.appends.append(entry))
         return await asyncio.shield(answer)
 
-    def commit(
-        self,
-        mutations: Iterable[Mutation],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        producer: tuple[str, int] | None = None,
-        expect: Expect | None = None,
-        wait: Wait = Wait.DURABLE,
-        log: str | None = None,
-    ) -> RemoteCommit:
+    def commit(self, mutations: Iterable[Mutation], **committing: Unpack[RemoteCommitting]) -> RemoteCommit:
         """``commit_async`` from any other thread than that of the loop, which it would keep from answering.
 
         Raises:
@@ -344,26 +345,12 @@ class RemoteLog:
             here = False
         if here:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
-        work = self.commit_async(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
+        work = self.commit_async(mutations, **committing)
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    def transaction(
-        self,
-        meta: Mapping[str, Any] | None = None,
-        producer: tuple[str, int] | None = None,
-        *,
-        expect: Expect | None = None,
-        wait: Wait = Wait.DURABLE,
-        log: str | None = None,
-    ) -> TransactionBuilder:
+    def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
         """A transaction that is filled in a block, and committed on leaving it: ``async with`` on the loop, else ``with``."""
-
-        def write(
-            mutations: Iterable[Mutation], *, durable: bool, visible: bool, **told: Any
-        ) -> RemoteCommit:
-            return self.commit(mutations, expect=expect, wait=wait, log=log, **told)
-
-        return TransactionBuilder(log or self.url, write, meta, producer, durable=False, visible=True)
+        return TransactionBuilder(committing.get("log") or self.url, self.commit, committing)
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged.

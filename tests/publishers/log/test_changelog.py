@@ -250,7 +250,7 @@ def test_an_empty_key_is_refused_however_it_comes_and_a_stored_one_is_read(log, 
     assert log.head == Position(1, 0)
     log.commit([truncate("o")])
     log.commit([truncate("o")] * 2)
-    monkeypatch.setattr("publishers.log.changelog.check_columns", lambda columns: columns)
+    monkeypatch.setattr("publishers.log.transaction_writer.check_columns", lambda columns: columns)
     log.commit_columns([columns_of([empty, order(1)])])
     found = log.history(Criterion(operations={Operation.UPSERT})).changes
     assert [change.key for change in found] == ["", order(1).key.decode()]

@@ -1,0 +1,221 @@
+"""How a writer's changes become transactions: small ordinary ones by a short way, the others as columns that schemas stamp."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from publishers.commits import Commit, Committer
+from publishers.commits.encoder import RowEncoder
+from publishers.commits.expectation import Expect, Expectation
+from publishers.commits.label import Label, Producer, check_mutations
+from publishers.commits.submission import Submission
+from publishers.errors import InvalidChange, LogFull
+from publishers.fanout.ports import Wakeable
+from publishers.fanout.publish_gate import wake
+from publishers.log.lineage import Lineage
+from publishers.log.origin import Origin
+from publishers.model.position import Position, PositionToken
+from publishers.mutations.mutation import Mutation, columns_of
+from publishers.mutations.rows import check_columns
+from publishers.options import LogOptions
+from publishers.schemas.registry import Schemas
+from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
+from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_transaction
+from publishers.wal.disk.filesystem import means_full
+
+__all__ = ["Committing", "TransactionWriter"]
+
+
+class Showing(TypedDict, total=False):
+    """When a transaction is synced and shown; see ``ChangeLog.commit``."""
+
+    durable: bool
+    visible: bool
+
+
+class Committing(Showing, total=False):
+    """How a transaction is committed; see ``ChangeLog.commit``."""
+
+    meta: Mapping[str, Any] | None
+    producer: Producer | None
+    expect: Expect | None
+
+
+class TransactionWriter:
+    """Commits and submits transactions of any size and kind to one log; what it raises stands at ``ChangeLog.commit``.
+
+    Args:
+        directory: Of the log.
+        wal: Its files.
+        committer: Its write path.
+        schemas: Those that were told.
+        lineage: Judges tokens that are expected to be the newest.
+        storage: Where the log is.
+        options: Bounds of transactions.
+        check: Raises if the log is not open here.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        wal: Wal,
+        committer: Committer,
+        schemas: Schemas,
+        lineage: Lineage,
+        storage: FileSystem,
+        options: LogOptions,
+        check: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._committer = committer
+        self._wal = wal
+        self._schemas = schemas
+        self._lineage = lineage
+        self._origin = None if options.origin is None else Origin(options.origin)
+        self._storage = storage
+        self._options = options
+        self._check = check
+        self._encoder = RowEncoder(
+            options, schemas.versions, None if self._origin is None else self._origin.row
+        )
+
+    def commit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        expect: Expect | None = None,
+        **showing: Unpack[Showing],
+    ) -> Commit:
+        """See ``ChangeLog.commit``."""
+        rows = mutations if type(mutations) is list else check_mutations(mutations)
+        expected = None if expect is None else self._expectation(expect)
+        label = Label.of(meta, producer)
+        sealed = self._encoder.seal(rows, label)
+        if sealed is not None:
+            return self._committer.commit(sealed, expect=expected, **showing)
+        return self._commit([columns_of(rows, keyed=True)], label, expected, **showing)
+
+    def commit_columns(
+        self,
+        batches: Iterable[Columns],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        expect: Expect | None = None,
+        **showing: Unpack[Showing],
+    ) -> Commit:
+        """See ``ChangeLog.commit_columns``."""
+        label = Label.of(meta, producer)
+        if not isinstance(batches, Iterable):
+            raise InvalidChange("batches", batches, "a list of Columns")
+        columns: Iterable[Columns] = map(check_columns, batches)
+        if isinstance(batches, (list, tuple)):
+            columns = list(columns)
+        return self._commit(columns, label, self._expectation(expect), **showing)
+
+    def submit(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        after: Submission | None = None,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        expect: Expect | None = None,
+        **showing: Unpack[Showing],
+    ) -> Submission:
+        """See ``ChangeLog.submit``."""
+        rows = check_mutations(mutations)
+        expected, label = self._expectation(expect), Label.of(meta, producer)
+        transaction, outdated = self._encoder.seal(rows, label), None
+        if transaction is None:
+            columns = [columns_of(rows, keyed=True)]
+            stamping, transaction = self._stamped(columns, label)
+            if transaction is None:  # it tells schemas, on which what follows depends
+                if after is not None:
+                    after.check()
+                return Submission.of(self._tell(columns, label, stamping, None, expected, **showing))
+            outdated = stamping.outdated
+        return self._committer.submit(transaction, outdated=outdated, expect=expected, after=after, **showing)
+
+    def _commit(
+        self,
+        columns: Iterable[Columns],
+        label: Label,
+        expect: Expectation | None,
+        **showing: Unpack[Showing],
+    ) -> Commit:
+        stamping, kept = self._stamped(columns, label)
+        if kept is None or stamping.tells:
+            return self._tell(columns, label, stamping, kept, expect, **showing)
+        return self._committer.commit(kept, outdated=stamping.outdated, expect=expect, **showing)
+
+    def _expectation(self, expect: Expect | None) -> Expectation | None:
+        if expect is None:
+            return None
+        return Expectation(expect, self._judge, self._wal, self._options.expect_bytes)
+
+    def _judge(self, token: PositionToken, head: Position) -> Position:
+        return self._lineage.judge(token, Position(self._wal.reader.oldest), head, pruned=True)
+
+    def _stamped(self, columns: Iterable[Columns], label: Label) -> tuple[Stamping, Transaction | None]:
+        """The changes, sealed; None if some of them, which are at hand, tell schemas.
+
+        The code that makes changes runs here, before anybody is kept waiting; it may commit, and tell schemas, itself.
+        """
+        stamping = Stamping(self._schemas)
+        if isinstance(columns, list):
+            stamping.tells = any(map(tells_schemas, columns))
+        return stamping, None if stamping.tells else self._sealed(stamping.through(columns), label)
+
+    def _tell(
+        self,
+        columns: Iterable[Columns],
+        label: Label,
+        stamping: Stamping,
+        kept: Transaction | None,
+        expect: Expectation | None,
+        **showing: Unpack[Showing],
+    ) -> Commit:
+        showing["durable"] = True
+        woken: deque[Wakeable] = deque()
+        try:
+            self._check()  # in a child of fork the turn may be that of a thread which is not there
+            with self._schemas.turn:
+                stamped = stamping.telling(columns if kept is None else unsealed(kept))
+                commit = self._committer.commit(
+                    self._sealed(stamped, label),
+                    woken=woken,
+                    outdated=stamping.outdated,
+                    expect=expect,
+                    **showing,
+                )
+                if not commit.duplicate:
+                    stamping.done(commit.version)
+            wake(woken)  # only now: what they run may tell schemas, or forget
+        finally:
+            if kept is not None:
+                kept.discard()
+            wake(woken)  # whatever was raised, and wherever an interrupt came
+        return commit
+
+    def _sealed(self, batches: Iterable[Columns], label: Label) -> Transaction:
+        if self._origin is not None:
+            batches = map(self._origin.columns, batches)
+        try:
+            return seal_transaction(
+                batches,
+                label.annotations,
+                producer=label.producer,
+                sequence=label.sequence,
+                options=self._options,
+                filesystem=self._storage,
+                directory=self._directory,
+            )
+        except OSError as error:
+            self._check()  # a child of fork has no spool
+            if means_full(error):  # of the spool: the log itself has not been touched
+                raise LogFull(None, self._options.spool_bytes) from error
+            raise
