@@ -15,7 +15,7 @@ from transports.access.principal import Principal
 from transports.codec.appends import AppendWish
 from transports.errors import TooManyProducers
 from transports.limits import Limits
-from transports.quotas.shared_bytes import SharedBytes
+from transports.quotas.shared_bytes import DividedBytes, SharedBytes
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -34,12 +34,22 @@ class Appending:
 
     Attributes:
         unanswered: Bytes of appends that are not answered yet, of the whole server.
-        spooled: Bytes of transactions that come in pieces, likewise.
+        spooled: Bytes of transactions that come in parts, or as lines, likewise.
+        memory: Of these the bytes that are kept in memory.
+        transactions: How many transactions in parts are open, or on their way to their log; of event loops of one thread.
     """
 
     def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
         self.unanswered = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of appends under way")
-        self.spooled = SharedBytes("spooled_bytes", limits.spooled_bytes, "bytes of transactions that come")
+        self.memory = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of small transactions")
+        self.spooled = DividedBytes(
+            "spooled_bytes",
+            limits.spooled_bytes,
+            "bytes of transactions that come",
+            share="principal_spooled_bytes",
+            most=limits.principal_spooled_bytes,
+        )
+        self.transactions = 0
         self._logs = logs
         self._access = access
         self._limits = limits

@@ -257,6 +257,29 @@ class TooManyAppends(WireError):
         self.limit = limit
 
 
+class NoTransaction(WireError):
+    """A transaction in parts was to be committed that is not open; nothing of it was written."""
+
+    code = "NO_TRANSACTION"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"id is {name!r:.80}, but must be that of a transaction that was begun, and not refused, dropped or aborted",
+            path="id",
+        )
+
+
+class TransactionIdle(WireError):
+    """A transaction in parts has waited too long for its next part, or its commit; nothing of it was written."""
+
+    code = "TRANSACTION_IDLE"
+    retryable = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no part came for {seconds:g} s (transaction_idle); begin again", limit=seconds)
+        self.seconds = seconds
+
+
 class TooManyProducers(WireError):
     """A principal has committed under as many names as it may; nothing of this was written."""
 

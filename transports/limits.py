@@ -65,8 +65,11 @@ class Limits:
         append_bytes: Most bytes of the messages of those; a single larger one is taken if it is alone.
         appending_bytes: Most bytes of unanswered appends of a server, whatever way they came; beyond it, appends are refused,
             and may be sent again.
+        transactions: Most transactions in parts that a connection has begun and not committed.
+        transaction_idle: How long such a transaction may wait for its next part; after it it is dropped.
         transaction_bytes: Most bytes of a transaction that comes in parts, or as lines over HTTP; they are spooled to a file.
         spooled_bytes: Most bytes of such files of a server.
+        principal_spooled_bytes: Most bytes of such files of one principal.
         append_threads: Most threads of a server on which appends are read, checked and encoded.
         producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is refused.
         producer_idle: How long a producer that appends nothing counts.
@@ -118,8 +121,11 @@ class Limits:
     appends: int = 256
     append_bytes: int = 4 * 2**20
     appending_bytes: int = 32 * 2**20
+    transactions: int = 4
+    transaction_idle: float = 60.0
     transaction_bytes: int = 256 * 2**20
     spooled_bytes: int = 2**30
+    principal_spooled_bytes: int = 512 * 2**20
     append_threads: int = 4
     producers: int = 1_000
     producer_idle: float = 3_600.0

@@ -83,6 +83,15 @@ class AppendWish(msgspec.Struct, frozen=True):
             first=typed(told, "first", bool, "true or false") or False,
         )
 
+    def behind(self, first: object) -> "AppendWish":
+        """The same, of which it is said at its end whether its client has all answers.
+
+        Raises:
+            InvalidRequest: If that is neither true nor false.
+        """
+        said = typed({"first": first}, "first", bool, "true or false") or False
+        return msgspec.structs.replace(self, first=said)
+
 
 def _expect(told: object) -> Expect | None:
     """``expect``: a cursor, or an object of a cursor and keys."""

@@ -25,10 +25,14 @@ from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
+    "Abort",
     "Append",
     "Ask",
+    "BeginParts",
+    "CommitParts",
     "Complete",
     "Message",
+    "Part",
     "Request",
     "Subscribe",
     "SubscribeWish",
@@ -77,7 +81,59 @@ class Append(msgspec.Struct, frozen=True):
     payload: AppendPayload
 
 
-Message = Init | Subscribe | Request | Complete | Ask | Append | Ping | Pong
+class BeginParts(msgspec.Struct, frozen=True):
+    """``begin``: a transaction whose changes come in parts, still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PartPayload(msgspec.Struct, frozen=True):
+    """The payload of ``part``: changes, left as they came."""
+
+    changes: msgspec.Raw
+
+
+class Part(msgspec.Struct, frozen=True):
+    """``part``: the next changes of a transaction."""
+
+    id: _Id
+    payload: PartPayload
+
+
+class CommitPayload(msgspec.Struct, frozen=True):
+    """The payload of ``commit``."""
+
+    first: Any = None
+
+
+class CommitParts(msgspec.Struct, frozen=True):
+    """``commit``: all parts of a transaction were sent, and it takes its turn."""
+
+    id: _Id
+    payload: CommitPayload = CommitPayload()
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """``abort``: the client does not want a transaction any more."""
+
+    id: _Id
+
+
+Message = (
+    Init
+    | Subscribe
+    | Request
+    | Complete
+    | Ask
+    | Append
+    | BeginParts
+    | Part
+    | CommitParts
+    | Abort
+    | Ping
+    | Pong
+)
 
 _envelope: Final[Envelope[Message]] = Envelope(
     {
@@ -87,6 +143,10 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "complete": Complete,
         "schema": Ask,
         "append": Append,
+        "begin": BeginParts,
+        "part": Part,
+        "commit": CommitParts,
+        "abort": Abort,
         "ping": Ping,
         "pong": Pong,
     }

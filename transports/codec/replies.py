@@ -34,6 +34,7 @@ __all__ = [
     "RemoteModelChange",
     "Reply",
     "Schema",
+    "SpooledReply",
     "SubscribedReply",
     "WireEvent",
     "read",
@@ -270,6 +271,13 @@ class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
         return RemoteCommit(self.version, self.cursor, duplicate=self.duplicate, changes=self.changes)
 
 
+class SpooledReply(msgspec.Struct, tag_field="type", tag="spooled"):
+    """So many parts of a transaction are kept."""
+
+    id: str
+    parts: int
+
+
 class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
     """The server will stop."""
 
@@ -287,6 +295,7 @@ Reply = (
     | Done
     | Schema
     | AppendedReply
+    | SpooledReply
     | Goaway
     | Ping
     | Pong

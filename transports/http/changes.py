@@ -113,6 +113,8 @@ class ChangesEndpoint:
         except Exception as error:  # noqa: BLE001 - one request fails, with an id if nobody knows why, and the server goes on
             problem = describe(error, token)
             otherwise = HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.BAD_REQUEST
+            if problem.code == "TOO_COSTLY" and not problem.retryable:
+                otherwise = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             status = _STATUS.get(problem.code, otherwise)
             if status is HTTPStatus.SERVICE_UNAVAILABLE:
                 headers.append((b"retry-after", b"1"))
@@ -215,7 +217,7 @@ class _Request:
                 if size > most:
                     await self._refuse("transaction_bytes", most)
                 async for piece in self._pieces:
-                    self._appending.spooled.take(len(piece))
+                    self._appending.spooled.take_for(self._principal.name, len(piece))
                     taken += len(piece)
                     if taken > most:
                         await self._refuse("transaction_bytes", most)
@@ -228,7 +230,7 @@ class _Request:
                 commit = await run(partial(self._stream, log, wish, spool))
                 return await self._told(log, wish, commit)
             finally:
-                self._appending.spooled.give(taken)
+                self._appending.spooled.give_for(self._principal.name, taken)
 
     async def _refuse(self, option: str, most: int) -> None:
         """Refuses a body that is too large; not before some of the rest has come, as many clients read no answer while they send.

@@ -213,6 +213,8 @@ class ClientSession:
                 return [] if entry is None else self._take(entry, reply)
             case replies.AppendedReply():
                 return self.appends.answered(reply)
+            case replies.SpooledReply():
+                return self.appends.spooled(reply)
             case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():

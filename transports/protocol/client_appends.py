@@ -1,9 +1,11 @@
 """What a client appends, as a machine that outlives connections: nothing is lost, nothing is written twice, all in order.
 
 What is sent and not answered when a connection is lost is sent again on the next one, under the producer and the sequence that it
-had. What is refused for the sake of something before it is sent again behind that, once everything is answered.
+had. What is refused for the sake of something before it is sent again behind that, once everything is answered. What does not fit
+in one message is sent in parts; while it is, nothing behind it is sent, as it would be written before it.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -13,13 +15,14 @@ from transports.codec import replies
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteCommit
 from transports.errors import RemoteError
+from transports.protocol.client_parts import Upload
 from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import EntryStage
 
 __all__ = ["AppendAnswered", "ClientAppend", "ClientAppends", "ResumeAppends"]
 
 _PREDECESSOR: Final = "PREDECESSOR_FAILED"
-_CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY"})
+_CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY", "TRANSACTION_IDLE"})
 # Told behind the look for repetitions, and as true of what a cut connection has sent and may still be written: nothing is.
 _DEFINITE: Final = frozenset(
     {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"}
@@ -32,16 +35,17 @@ class ClientAppend(WireEntry):
     Attributes:
         payload: Of its message.
         nbytes: Of its message, once that was sent.
+        large: Whether it is known not to fit in one message.
         maybe: Whether it was sent on a connection that was lost before the answer.
     """
 
-    __slots__ = ("maybe", "nbytes", "payload")
+    __slots__ = ("large", "maybe", "nbytes", "payload")
 
     def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
         super().__init__(name, b"")
         self.payload = payload
         self.nbytes = 0
-        self.maybe = False
+        self.large = self.maybe = False
 
     @property
     def outcome(self) -> str:
@@ -74,6 +78,8 @@ class ClientAppends:
         self._queue: deque[ClientAppend] = deque()  # not sent on this connection
         self._sent: dict[str, ClientAppend] = {}  # and not answered, in order
         self._again: list[ClientAppend] = []  # refused for the sake of something else, in order
+        self._uploads = itertools.count(1)
+        self._upload: tuple[ClientAppend, Upload] | None = None  # sent in parts, and not committed
         self._bytes = 0
         self._held = True  # nothing is sent until all is answered, or there is another connection
         self._ready = self._crowded = False
@@ -81,7 +87,7 @@ class ClientAppends:
         self._limits: Mapping[str, Any] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._sent
+        return name in self._sent or (self._upload is not None and self._upload[1].name == name)
 
     def append(self, entry: ClientAppend) -> list[Effect]:
         """Sends something, now or as soon as there is room."""
@@ -110,8 +116,17 @@ class ClientAppends:
         entry.stage = EntryStage.ENDED
         return [AppendAnswered(entry, reply.commit()), *self._settle()]
 
+    def spooled(self, reply: replies.SpooledReply) -> list[Effect]:
+        """The server has kept some parts of a transaction."""
+        if self._upload is None or self._upload[1].name != reply.id:
+            return []
+        self._upload[1].stored(reply.parts)
+        return list(self._flush())
+
     def refused(self, name: str, error: RemoteError) -> list[Effect]:
         """A transaction was refused; for its own sake, or for that of another one."""
+        if self._upload is not None and self._upload[1].name == name:
+            return self._refused_early(self._upload[0], error)
         entry = self._take(name)
         if entry is None:
             return []
@@ -127,11 +142,25 @@ class ClientAppends:
         entry.stage = EntryStage.ENDED
         return [AppendAnswered(entry, error), *self._settle()]
 
+    def _refused_early(self, entry: ClientAppend, error: RemoteError) -> list[Effect]:
+        """What was refused before it was committed refuses nothing else."""
+        self._upload = None
+        if error.code == "GOING_AWAY" or (error.code in _CROWDED and error.retryable):
+            self._queue.appendleft(entry)
+            self._held = self._crowded = True
+            self._ready = self._ready and error.code != "GOING_AWAY"
+            return self._settle()
+        error.outcome = entry.outcome
+        entry.stage = EntryStage.ENDED
+        return [AppendAnswered(entry, error), *self._settle()]
+
     def lost(self) -> None:
         """The connection is gone."""
         for entry in self._sent.values():
             entry.maybe = True
-        self._queue.extendleft(reversed([*self._again, *self._sent.values()]))
+        uploading = [] if self._upload is None else [self._upload[0]]
+        self._queue.extendleft(reversed([*self._again, *self._sent.values(), *uploading]))
+        self._upload = None
         self._again.clear()
         self._sent.clear()
         self._bytes = 0
@@ -158,36 +187,85 @@ class ClientAppends:
             return list(self._flush())
         if self._sent:
             return []
+        effects: list[Effect] = []
+        if self._again and self._upload is not None:  # it is behind them, and so it begins again
+            entry, upload = self._upload
+            self._upload = None
+            self._queue.appendleft(entry)
+            effects += [Send(upload.abort())] if self._ready else []
         self._queue.extendleft(reversed(self._again))
         self._again.clear()
         if not self._crowded:
             self._held = False
-            return list(self._flush())
+            return [*effects, *self._flush()]
         if not self._ready:
-            return []
+            return effects
         self._attempts += 1
-        return [ResumeAppends(self._delay(self._attempts - 1))]
+        return [*effects, ResumeAppends(self._delay(self._attempts - 1))]
 
     def _flush(self) -> Iterator[Effect]:
+        yield from self._flow()
         most, room = int(self._limits.get("appends", 1)), int(self._limits.get("appendBytes", 0))
         largest = int(self._limits.get("messageBytes", 2**63))
-        while self._ready and not self._held and self._queue and len(self._sent) < most:
+        while self._ready and not self._held and self._queue and len(self._sent) < most and not self._upload:
             entry = self._queue[0]
-            first = {} if self._sent else {"first": True}
-            data = encode({"type": "append", "id": entry.id, "payload": {**entry.payload, **first}})
-            if len(data) > largest:
+            data = b"" if entry.large else self._message("append", entry.id, entry.payload)
+            if entry.large or len(data) > largest:
+                entry.large = True
                 self._queue.popleft()
-                entry.stage = EntryStage.ENDED
-                error = TransactionTooLarge("messageBytes", len(data), largest, _LARGE % (len(data), largest))
-                yield AppendAnswered(entry, error)
+                yield from self._begin(entry, len(data), largest, room)
                 continue
             if self._sent and self._bytes + len(data) > room:
                 return
             self._queue.popleft()
-            entry.nbytes = len(data)
-            self._bytes += len(data)
-            self._sent[entry.id] = entry
-            yield Send(data)
+            yield self._send(entry, entry.id, data)
+
+    def _message(self, kind: str, name: str, payload: Mapping[str, Any]) -> bytes:
+        first = {} if self._sent else {"first": True}
+        return encode({"type": kind, "id": name, "payload": {**payload, **first}})
+
+    def _send(self, entry: ClientAppend, name: str, data: bytes) -> Effect:
+        """Sends what takes a place in the window."""
+        entry.nbytes = len(data)
+        self._bytes += len(data)
+        self._sent[name] = entry
+        return Send(data)
+
+    def _begin(self, entry: ClientAppend, nbytes: int, largest: int, room: int) -> Iterator[Effect]:
+        """Sends the first of what does not fit in one message, if the server takes parts."""
+        payload = {name: value for name, value in entry.payload.items() if name != "changes"}
+        name = f"{entry.id}.{next(self._uploads)}"  # another one each time, lest old answers are taken for new ones
+        data = encode({"type": "begin", "id": name, "payload": payload})
+        if "transactions" not in self._limits or len(data) > largest:
+            size = max(nbytes, len(data))
+            error = TransactionTooLarge("messageBytes", size, largest, _LARGE % (size, largest))
+            yield self._answer(entry, error)
+            return
+        self._upload = entry, Upload(name, entry.payload["changes"], largest, room)
+        yield Send(data)
+        yield from self._flow()
+
+    def _flow(self) -> Iterator[Effect]:
+        """Sends parts as far as there is room, and behind the last of them the commit, when it is its turn."""
+        if self._upload is None or not self._ready:
+            return
+        entry, upload = self._upload
+        try:
+            for data in upload.flow():
+                yield Send(data)
+        except TransactionTooLarge as error:
+            self._upload = None
+            yield Send(upload.abort())
+            yield self._answer(entry, error)
+            return
+        if upload.complete and not self._held and len(self._sent) < int(self._limits.get("appends", 1)):
+            self._upload = None
+            yield self._send(entry, upload.name, self._message("commit", upload.name, {}))
+
+    @staticmethod
+    def _answer(entry: ClientAppend, error: TransactionTooLarge) -> Effect:
+        entry.stage = EntryStage.ENDED
+        return AppendAnswered(entry, error)
 
 
 _LARGE: Final = "the transaction has %d bytes as a message, but the server takes %d; commit less at once, or send it to POST /changes"

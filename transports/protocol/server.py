@@ -15,9 +15,13 @@ from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
 from transports.codec.messages import (
+    Abort,
     Append,
     Ask,
+    BeginParts,
+    CommitParts,
     Complete,
+    Part,
     Request,
     Subscribe,
     SubscribeWish,
@@ -29,7 +33,9 @@ from transports.errors import (
     CloseCode,
     GoingAway,
     InvalidDemand,
+    NoTransaction,
     Problem,
+    TransactionIdle,
     Violation,
     close_reason,
     describe,
@@ -37,6 +43,14 @@ from transports.errors import (
 from transports.limits import CREDITS_MAX, Limits
 from transports.protocol.appends import AppendEntry, AppendWindow, Write
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
+from transports.protocol.parts import (
+    BeginSpool,
+    DropSpool,
+    OpenTransactions,
+    Spool,
+    TransactionEntry,
+    WriteSpool,
+)
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
@@ -105,6 +119,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     Attributes:
         window: Its appends that are not answered yet.
+        transactions: Its transactions in parts that are not committed yet.
 
     Args:
         limits: Bounds of the connection.
@@ -112,12 +127,16 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         now: The time; any clock that never goes back, in seconds.
     """
 
-    _late: ClassVar[tuple[type, ...]] = (Subscribe, Request, Complete, Ask, Append)
+    _late: ClassVar[tuple[type, ...]] = (
+        *(Subscribe, Request, Complete, Ask, Append),
+        *(BeginParts, Part, CommitParts, Abort),
+    )
     _free: ClassVar[tuple[type, ...]] = (Append,)
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
         self.window = AppendWindow(limits)
+        self.transactions = OpenTransactions(limits)
         self._server = server
         self._checkpoints = 0
 
@@ -139,13 +158,21 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 return self._ask(message)
             case Append():
                 return self._append(message, len(text))
+            case BeginParts():
+                return self._begin(message, now)
+            case Part():
+                return self._part(message, len(text), now)
+            case CommitParts():
+                return self._commit(message, len(text))
+            case Abort():
+                return self._drop(self.transactions.find(message.id))
             case Complete():
                 return self._forget(self.entries.get(message.id))
             case _:
                 return []
 
     def _subscribe(self, message: Subscribe, now: float) -> list[Effect]:
-        self._check_free(message.id)
+        self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SubscriptionEntry, Effect]:
             wish = SubscribeWish.of(message.payload, self.limits)
@@ -155,7 +182,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         return self._enter(message.id, made)
 
     def _ask(self, message: Ask) -> list[Effect]:
-        self._check_free(message.id)
+        self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SchemaEntry, Effect]:
             entry = SchemaEntry(message.id, b"")
@@ -172,7 +199,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         return [Demand(entry, message.n)]
 
     def _append(self, message: Append, nbytes: int) -> list[Effect]:
-        self._check_free(message.id, self.entries)
+        self._check_free(message.id, self.entries, self.transactions)
         entry = self.window.take(message.id, nbytes)
         try:
             if self.phase is ConnectionPhase.DRAINING:
@@ -183,6 +210,50 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             self._spend()  # what is refused at once costs as any other message
             return self.append_failed(entry, describe(error))
         return [Write(entry, wish, bytes(message.payload.changes))]
+
+    # Transactions in parts.
+
+    def _begin(self, message: BeginParts, now: float) -> list[Effect]:
+        self._check_free(message.id, self.entries, self.transactions)
+        try:
+            if self.phase is ConnectionPhase.DRAINING:
+                raise GoingAway
+            entry = self.transactions.begin(message.id, AppendWish.of(message.payload), now)
+        except PenstockError as error:
+            return [self._refusal(message.id, describe(error))]
+        return [BeginSpool(entry)]
+
+    def _part(self, message: Part, nbytes: int, now: float) -> list[Effect]:
+        entry = self.transactions.find(message.id)
+        if entry is None:  # it was refused, and its client does not know yet
+            return []
+        try:
+            self.transactions.add(entry, nbytes, now)
+        except PenstockError as error:
+            return self.part_failed(entry, describe(error))
+        return [Spool(entry, bytes(message.payload.changes))]
+
+    def _commit(self, message: CommitParts, nbytes: int) -> list[Effect]:
+        self._check_free(message.id, self.entries)
+        transaction = self.transactions.find(message.id)
+        entry = self.window.take(message.id, nbytes)
+        try:
+            if transaction is None:
+                raise NoTransaction(message.id)
+            if self.phase is ConnectionPhase.DRAINING:
+                raise GoingAway
+            wish = transaction.wish.behind(message.payload.first)
+            self.window.admit(entry, wish)
+        except PenstockError as error:
+            return [*self.append_failed(entry, describe(error)), *self._drop(transaction)]
+        self.transactions.end(transaction)
+        return [WriteSpool(entry, wish, transaction)]
+
+    def _drop(self, transaction: TransactionEntry | None) -> list[Effect]:
+        if transaction is None or transaction.ended:
+            return []
+        self.transactions.end(transaction)
+        return [DropSpool(transaction)]
 
     def _check_free(self, name: str, *others: Container[str]) -> None:
         if name in self.window or any(name in other for other in others):
@@ -201,6 +272,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             "messageBytes": self.limits.message_bytes,
             "appends": self.limits.appends,
             "appendBytes": self.limits.append_bytes,
+            "transactions": self.limits.transactions,
+            "transactionBytes": self.limits.transaction_bytes,
         }
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
@@ -269,6 +342,18 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         self.errors[problem.code] += 1
         return self.window.refuse(entry, self._error(entry.id, problem))
 
+    def spooled(self, transaction: TransactionEntry, parts: int) -> list[Effect]:
+        """So many parts of a transaction are kept by now."""
+        if not self.transactions.stored(transaction, parts):
+            return []
+        return [Send(encode({"type": "spooled", "id": transaction.id, "parts": parts}))]
+
+    def part_failed(self, transaction: TransactionEntry, problem: Problem) -> list[Effect]:
+        """A transaction that is not committed yet is refused."""
+        if transaction.ended:
+            return []
+        return [self._refusal(transaction.id, problem), *self._drop(transaction)]
+
     def failed(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
         """The subscription ended with an error, or the question cannot be answered."""
         return [] if entry.ended else self._end(entry, problem)
@@ -283,7 +368,15 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
     @property
     def _beat(self) -> float:
-        return min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
+        first = min((entry.due(self.limits) for entry in self.entries.values()), default=math.inf)
+        return min(first, self.transactions.due)
+
+    def tick(self, now: float) -> list[Effect]:
+        """What the passing of time leads to."""
+        effects = super().tick(now)
+        for transaction in self.transactions.overdue(now):
+            effects += self.part_failed(transaction, describe(TransactionIdle(self.limits.transaction_idle)))
+        return effects
 
     def overdue(self, now: float) -> list[SubscriptionEntry]:
         """The subscriptions whose cursor is to be told."""
@@ -321,7 +414,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
     def lost(self) -> list[Effect]:
         """The connection is gone."""
         self.window.clear()
-        return super().lost()
+        dropped = [DropSpool(transaction) for transaction in self.transactions.clear()]
+        return [*dropped, *super().lost()]
 
     def goaway(self, deadline: float, reason: str) -> list[Effect]:
         """No new subscriptions; the running ones go on until the deadline, in seconds from now."""

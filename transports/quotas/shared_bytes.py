@@ -1,10 +1,15 @@
-"""Bytes of a server that its clients share."""
+"""Bytes of a server that its clients share, and of which each principal may have a part."""
 
 import threading
+from collections import Counter
+from typing import Final
 
 from publishers.errors import TooCostly
 
-__all__ = ["SharedBytes"]
+__all__ = ["DividedBytes", "SharedBytes"]
+
+_LESS: Final = "to send less at once"
+_CHEAPER: Final = "to send it again when others have been answered"
 
 
 class SharedBytes:
@@ -30,16 +35,59 @@ class SharedBytes:
         """Takes some.
 
         Raises:
-            TooCostly: If there are not so many left; retryable.
+            TooCostly: If there are not so many left; retryable, unless there never are.
         """
         with self._lock:
             left = self._limit - self.taken
+            if nbytes > self._limit:
+                raise TooCostly(self._option, nbytes, self._limit, _LESS, what=self._what)
             if nbytes > left:
-                cheaper = "to send it again when others have been answered"
-                raise TooCostly(self._option, nbytes, self._limit, cheaper, what=self._what, left=left)
+                raise TooCostly(self._option, nbytes, self._limit, _CHEAPER, what=self._what, left=left)
             self.taken += nbytes
 
     def give(self, nbytes: int) -> None:
         """Gives some back."""
         with self._lock:
             self.taken -= nbytes
+
+
+class DividedBytes(SharedBytes):
+    """A bound of a server, and another one of what each principal may take of it. Thread-safe.
+
+    Args:
+        option: The name of the bound.
+        limit: The bound.
+        what: What is counted, for errors.
+        share: The name of the bound of a principal.
+        most: The bound of a principal.
+    """
+
+    def __init__(self, option: str, limit: int, what: str, *, share: str, most: int) -> None:
+        super().__init__(option, limit, what)
+        self._share = share
+        self._most = most
+        self._taken: Counter[str] = Counter()
+        self._parts = threading.Lock()
+
+    def take_for(self, principal: str, nbytes: int) -> None:
+        """Takes some for a principal.
+
+        Raises:
+            TooCostly: If there are not so many left for it, or for all; retryable, unless there never are.
+        """
+        with self._parts:
+            left = self._most - self._taken.get(principal, 0)
+            if nbytes > self._most:
+                raise TooCostly(self._share, nbytes, self._most, _LESS, what=self._what)
+            if nbytes > left:
+                raise TooCostly(self._share, nbytes, self._most, _CHEAPER, what=self._what, left=left)
+            self.take(nbytes)
+            self._taken[principal] += nbytes
+
+    def give_for(self, principal: str, nbytes: int) -> None:
+        """Gives some back."""
+        with self._parts:
+            self.give(nbytes)
+            self._taken[principal] -= nbytes
+            if not self._taken[principal]:
+                del self._taken[principal]

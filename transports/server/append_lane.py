@@ -26,6 +26,7 @@ class _Append:
     submit: Callable[[Submission | None], Submission]
     wait: Wait
     told: Told
+    alone: bool
 
 
 class AppendLane:
@@ -54,7 +55,13 @@ class AppendLane:
         self._refused = False
 
     def put(
-        self, run: int, wait: Wait, submit: Callable[[Submission | None], Submission], told: Told
+        self,
+        run: int,
+        wait: Wait,
+        submit: Callable[[Submission | None], Submission],
+        told: Told,
+        *,
+        alone: bool = False,
     ) -> None:
         """Has something submitted.
 
@@ -63,8 +70,9 @@ class AppendLane:
             wait: How far it is to be when it is told of.
             submit: Submits it, behind what it is given; on a thread.
             told: Called once on the loop, if the loop lives, whatever becomes of it, and of the connection. It must not raise.
+            alone: Whether that takes long, so that what was submitted before is told of first.
         """
-        self._waiting.append(_Append(run, submit, wait, told))
+        self._waiting.append(_Append(run, submit, wait, told, alone))
         self._start()
 
     def close(self) -> None:
@@ -81,7 +89,7 @@ class AppendLane:
     def _start(self) -> None:
         if self._turn is not None or not self._waiting:
             return
-        appends, self._waiting = self._waiting, deque()
+        appends = self._taken()
         found: list[tuple[_Append, Submission | Exception]] = []
         try:
             self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
@@ -92,6 +100,13 @@ class AppendLane:
             return
         done = asyncio.wrap_future(self._turn.result, loop=self._loop)
         done.add_done_callback(partial(self._done, appends, found))
+
+    def _taken(self) -> deque[_Append]:
+        """What one thread is to submit: everything up to the first that is to be alone, or that one."""
+        taken = deque([self._waiting.popleft()])
+        while self._waiting and not (taken[-1].alone or self._waiting[0].alone):
+            taken.append(self._waiting.popleft())
+        return taken
 
     def _work(
         self,

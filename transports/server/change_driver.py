@@ -5,32 +5,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from flow.errors import Lagged
-from publishers.commits.group_commit import Commit
-from publishers.commits.submission import Submission
 from publishers.criteria.cost import Cost, weigh
 from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.log.feed import ChangeFeed
-from publishers.model.position import Position
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.view import View
 from transports.access.grant import Grant, narrow, schema_for
-from transports.appends import Appending, Repetitions, cursor_behind
-from transports.codec.appends import AppendWish
-from transports.codec.changes import read_array
+from transports.appends import Appending
 from transports.codec.events import EventEncoder
 from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.starts import feed_of, kept_place, reads_disk
 from transports.errors import Problem, describe
 from transports.limits import Limits
-from transports.protocol.appends import AppendEntry, Write
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
-from transports.server.append_lane import AppendLane
+from transports.server.connection_appends import APPENDS, ConnectionAppends
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
@@ -119,9 +113,16 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._encoders: dict[ChangeLog, EventEncoder] = {}
         session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
         super().__init__(session, link, **serving)
-        self._appending = appending or Appending(logs, self._access, self._limits)
-        self._repetitions = Repetitions()
-        self._appends = AppendLane(self._loop, self._pools.appending, self._client)
+        self._appends = ConnectionAppends(
+            session,
+            appending or Appending(logs, self._access, self._limits),
+            loop=self._loop,
+            pools=self._pools,
+            jobs=self._jobs,
+            client=self._client,
+            perform=self._answer_append,
+            accepted=self._forgive,
+        )
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -148,8 +149,9 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._open(entry, wish)
             case LookUp(question, asked):
                 self._look_up(question, asked)
-            case Write(append, wanted, changes):
-                self._append(append, wanted, changes)
+            case _ if isinstance(effect, APPENDS):
+                self._appends.do(effect, self._principal)
+                self._arm(self._session.due)
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
@@ -217,47 +219,12 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         find = partial(schema_for, grant, log, asked.entity_type, asked.version)
         self._jobs.send(self._pools.scanning, entry, find, told)
 
-    # Appends.
+    def _forgive(self) -> None:
+        self._link.forgive()
 
-    def _append(self, entry: AppendEntry, wish: AppendWish, changes: bytes) -> None:
-        appending, principal, nbytes = self._appending, self._principal, entry.nbytes
-        try:
-            log = appending.target(principal, wish.log)
-            appending.unanswered.take(nbytes)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
-            self._perform(self._session.append_failed(entry, describe(error)))
-            return
-
-        def submit(after: Submission | None) -> Submission:
-            return appending.submit(log, principal, wish, read_array(changes), after)
-
-        def told(result: Callable[[], Commit]) -> None:
-            appending.unanswered.give(nbytes)
-            try:
-                commit = result()
-            except Exception as error:  # noqa: BLE001 - likewise
-                answer(partial(_fail, error))
-                return
-            if commit.duplicate and not commit.version:
-                find = partial(self._repetitions.version, log, principal, wish)
-                if self._jobs.send(self._pools.scanning, entry, find, partial(found, commit)):
-                    return
-            answer(lambda: commit)
-
-        def found(commit: Commit, version: Callable[[], int]) -> None:
-            answer(lambda: commit._replace(version=version()))
-
-        def answer(result: Callable[[], Commit]) -> None:
-            try:
-                commit = result()
-                effects = self._session.appended(entry, commit, cursor_behind(log, commit))
-                self._link.forgive()
-            except Exception as error:  # noqa: BLE001 - likewise
-                effects = self._session.append_failed(entry, describe(error, partial(_token_of, log)))
-            self._perform(effects)
-            self._outbound.settle()
-
-        self._appends.put(entry.run, wish.wait, submit, told)
+    def _answer_append(self, effects: Iterable[Effect]) -> None:
+        self._perform(effects)
+        self._outbound.settle()
 
     # What subscriptions tell, on their lanes.
 
@@ -358,14 +325,6 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 live, resync = at.head.version - 1, at.state is State.RESYNC
                 items.append((entry, cursor(at.position), cursor(at.head), live, resync))
         self._perform(self._session.checkpoint(items, self._loop.time()))
-
-
-def _fail(error: Exception) -> Commit:
-    raise error
-
-
-def _token_of(log: "ChangeLog", position: Position) -> str:
-    return str(log.token(position))
 
 
 def _narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:

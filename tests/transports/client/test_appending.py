@@ -128,8 +128,10 @@ async def test_what_is_wrong_is_raised_before_anything_is_sent(writable, log):
             await remote.commit_async([order(1)], expect=7)
         with pytest.raises(ValueError, match="sometime"):
             await remote.commit_async([order(1)], wait="sometime")
-        with pytest.raises(TransactionTooLarge, match="POST /changes"):
+        with pytest.raises(TransactionTooLarge, match="a change has"):
             await remote.commit_async([upsert("order", "1", {"pad": "x" * 20_000})])
+        with pytest.raises(TransactionTooLarge, match="POST /changes"):
+            await remote.commit_async([order(1)], meta={"pad": "x" * 20_000})
         assert (await remote.commit_async([order(1)])).version == 1
 
 
@@ -189,6 +191,69 @@ async def test_a_server_without_room_is_asked_again(writable, log, monkeypatch):
         await asyncio.to_thread(wait_until, lambda: server.application._errors["TOO_COSTLY"])
         held.go.set()
         assert sorted([(await first).version, (await second).version]) == [1, 2]
+
+
+def large(count, name="", size=1000):
+    return [upsert("order", f"{name}{number}", {"pad": "x" * size}) for number in range(count)]
+
+
+async def test_a_transaction_of_any_size_simply_works(writable, log):
+    """F145: what is larger than a message is sent in parts, and is one transaction; those around it stay in order."""
+    server = writable(message_bytes=20_000, append_bytes=100_000)
+    appending = server.application._appending
+    async with connect(server.url) as remote:
+        work = [
+            asyncio.ensure_future(one)
+            for one in (
+                remote.commit_async([order("before")]),
+                remote.commit_async(large(1000), meta={"by": "ann"}, producer=("etl", 1)),
+                remote.commit_async(large(100, "small ")),
+                remote.commit_async([order("behind")]),
+            )
+        ]
+        commits = await asyncio.gather(*work)
+        assert [(one.version, one.changes) for one in commits] == [(1, 2), (2, 1001), (3, 101), (4, 2)]
+        again = await remote.commit_async(large(1000), producer=("etl", 1))
+        assert (again.version, again.duplicate) == (2, True)
+        with pytest.raises(RemoteError) as found:
+            await remote.commit_async(large(1000), expect=commits[0].cursor)
+        assert (found.value.code, found.value.outcome) == ("EXPECTATION_FAILED", "refused")
+        async with remote.transaction() as tx:
+            for change in large(50):
+                tx.upsert("order", change.key, change.body)
+        assert tx.commit.version == 5
+    keys = [one.key for one in log.history(Criterion(entity_types={"order"}), limit=2000).changes]
+    assert keys[:3] == ["before", "0", "1"]
+    assert log.history(Criterion(), since=Position(2, 0), limit=1).changes[0].meta == {"by": "ann"}
+    await asyncio.to_thread(wait_until, lambda: not appending.transactions)
+    assert (appending.spooled.taken, appending.unanswered.taken, appending.memory.taken) == (0, 0, 0)
+
+
+async def test_connections_that_are_cut_between_parts_cost_nothing_but_time(writable, log):
+    """F145: what came is dropped, all is sent again, and is written once."""
+    server = writable(message_bytes=5_000, append_bytes=20_000)
+    appending = server.application._appending
+    async with connect(server.url, reconnect=SOON) as remote:
+        for cut in range(1, 6):
+            session = remote._session.appends
+            spooled, left = session.spooled, [5 * cut]
+
+            def spooling(reply, spooled=spooled, left=left):
+                left[0] -= 1
+                if left[0] == 0:
+                    remote._connection._socket.transport.abort()
+                return spooled(reply)
+
+            session.spooled = spooling
+            work = asyncio.ensure_future(remote.commit_async(large(200, f"{cut} ")))
+            follower = asyncio.ensure_future(remote.commit_async([order(f"behind {cut}")]))
+            assert ((await work).version, (await follower).version) == (2 * cut - 1, 2 * cut)
+            session.spooled = spooled
+            assert left[0] <= 0
+    assert log.visible == 10
+    await asyncio.to_thread(wait_until, lambda: not appending.transactions)
+    await asyncio.to_thread(wait_until, lambda: not appending.spooled.taken)
+    assert (appending.unanswered.taken, appending.memory.taken) == (0, 0)
 
 
 async def test_a_wait_that_is_cancelled_does_not_undo_the_commit(writable, log, monkeypatch):

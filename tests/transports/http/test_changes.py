@@ -185,8 +185,15 @@ def test_bodies_are_bounded(post, log):
     assert post(lines(*large), LINES)[0] == 201
     status, told, _ = post(lines(*large * 100), LINES)
     assert (status, "transaction_bytes" in told["error"]) == (413, True)
-    status, told, headers = post(lines(*large), LINES, **{**limits, "spooled_bytes": 1_000})
+    appending = post.servers[-1].application._appending
+    appending.spooled.take_for("another", 999_000)
+    status, told, headers = post(lines(*large), LINES)
     assert (status, told["code"], headers["retry-after"]) == (503, "TOO_COSTLY", "1")
+    appending.spooled.give_for("another", 999_000)
+    status, told, headers = post(lines(*large), LINES, **{**limits, "spooled_bytes": 1_000})
+    assert (status, told["code"], "retry-after" in headers) == (413, "TOO_COSTLY", False)
+    status, told, _ = post(lines(*large), LINES, **{**limits, "principal_spooled_bytes": 1_000})
+    assert (status, told["option"]) == (413, "principal_spooled_bytes")
     appending = post.servers[-1].application._appending
     wait_until(lambda: not appending.spooled.taken and not appending.unanswered.taken)
 

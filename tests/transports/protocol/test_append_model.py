@@ -7,17 +7,20 @@ import json
 import random
 from collections import deque
 
-from publishers import Commit, ExpectationFailed, LogFull, Position, PredecessorFailed
+from publishers import Commit, ExpectationFailed, LogFull, Position, PredecessorFailed, TooCostly
 from tests.harness.scale import scaled
+from transports.codec.replies import AppendedReply, SpooledReply
 from transports.errors import RemoteError, describe
 from transports.limits import Limits
 from transports.protocol.appends import Write
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ClientAppends, ResumeAppends
 from transports.protocol.connection import Close, Send
+from transports.protocol.parts import BeginSpool, DropSpool, Spool, WriteSpool
 from transports.protocol.server import ServerSession
 
-LIMITS = Limits(appends=4, append_bytes=2_000)
-TOLD = {"appends": 4, "appendBytes": 2_000, "messageBytes": 2**20}
+LIMITS = Limits(appends=4, append_bytes=1_000, transaction_bytes=4_000)
+TOLD = {"appends": 4, "appendBytes": 1_000, "messageBytes": 500, "transactions": 4}
+PAD = "x" * 100
 
 
 def cursor(version):
@@ -42,19 +45,56 @@ class Connection:
         self.client, self.log, self.chained = client, log, chained
         self.upward, self.downward, self.pipeline = deque(), deque(), deque()
         self.refused = set()
+        self.spools, self.unstored = {}, deque()
+
+    def act(self, action, chance):
+        """One step of the server, if there is something to do."""
+        if action == "up" and self.upward:
+            self.take_up()
+        elif action == "store" and self.unstored:
+            self.store(chance)
+        elif action == "submit" and self.pipeline:
+            self.submit(chance)
 
     def take_up(self):
         for effect in self.session.receive(self.upward.popleft(), 0.0):
             assert not isinstance(effect, Close), effect
-            if isinstance(effect, Write):
-                self.pipeline.append(effect)
+            match effect:
+                case Write(entry, wish, changes):
+                    self.pipeline.append((entry, wish, json.loads(changes)))
+                case BeginSpool(transaction):
+                    self.spools[transaction] = []
+                case Spool(transaction, changes):
+                    self.spools[transaction].append(json.loads(changes))
+                    self.unstored.append((transaction, len(self.spools[transaction])))
+                case DropSpool(transaction):
+                    del self.spools[transaction]
+                case WriteSpool(entry, wish, transaction):
+                    parts = self.spools.pop(transaction)
+                    self.pipeline.append((entry, wish, [change for part in parts for change in part]))
+                case _:
+                    self.downward.append(effect.data)
+
+    def store(self, chance):
+        """What the threads do that keep parts; the disk may be full."""
+        transaction, parts = self.unstored.popleft()
+        if chance.random() < 0.05:
+            effects = self.session.part_failed(transaction, describe(LogFull(0, 1)))
+        elif chance.random() < 0.05:
+            effects = self.session.part_failed(
+                transaction, describe(TooCostly("spooled_bytes", 1, 1, "later", left=0))
+            )
+        else:
+            effects = self.session.spooled(transaction, parts)
+        for effect in effects:
+            if isinstance(effect, DropSpool):
+                del self.spools[effect.entry]
             else:
                 self.downward.append(effect.data)
 
     def submit(self, chance):
         """What the lane, the queue and the leader do with the next append of this connection."""
-        entry, wish, changes = self.pipeline.popleft(), None, None
-        entry, wish, changes = entry.entry, entry.wish, json.loads(entry.changes)
+        entry, wish, changes = self.pipeline.popleft()
         log, error = self.log, None
         last = log.last.get(wish.producer, 0)
         if wish.sequence <= last:
@@ -66,6 +106,7 @@ class Connection:
         elif wish.expect is not None and wish.expect.position.version <= len(log.written):
             error = ExpectationFailed(wish.expect.position, Position(len(log.written) + 1))
         else:
+            assert [change["key"] for change in changes] == [changes[0]["key"]] * changes[0]["of"]
             log.written.append(changes[0]["key"])
             log.last[wish.producer] = wish.sequence
             commit = Commit(len(log.written), duplicate=False, changes=2, committed_at=1)
@@ -97,10 +138,11 @@ class Client:
                 case ResumeAppends():
                     self.resumes += 1
 
-    def begin(self, expect):
+    def begin(self, expect, size):
         self.sequence += 1
         key = f"{self.name}-{self.sequence}"
-        payload = {"changes": [{"key": key}], "producer": self.name, "sequence": self.sequence}
+        changes = [{"key": key, "of": size, "pad": PAD}] * size
+        payload = {"changes": changes, "producer": self.name, "sequence": self.sequence}
         if expect is not None:
             payload["expect"] = cursor(expect)
         self.begun.append(key)
@@ -109,10 +151,10 @@ class Client:
     def hear(self):
         message = json.loads(self.connection.downward.popleft())
         if message["type"] == "appended":
-            from transports.codec.replies import AppendedReply
-
             fields = {name: message[name] for name in ("id", "version", "cursor", "duplicate", "changes")}
             self.perform(self.machine.answered(AppendedReply(**fields)))
+        elif message["type"] == "spooled":
+            self.perform(self.machine.spooled(SpooledReply(message["id"], message["parts"])))
         else:
             data = message["payload"]
             error = RemoteError(data["code"], "", retryable=data["retryable"], data=data)
@@ -127,7 +169,7 @@ def play(seed, *, chained=True, steps=400):
     """Plays one history to its end; answers what was written, and the clients."""
     chance = random.Random(seed)
     log, clients, lingering = Log(), [Client(name) for name in "abc"], []
-    for step in range(steps + 4000):
+    for step in range(steps + 12_000):
         quiet = step >= steps
         client = chance.choice(clients)
         if quiet and all(len(one.answers) == len(one.begun) for one in clients):
@@ -138,14 +180,13 @@ def play(seed, *, chained=True, steps=400):
             continue
         wire = client.connection
         action = chance.choice(
-            ["begin", "up", "up", "submit", "submit", "down", "down", "cut", "resume", "old"]
+            ["begin", "up", "up", "store", "submit", "submit", "down", "down", "cut", "resume", "old"]
         )
         if action == "begin" and not quiet:
-            client.begin(chance.choice([None, None, len(log.written) + 1, len(log.written)]) or None)
-        elif action == "up" and wire.upward:
-            wire.take_up()
-        elif action == "submit" and wire.pipeline:
-            wire.submit(chance)
+            size = chance.choice([1, 1, 1, 1, 2, 8, 40])
+            client.begin(chance.choice([None, None, len(log.written) + 1, len(log.written)]) or None, size)
+        elif action in ("up", "store", "submit"):
+            wire.act(action, chance)
         elif action == "down" and wire.downward:
             client.hear()
         elif action == "resume" and client.resumes:
@@ -194,7 +235,7 @@ def test_histories_have_what_they_are_to_try():
         for client in clients:
             codes |= {getattr(answer, "code", None) for answer in client.answers.values()}
     assert written > 300
-    assert {"EXPECTATION_FAILED", "LOG_FULL", None} <= codes
+    assert {"EXPECTATION_FAILED", "LOG_FULL", "TRANSACTION_TOO_LARGE", None} <= codes
 
 
 def test_without_the_rule_of_refusals_transactions_are_lost():

@@ -68,6 +68,8 @@ def test_init_asks_for_a_judgement_and_is_acknowledged_with_the_limits():
         "messageBytes": 2**20,
         "appends": 256,
         "appendBytes": 4 * 2**20,
+        "transactions": 4,
+        "transactionBytes": 256 * 2**20,
     }
 
 

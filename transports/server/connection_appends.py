@@ -1,0 +1,245 @@
+"""What the machine of one connection wants done for those who append: on threads, in order, and back on the event loop."""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from publishers.commits.group_commit import Commit
+from publishers.commits.submission import Submission
+from publishers.errors import PenstockError
+from publishers.model.position import Position
+from transports.access.principal import Principal
+from transports.appends import Appending, Repetitions, cursor_behind
+from transports.codec.appends import AppendWish
+from transports.codec.changes import read_array
+from transports.errors import describe
+from transports.protocol.appends import AppendEntry, Write
+from transports.protocol.connection import Effect
+from transports.protocol.parts import BeginSpool, DropSpool, Spool, TransactionEntry, WriteSpool
+from transports.protocol.server import ServerSession
+from transports.quotas.pool import Pools
+from transports.server.append_lane import AppendLane
+from transports.server.disk_jobs import DiskJobs
+from transports.server.spool import PartSpool
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["APPENDS", "ConnectionAppends"]
+
+_T = TypeVar("_T")
+
+APPENDS: Final = (Write, BeginSpool, Spool, DropSpool, WriteSpool)
+"""The effects that are done here."""
+
+
+class ConnectionAppends:
+    """The appends of one connection, on its event loop.
+
+    Args:
+        session: Its machine.
+        appending: What the server does for those who append.
+        loop: The event loop.
+        pools: Threads of the server.
+        jobs: Those of the connection.
+        client: Whose share of the threads it takes.
+        perform: Does what the machine answers.
+        accepted: Called for each transaction that was written.
+    """
+
+    def __init__(
+        self,
+        session: ServerSession,
+        appending: Appending,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        pools: Pools,
+        jobs: DiskJobs,
+        client: Hashable,
+        perform: Callable[[Iterable[Effect]], object],
+        accepted: Callable[[], object],
+    ) -> None:
+        self._session = session
+        self._appending = appending
+        self._loop = loop
+        self._pools = pools
+        self._jobs = jobs
+        self._client = client
+        self._perform = perform
+        self._accepted = accepted
+        self._repetitions = Repetitions()
+        self._lane = AppendLane(loop, pools.appending, client)
+        self._spools: dict[TransactionEntry, PartSpool] = {}
+        self._storing: set[PartSpool] = set()
+
+    def close(self) -> None:
+        """The connection is gone: drops what was not begun."""
+        self._lane.close()
+
+    def do(self, effect: Effect, principal: Principal) -> None:
+        """Does what the machine wants."""
+        match effect:
+            case Write(entry, wish, changes):
+                self._append(entry, wish, changes, principal)
+            case BeginSpool(transaction):
+                self._begin(transaction, principal)
+            case Spool(transaction, changes):
+                self._spool(transaction, changes)
+            case DropSpool(transaction):
+                if (spool := self._spools.pop(transaction, None)) is not None:
+                    self._discard(spool)
+            case WriteSpool(entry, wish, transaction):
+                self._append_spool(entry, wish, self._spools.pop(transaction), principal)
+            case _:
+                raise TypeError(f"{effect!r} is no effect of one who appends")
+
+    # Transactions that come as a whole.
+
+    def _append(self, entry: AppendEntry, wish: AppendWish, changes: bytes, principal: Principal) -> None:
+        appending, nbytes = self._appending, entry.nbytes
+        try:
+            log = appending.target(principal, wish.log)
+            appending.unanswered.take(nbytes)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+            self._perform(self._session.append_failed(entry, describe(error)))
+            return
+
+        def submit(after: Submission | None) -> Submission:
+            return appending.submit(log, principal, wish, read_array(changes), after)
+
+        def release() -> None:
+            appending.unanswered.give(nbytes)
+
+        self._put(entry, wish, log, principal, submit, release)
+
+    def _put(
+        self,
+        entry: AppendEntry,
+        wish: AppendWish,
+        log: "ChangeLog",
+        principal: Principal,
+        submit: Callable[[Submission | None], Submission],
+        release: Callable[[], object],
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Has something submitted, and answered; ``release`` is called once, whatever becomes of it."""
+
+        def told(result: Callable[[], Commit]) -> None:
+            release()
+            try:
+                commit = result()
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+                answer(partial(_fail, error))
+                return
+            if commit.duplicate and not commit.version:
+                find = partial(self._repetitions.version, log, principal, wish)
+                if self._jobs.send(self._pools.scanning, entry, find, partial(found, commit)):
+                    return
+            answer(lambda: commit)
+
+        def found(commit: Commit, version: Callable[[], int]) -> None:
+            answer(lambda: commit._replace(version=version()))
+
+        def answer(result: Callable[[], Commit]) -> None:
+            try:
+                commit = result()
+                effects = self._session.appended(entry, commit, cursor_behind(log, commit))
+                self._accepted()
+            except Exception as error:  # noqa: BLE001 - likewise
+                effects = self._session.append_failed(entry, describe(error, partial(_token_of, log)))
+            self._perform(effects)
+
+        self._lane.put(entry.run, wish.wait, submit, told, alone=alone)
+
+    # Transactions that come in parts.
+
+    def _begin(self, transaction: TransactionEntry, principal: Principal) -> None:
+        appending = self._appending
+        try:
+            appending.target(principal, transaction.wish.log)  # before anything is stored for it
+            spool = PartSpool(principal.name, appending.spooled, appending.memory, appending.unanswered)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this transaction only
+            self._perform(self._session.part_failed(transaction, describe(error)))
+            return
+        self._spools[transaction] = spool
+        appending.transactions += 1
+
+    def _spool(self, transaction: TransactionEntry, changes: bytes) -> None:
+        spool = self._spools[transaction]
+        try:
+            stores = spool.put(changes)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._perform(self._session.part_failed(transaction, describe(error)))
+            return
+        if not stores:
+            self._perform(self._session.spooled(transaction, spool.stored))
+        elif spool not in self._storing:
+            self._store(transaction, spool)
+
+    def _store(self, transaction: TransactionEntry, spool: PartSpool) -> None:
+        """Has everything stored that has come, by one thread at a time."""
+
+        def done(result: "asyncio.Future[int]") -> None:
+            self._storing.discard(spool)
+            try:
+                effects = self._session.spooled(transaction, result.result())
+            except Exception as error:  # noqa: BLE001 - likewise
+                effects = self._session.part_failed(transaction, describe(error))
+            self._perform(effects)
+            if not transaction.ended and transaction.waiting:
+                self._store(transaction, spool)
+
+        self._storing.add(spool)
+        self._run(spool.store).add_done_callback(done)
+
+    def _append_spool(
+        self, entry: AppendEntry, wish: AppendWish, spool: PartSpool, principal: Principal
+    ) -> None:
+        appending = self._appending
+        release = partial(self._discard, spool)
+        try:
+            log = appending.target(principal, wish.log)
+        except Exception as error:  # noqa: BLE001 - likewise
+            release()
+            self._perform(self._session.append_failed(entry, describe(error)))
+            return
+
+        def submit(after: Submission | None) -> Submission:
+            try:
+                if spool.small:
+                    return appending.submit(log, principal, wish, list(spool.mutations()), after)
+                if after is not None:
+                    after.check()
+                return Submission.of(appending.commit_columns(log, principal, wish, spool.batches()))
+            finally:
+                spool.close()  # here, where it may wait for the disk
+
+        self._put(entry, wish, log, principal, submit, release, alone=not spool.small)
+
+    def _discard(self, spool: PartSpool) -> None:
+        """Forgets what was kept: of a file on a thread, as that may wait for the disk."""
+        self._appending.transactions -= 1
+        if spool.small:
+            spool.close()
+        else:
+            self._run(spool.close).add_done_callback(lambda _: spool.close())
+
+    def _run(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
+        """Does something on a thread; what the pool refuses fails."""
+        try:
+            result = self._pools.appending.submit(self._client, lambda _: work()).result
+        except PenstockError as error:
+            result = Future()
+            result.set_exception(error)
+        return asyncio.wrap_future(result, loop=self._loop)
+
+
+def _fail(error: Exception) -> Commit:
+    raise error
+
+
+def _token_of(log: "ChangeLog", position: Position) -> str:
+    return str(log.token(position))

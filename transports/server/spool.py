@@ -1,0 +1,154 @@
+"""What has come of a transaction in parts: in memory while it is small, then in a file without a name."""
+
+import errno
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Final
+
+from publishers.errors import LogFull, TooCostly
+from publishers.mutations.mutation import columns_of
+from publishers.mutations.rows import Mutation
+from transports.codec.changes import read_array
+from transports.quotas.shared_bytes import DividedBytes, SharedBytes
+
+if TYPE_CHECKING:
+    from publishers.wal import Columns
+
+__all__ = ["LEAST", "SMALL", "PartSpool"]
+
+SMALL: Final = 256 * 1024
+"""Bytes up to which a transaction that comes in parts, or as lines, stays in memory."""
+LEAST: Final = 2**20
+"""Bytes that a transaction in parts counts for at least."""
+_ROWS: Final = 4096
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_HEAD: Final = 8
+
+
+class PartSpool:
+    """The parts of one transaction. ``put`` is for one thread; all else for any, one at a time.
+
+    It counts as ``LEAST`` bytes at least, which bounds how many files there are. Where the memory of others is full, it is in
+    a file from the beginning.
+
+    Args:
+        principal: Whose it is.
+        spooled: What all of them take of disk and memory.
+        memory: What those take that are small.
+        waiting: What waits to be stored.
+
+    Attributes:
+        stored: How many parts are kept.
+
+    Raises:
+        TooCostly: If there is no room for it; retryable.
+    """
+
+    def __init__(
+        self, principal: str, spooled: DividedBytes, memory: SharedBytes, waiting: SharedBytes
+    ) -> None:
+        spooled.take_for(principal, LEAST)
+        self.stored = 0
+        self._principal = principal
+        self._spooled = spooled
+        self._memory = memory
+        self._way = waiting
+        self._nbytes = 0
+        self._charged = LEAST
+        self._lock = threading.Lock()
+        self._waiting: deque[bytes] = deque()
+        self._failure: OSError | None = None
+        self._closed = False
+        try:
+            memory.take(SMALL)
+            self._kept = SMALL
+        except TooCostly:
+            self._kept = 0
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - ``close`` closes it
+            max_size=max(self._kept, 1)
+        )
+
+    @property
+    def small(self) -> bool:
+        """Whether it is in memory, so that nothing waits for a disk."""
+        return self._nbytes <= self._kept
+
+    def put(self, changes: bytes) -> bool:
+        """Takes a part; answers whether ``store`` is to be called, on a thread.
+
+        Raises:
+            TooCostly: If there is no room for it; retryable.
+        """
+        size = len(changes) + _HEAD
+        more = max(0, self._nbytes + size - self._charged)
+        self._way.take(size)
+        try:
+            self._spooled.take_for(self._principal, more)
+        except TooCostly:
+            self._way.give(size)
+            raise
+        self._charged += more
+        self._nbytes += size
+        self._waiting.append(changes)
+        if not self.small:
+            return True
+        self.store()
+        return False
+
+    def store(self) -> int:
+        """Writes what has come; answers how many parts are kept.
+
+        Raises:
+            LogFull: If the disk has no room.
+            OSError: If it has failed.
+        """
+        with self._lock:
+            try:
+                while self._waiting and self._failure is None and not self._closed:
+                    part = self._waiting[0]
+                    self._file.write(len(part).to_bytes(_HEAD, "big"))
+                    self._file.write(part)
+                    self._waiting.popleft()
+                    self.stored += 1
+                    self._way.give(len(part) + _HEAD)
+            except OSError as error:
+                self._failure = error
+            if self._failure is not None:
+                if self._failure.errno in _FULL:
+                    raise LogFull(0, self._nbytes) from self._failure
+                raise self._failure
+            return self.stored
+
+    def mutations(self) -> Iterator[Mutation]:
+        """The changes of all parts.
+
+        Raises:
+            InvalidChange: If one is none; it names its place, such as ``parts[3].changes[0].key``.
+            LogFull, OSError: As ``store``.
+        """
+        self.store()
+        self._file.seek(0)
+        for place in range(self.stored):
+            size = int.from_bytes(self._file.read(_HEAD), "big")
+            yield from read_array(self._file.read(size), f"parts[{place}].changes")
+
+    def batches(self) -> "Iterator[Columns]":
+        """The same as columns."""
+        mutations = self.mutations()
+        while rows := list(islice(mutations, _ROWS)):
+            yield columns_of(rows, keyed=True)
+
+    def close(self) -> None:
+        """Forgets everything. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._way.give(sum(len(part) + _HEAD for part in self._waiting))
+            self._waiting.clear()
+            self._file.close()
+        self._memory.give(self._kept)
+        self._spooled.give_for(self._principal, self._charged)
