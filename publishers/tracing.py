@@ -4,8 +4,10 @@ The annotation ``traceparent`` is that of W3C Trace Context. It is stored with t
 whenever it is read: in process, by remote clients, after a restart.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -13,12 +15,11 @@ from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from publishers.commits.pending import Commit
+from publishers.commits.submission import Submission
 from publishers.fanout.batch import Batch
-from publishers.log.changelog import ChangeLog
-from publishers.log.transaction_writer import Committing
-from publishers.mutations.mutation import Mutation
+from publishers.log.transaction_writer import Submitting, W
 
-__all__ = ["LINKS_MAX", "DeliverySpans", "TracedLog"]
+__all__ = ["LINKS_MAX", "CommitSpans", "DeliverySpans"]
 
 LINKS_MAX: Final = 32
 """Commits that the span of one batch has links to; further ones are counted in its attribute ``penstock.links_left_out``."""
@@ -40,42 +41,65 @@ _decoder: Final = msgspec.json.Decoder(_Annotations)
 _propagator: Final = TraceContextTextMapPropagator()
 
 
-class TracedLog(ChangeLog):
-    """A log whose commits are spans, if their caller is in one; open it as ``ChangeLog``, with ``TracedLog.open``.
+class CommitSpans:
+    """Makes a span of each commit whose caller is in one: ``ChangeLog.open(path, tracer=CommitSpans())``.
 
-    The span of a commit, ``penstock commit``, is a child of the current one. Its ``traceparent`` is added to the annotations,
-    unless they have one: then the caller has said which trace it is. Without a current span everything is as in ``ChangeLog``.
+    The span, ``penstock commit``, is a child of the current one, whichever way is written: ``commit``, ``submit``, columns, a
+    sink. Its ``traceparent`` is added to the annotations, unless they have one: then the caller has said which trace it is.
+    It ends when the commit returns, or when what was submitted is durable. Without a current span there is none.
+
+    Args:
+        provider: Where spans go; that of the process if None.
     """
 
-    def commit(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
-        """See ``ChangeLog.commit``."""
-        with _committing(self.name, committing.get("meta")) as (span, annotated):
-            committing["meta"] = annotated
-            commit = super().commit(mutations, **committing)
-            span.set_attributes(
-                {
-                    "penstock.version": commit.version,
-                    "penstock.changes": commit.changes,
-                    "penstock.duplicate": commit.duplicate,
-                }
-            )
-            return commit
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._provider = provider
+
+    def __call__(
+        self, log: str, write: Callable[..., W], changes: Iterable[Any], /, **committing: Unpack[Submitting]
+    ) -> W:
+        """See ``publishers.log.transaction_writer.Tracer``."""
+        if not trace.get_current_span().get_span_context().is_valid:
+            return write(changes, **committing)
+        tracer = trace.get_tracer(_NAME, tracer_provider=self._provider)
+        span = tracer.start_span(
+            "penstock commit", kind=trace.SpanKind.PRODUCER, attributes={"penstock.log": log}
+        )
+        try:
+            with trace.use_span(span):
+                carrier: dict[str, str] = {}
+                _propagator.inject(carrier)
+                committing["meta"] = {**carrier, **(committing.get("meta") or {})}
+                written = write(changes, **committing)
+        except BaseException:
+            span.end()
+            raise
+        if isinstance(written, Submission):
+            written.durable.add_done_callback(partial(_ended, span))
+        else:
+            _committed(span, written)
+        return written
 
 
-@contextmanager
-def _committing(
-    log: str, meta: Mapping[str, Any] | None
-) -> Iterator[tuple[trace.Span, Mapping[str, Any] | None]]:
-    current = trace.get_current_span()
-    if not current.get_span_context().is_valid:
-        yield trace.INVALID_SPAN, meta
-        return
-    with trace.get_tracer(_NAME).start_as_current_span(
-        "penstock commit", kind=trace.SpanKind.PRODUCER, attributes={"penstock.log": log}
-    ) as span:
-        carrier: dict[str, str] = {}
-        _propagator.inject(carrier)
-        yield span, {_ANNOTATION: carrier[_ANNOTATION], **(meta or {})}
+def _ended(span: trace.Span, submitted: "Future[Commit]") -> None:
+    error = submitted.exception()
+    if error is None:
+        _committed(span, submitted.result())
+    else:
+        span.record_exception(error)
+        span.set_status(trace.Status(trace.StatusCode.ERROR, str(error)))
+        span.end()
+
+
+def _committed(span: trace.Span, commit: Commit) -> None:
+    span.set_attributes(
+        {
+            "penstock.version": commit.version,
+            "penstock.changes": commit.changes,
+            "penstock.duplicate": commit.duplicate,
+        }
+    )
+    span.end()
 
 
 class DeliverySpans:

@@ -36,7 +36,7 @@ from publishers.log.links import LogLinks
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.log.transaction_writer import Committing, TransactionWriter
+from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter
 from publishers.mutations.mutation import Mutation
 from publishers.options import LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
@@ -91,6 +91,7 @@ class ChangeLog(KeepingLog):
         self._following: Following | None = None
         self._slots: Slots | None = None
         self._transactions: TransactionWriter | None = None
+        self._tracer: Tracer | None = None
         self._oldest = service.oldest
         self._closing = threading.Lock()
         forks.register(self)
@@ -126,6 +127,7 @@ class ChangeLog(KeepingLog):
         options: LogOptions | None = None,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        tracer: Tracer | None = None,
         **overrides: Any,
     ) -> Self:
         """Opens a log: to write it, creating or recovering it as needed, or to follow it.
@@ -138,6 +140,7 @@ class ChangeLog(KeepingLog):
             options: Bounds and policies; ``LogOptions()`` if None.
             filesystem: Where the files are; the real one if None.
             clock: What time it is.
+            tracer: Stands around each write, such as ``publishers.tracing.CommitSpans()``; None for nothing.
             overrides: Single options by name, such as ``ring_events=256``.
 
         Raises:
@@ -156,6 +159,8 @@ class ChangeLog(KeepingLog):
             raise InvalidOption("clock", clock, "a flow.clock.Clock")
         if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
             raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
+        if tracer is not None and not callable(tracer):
+            raise InvalidOption("tracer", tracer, "such as publishers.tracing.CommitSpans(), or None")
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:
@@ -168,6 +173,7 @@ class ChangeLog(KeepingLog):
         try:
             with SHIELD:  # from its first thread on, it is in the hands of somebody who closes it
                 log = cls(directory, files, storage, chosen, clock)
+                log._tracer = tracer
             if not read_only:
                 log._schemas.load()
                 log._schemas.settle()
@@ -226,6 +232,8 @@ class ChangeLog(KeepingLog):
         writer = self._transactions
         if writer is None or self._service.closed:
             writer = self._writing()  # which says why not
+        if self._tracer is not None:
+            return self._tracer(self.name, writer.commit, mutations, **committing)
         return writer.commit(mutations, **committing)
 
     def submit(
@@ -253,7 +261,10 @@ class ChangeLog(KeepingLog):
             InvalidChange, TransactionTooLarge, InvalidOption, LogClosed, LogReadOnly, LogFailed, LogForked: As ``commit``, as
                 far as that is known at once.
         """
-        return self._writing().submit(mutations, after=after, **committing)
+        submit = self._writing().submit
+        if self._tracer is not None:
+            return self._tracer(self.name, submit, mutations, after=after, **committing)
+        return submit(mutations, after=after, **committing)
 
     async def commit_async(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
         """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
@@ -262,7 +273,10 @@ class ChangeLog(KeepingLog):
 
     def commit_columns(self, batches: Iterable[Columns], **committing: Unpack[Committing]) -> Commit:
         """``commit`` for changes that are columns already; all batches become one version."""
-        return self._writing().commit_columns(batches, **committing)
+        commit = self._writing().commit_columns
+        if self._tracer is not None:
+            return self._tracer(self.name, commit, batches, **committing)
+        return commit(batches, **committing)
 
     def _writing(self) -> TransactionWriter:
         self._writer()

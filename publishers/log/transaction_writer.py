@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from publishers.commits import Commit, Committer
 from publishers.commits.encoder import RowEncoder
@@ -24,7 +24,7 @@ from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
 from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_transaction
 from publishers.wal.disk.filesystem import means_full
 
-__all__ = ["Committing", "TransactionWriter"]
+__all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W"]
 
 
 class Showing(TypedDict, total=False):
@@ -40,6 +40,32 @@ class Committing(Showing, total=False):
     meta: Mapping[str, Any] | None
     producer: Producer | None
     expect: Expect | None
+
+
+class Submitting(Committing, total=False):
+    """How a transaction is submitted; see ``ChangeLog.submit``."""
+
+    after: Submission | None
+
+
+W = TypeVar("W", Commit, Submission)
+
+
+class Tracer(Protocol):
+    """Stands around each write of a log; ``publishers.tracing.CommitSpans`` is one."""
+
+    def __call__(
+        self, log: str, write: Callable[..., W], changes: Iterable[Any], /, **committing: Unpack[Submitting]
+    ) -> W:
+        """Calls ``write`` once, with the changes and the other arguments, of which it may change ``meta``; returns what that returns.
+
+        Args:
+            log: Name of the log.
+            write: Commits or submits.
+            changes: What is written.
+            committing: How.
+        """
+        ...
 
 
 class TransactionWriter:

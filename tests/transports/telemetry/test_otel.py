@@ -13,8 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import flow
-from publishers import upsert
-from publishers.tracing import LINKS_MAX, DeliverySpans, TracedLog
+from publishers import ChangeLog, ExpectationFailed, InvalidChange, InvalidOption, Position, upsert
+from publishers.mutations.mutation import columns_of
+from publishers.tracing import LINKS_MAX, CommitSpans, DeliverySpans
 from tests.publishers.support import BatchProbe
 from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports.cli import main
@@ -35,7 +36,7 @@ def traced(monkeypatch):
 
 @pytest.fixture
 def log(tmp_path):
-    with TracedLog.open(tmp_path / "shop") as log:
+    with ChangeLog.open(tmp_path / "shop", tracer=CommitSpans()) as log:
         yield log
 
 
@@ -97,6 +98,44 @@ def test_a_batch_of_several_commits_links_to_each_up_to_a_bound(log, traced):
     assert deliver.attributes["penstock.links_left_out"] == 3
     assert deliver.attributes["consumer"] == "mine"
     assert seen == [deliver.context]
+
+
+def test_every_way_to_write_is_traced(log, traced):
+    """F139: a span ends when its commit returns, or when what was submitted is durable."""
+    provider, spans = traced
+    row = upsert("order", "1", {})
+    with provider.get_tracer("test").start_as_current_span("buy"):
+        submitted = log.submit([row], meta={"user": "ann"})
+        assert submitted.result().version == 1
+        log.commit_columns([columns_of([row])])
+        with log.transaction() as tx:
+            tx.upsert("order", "2", {})
+    submitted.visible.result()
+    commits = [one for one in spans() if one.name == "penstock commit"]
+    assert sorted(one.attributes["penstock.version"] for one in commits) == [1, 2, 3]
+    written = [change.meta["traceparent"] for change in log.history().changes if change.index == 0]
+    assert {one.context.span_id for one in commits} == {int(text.split("-")[2], 16) for text in written}
+
+
+def test_a_commit_that_fails_is_a_failed_span(log, traced):
+    provider, spans = traced
+    with provider.get_tracer("test").start_as_current_span("buy"):
+        with pytest.raises(InvalidChange):
+            log.commit([7])
+        refused = log.submit([upsert("order", "1", {})], expect=log.token(log.head), producer=("me", 1))
+        late = log.submit([upsert("order", "1", {})], expect=str(log.token(Position(1))), producer=("me", 2))
+        assert refused.result().version == 1
+        with pytest.raises(ExpectationFailed):
+            late.result()
+    failed = [one for one in spans() if one.status.status_code is trace.StatusCode.ERROR]
+    assert {one.name for one in failed} == {"penstock commit"}
+    assert {one.events[0].name for one in failed} == {"exception"}
+    assert len(failed) == 2
+
+
+def test_a_tracer_is_called(tmp_path):
+    with pytest.raises(InvalidOption, match="tracer"):
+        ChangeLog.open(tmp_path / "shop", tracer="otel")
 
 
 def test_what_nobody_traces_makes_no_span(log, traced):
@@ -212,6 +251,6 @@ def test_nothing_of_it_is_imported_unless_it_is_used():
 
 def test_the_command_says_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "transports.telemetry.otel", None)
-    with TracedLog.open(tmp_path / "other"):
+    with ChangeLog.open(tmp_path / "other"):
         assert main(["serve", str(tmp_path / "other"), "--port", "0", "--otel"]) == 1
     assert "pip install 'penstock-cdc[otel]'" in capsys.readouterr().err
