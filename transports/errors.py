@@ -11,6 +11,7 @@
     |   |-- NotAuthenticated who it is was not found out in time                         (seconds)
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
+    |   |-- TooManySnapshots  as many subscriptions get the state as may at a time        (limit)
     |   |-- TooManyAppends   more is unacknowledged than the connection may have        (option, limit)
     |   |-- TooManyProducers   a principal has as many producers as it may have         (limit)
     |   `-- GoingAway        the server is stopping
@@ -55,6 +56,10 @@ from publishers.errors import (
     PositionMalformed,
     PredecessorFailed,
     PublishingOff,
+    SnapshotGone,
+    StateIncomplete,
+    StateOff,
+    StateUnusable,
     TooCostly,
     TransactionTooLarge,
     WalCorrupted,
@@ -77,6 +82,7 @@ __all__ = [
     "ServerFailed",
     "TooManyAppends",
     "TooManyProducers",
+    "TooManySnapshots",
     "TooManySubscriptions",
     "Unauthenticated",
     "Violation",
@@ -237,6 +243,20 @@ class TooManySubscriptions(WireError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"this connection has its {limit} subscriptions; complete one, or connect again", limit=limit
+        )
+        self.limit = limit
+
+
+class TooManySnapshots(WireError):
+    """As many subscriptions of the connection are being given the state as may be at a time."""
+
+    code = "TOO_MANY_SNAPSHOTS"
+    retryable = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} subscriptions of this connection (limit snapshots) are being given the state; wait for the end of one",
+            limit=limit,
         )
         self.limit = limit
 
@@ -466,7 +486,21 @@ _TABLE: Final = (
     _Row(PositionForeign, "CURSOR_FOREIGN"),
     _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
     _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
+    _Row(SnapshotGone, "SNAPSHOT_GONE", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(
+        StateOff,
+        "STATE_OFF",
+        message="the server keeps no state of the log; it has to own the log, and to open it with state=True, as by penstock "
+        "serve DIR --own --state",
+    ),
+    _Row(StateIncomplete, "STATE_INCOMPLETE", data=lambda e, t: {"since": t(e.since)}),
+    _Row(
+        StateUnusable,
+        "STATE_UNUSABLE",
+        retryable=True,
+        message="the state beside the log cannot be read at the moment",
+    ),
     _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
     _Row(IllegalRequestError, "INVALID_DEMAND"),
 )

@@ -18,6 +18,8 @@ class Limits:
     Attributes:
         connections: Most connections of a server; above it a new one is closed with 1013.
         subscriptions: Most subscriptions of a connection.
+        snapshots: Most subscriptions of a connection that are being given the state at a time; each keeps a page of rows in memory,
+            up to 1,000 or 1 MiB.
         subscription_weight: Most that the criteria of one subscription or query may weigh, in units of
             ``publishers.criteria.cost``: a key or a name is about two, a pattern 32 for each of its places.
         connection_weight: Most that the criteria of all subscriptions of a connection may weigh.
@@ -81,6 +83,7 @@ class Limits:
 
     connections: int = 10_000
     subscriptions: int = 100
+    snapshots: int = 10
     subscription_weight: int = 50_000
     connection_weight: int = 400_000
     criteria_weight: int = 2_000_000

@@ -30,7 +30,8 @@ class SnapshotFeed(ChangeFeed):
     """A publisher of rows and then changes; each subscriber has a snapshot of its own.
 
     A subscriber with a method ``on_snapshot(signal)`` is told ``SnapshotBegin``, ``ChunkEnd`` and ``SnapshotEnd`` beside
-    what it gets. ``max_lag`` counts from the end of the rows on.
+    what it gets; one with a method ``on_following(subscription)`` is given the subscription to what follows the rows, when it
+    begins. ``max_lag`` counts from the end of the rows on.
 
     Attributes:
         source: Where rows come from.
@@ -45,6 +46,7 @@ class SnapshotFeed(ChangeFeed):
     holding: Callable[[str, Position], Hold] | None
     start: SnapshotCursor | None
     mode: SnapshotMode
+    _ready: SnapshotReader | None = None
 
     def subscribe(
         self,
@@ -68,7 +70,14 @@ class SnapshotFeed(ChangeFeed):
 
         def then(position: Position, following: Any) -> None:
             feed = ChangeFeed(
-                self._service, self.criteria, position, self.until, self.view, self.on_gap, self._check
+                self._service,
+                self.criteria,
+                position,
+                self.until,
+                self.view,
+                self.on_gap,
+                self._check,
+                _prepared=prepared,
             )
             feed.subscribe(
                 following,
@@ -82,9 +91,9 @@ class SnapshotFeed(ChangeFeed):
 
         try:
             self._admit()
-            reader = SnapshotReader(
-                self._service, self.source, self.criteria, self.view, self.lineage.token, self.start
-            )
+            with self._lock:
+                reader, prepared = self._ready or self._reader(), self._prepared
+                self._ready = self._prepared = None
             subscription = SnapshotSubscription(
                 self._service,
                 reader,
@@ -109,7 +118,15 @@ class SnapshotFeed(ChangeFeed):
             subscription.close()
 
     def prepare(self) -> None:
-        """Does nothing: what costs time of the size of the criteria is done where the rows end."""
+        """See ``ChangeFeed.prepare``; for the rows, and for what follows them."""
+        reader, prepared = self._reader(), self._service.registry.prepare(self.criteria)
+        with self._lock:
+            self._ready, self._prepared = reader, prepared
+
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(
+            self._service, self.source, self.criteria, self.view, self.lineage.token, self.start
+        )
 
     def _hold(self, reader: SnapshotReader) -> Hold | None:
         if self.holding is None:

@@ -108,7 +108,7 @@ class SnapshotReader:
         if self.position.version <= self._page.version:
             entries += self._changes(self._page.version, room, nbytes)
         else:
-            entries += self._of_page(self._page, room)
+            entries += self._of_page(self._page, room, nbytes)
         return entries
 
     def _changes(self, upto: int, room: int, nbytes: int) -> list[Entry]:
@@ -140,7 +140,7 @@ class SnapshotReader:
             raise SnapshotGone(self.id, error.oldest) from error
         return entries
 
-    def _of_page(self, page: TablePage, room: int) -> list[Entry]:
+    def _of_page(self, page: TablePage, room: int, nbytes: int) -> list[Entry]:
         """Rows of the page."""
         if not self._given:
             self._found = list(self._rows.changes(page.rows, self.position))
@@ -148,6 +148,9 @@ class SnapshotReader:
         for place, change in self._found[self._given : self._given + room]:
             self._last = place
             entries.append(in_snapshot(change, self.cursor))
+            nbytes -= len(change.body_bytes or b"")
+            if nbytes <= 0:
+                break
         self._given += len(entries)
         if self._given < len(self._found):
             return entries

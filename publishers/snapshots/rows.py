@@ -21,6 +21,7 @@ from publishers.wal import Column, Columns
 __all__ = ["RowReader", "in_snapshot"]
 
 _READ: Final = bytes([Area.DATA * 16 + Operation.READ])
+_OF_NO_ENTITY: Final = frozenset({Operation.TRANSACTION, Operation.TRUNCATE})
 _NAMES: Final = Change.__struct_fields__
 
 
@@ -28,7 +29,7 @@ class RowReader:
     """Makes changes of rows.
 
     What concerns a change rather than an entity does not apply to rows: of a criterion ``operations``, ``changed`` and
-    ``transitions`` are left out. One that asks for TRANSACTION events alone, or for no changes of entities, asks for no rows.
+    ``transitions`` are left out. One that asks for TRANSACTION events or TRUNCATE alone, or for no changes of entities, asks for no rows.
 
     Args:
         criteria: Which rows are wanted.
@@ -72,7 +73,7 @@ def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
 
 def _asks(one: Criterion) -> bool:
     areas = not one.areas or Area.DATA in one.areas
-    return areas and one.operations != {Operation.TRANSACTION}
+    return areas and (not one.operations or not one.operations <= _OF_NO_ENTITY)
 
 
 def _of_rows(one: Criterion) -> Criterion:

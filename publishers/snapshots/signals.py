@@ -28,10 +28,10 @@ class ChunkEnd:
     """The rows of a page were given.
 
     Attributes:
-        cursor: The place behind them.
+        cursor: The place behind them; of a remote snapshot, its text.
     """
 
-    cursor: SnapshotCursor
+    cursor: SnapshotCursor | str
 
 
 @dataclass(frozen=True, slots=True)

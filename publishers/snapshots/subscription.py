@@ -272,6 +272,8 @@ class _Second(_First):
     """Between what follows and the subscriber, who has a subscription already."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
+        if callable(tell := getattr(self._subscriber, "on_following", None)):
+            tell(subscription)
         self._owner.go_on(subscription)
 
     def on_complete(self) -> None:

@@ -18,11 +18,9 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
-    "F88": "in the owner's process, from the state of the log",
+    "F88": "from the state of the log, by its owner and its server",
     "F89": "likewise",
     "F90": "likewise",
-    "F93": "in the owner's process",
-    "F146": "in the owner's process",
     "F85": "slots",
     "F86": "slots",
     "F98": "for servers and their clients",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.intersection import both
 from publishers.errors import InvalidOption
-from publishers.model.change import Area
+from publishers.model.change import Area, Operation
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.paths import Path, parse_path
 from publishers.views.view import Content, Images, View
@@ -22,11 +22,12 @@ from transports.errors import Forbidden
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Grant", "LogAction", "narrow", "schema_for", "schemas_for"]
+__all__ = ["Grant", "LogAction", "check_rows", "narrow", "schema_for", "schemas_for"]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
 _DATA: Final = frozenset({Area.DATA, Area.SCHEMA})
+_WITHOUT_ROWS: Final = frozenset({Operation.TRANSACTION, Operation.TRUNCATE})
 _APART: Final = View(Content.BODY, apart=True)
 _READABLE: Final = "about fields that may be seen here"
 
@@ -124,6 +125,22 @@ def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criter
     if grant.criteria is None:
         return view, criteria
     return view.within(_APART), both(criteria, grant.criteria)
+
+
+def check_rows(grant: Grant) -> None:
+    """Checks whether a principal may be given the state: rows tell what entities are, and not what has changed.
+
+    Raises:
+        Forbidden: If some of the changes that it may see depend on how they came about.
+    """
+    for wish in () if grant.criteria is None else grant.criteria.criterions:
+        given = bool(wish.operations) and Operation.UPSERT not in wish.operations
+        if (given or wish.changed or wish.transitions) and not (
+            wish.operations and wish.operations <= _WITHOUT_ROWS
+        ):
+            raise Forbidden(
+                "start", "a place in the log, because only some changes of entities may be seen here"
+            )
 
 
 def schema_for(

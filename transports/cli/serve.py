@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
@@ -40,6 +40,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.directory()
     parser.flag("--own", "open it for writing, instead of following its writer")
+    parser.flag(
+        "--state", "with --own: keep the newest body of each entity, and give it to clients that ask for it"
+    )
     parser.flag("--writable", "with --own: let every client append that is let in")
     parser.flag(
         "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
@@ -209,13 +212,16 @@ def _reload(kept: Sequence[_Kept]) -> None:
 
 def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedName:
     check_directory(chosen.directory)
+    if chosen.state and not chosen.own:
+        raise InvalidOption("--state", True, "given with --own: a follower keeps no state")
+    options: dict[str, Any] = {"state": True} if chosen.state else {}
     if chosen.follow_name:
         if chosen.own:
             raise InvalidOption("--follow-name", True, "left out with --own: an owner keeps what it has open")
         return FollowedName(chosen.directory)
     if is_store(chosen.directory):
-        return ChangeStore.open(chosen.directory, read_only=not chosen.own)
-    return ChangeLog.open(chosen.directory, read_only=not chosen.own)
+        return ChangeStore.open(chosen.directory, read_only=not chosen.own, **options)
+    return ChangeLog.open(chosen.directory, read_only=not chosen.own, **options)
 
 
 def _named(served: ChangeLog | ChangeStore | FollowedName) -> str:

@@ -13,7 +13,8 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
-from transports.codec.replies import Item, RemoteChange, RemoteGap, SubscribedReply
+from publishers.snapshots.signals import telling
+from transports.codec.replies import Item, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
 from transports.errors import ConnectionLost
 from transports.protocol.client import ClientSubscription
 
@@ -117,11 +118,12 @@ class RemoteSubscription:
         self._window = window
         self._on_gap = on_gap
         self._lock = threading.Lock()
-        self._buffer: deque[RemoteChange | RemoteGap] = deque()
+        self._buffer: deque[RemoteChange | RemoteGap | RemoteSignal] = deque()
         self._outstanding = 0  # wanted from the server, and not in the buffer yet
         self._received = entry.cursor  # behind what is in the buffer
         self._delivered = self._received
         self._gap: RemoteGap | None = None  # not told yet
+        self._signals = 0
         self._outcome: Outcome | None = None
         self._drain: Drain[RemoteChange]
 
@@ -165,10 +167,10 @@ class RemoteSubscription:
 
     # What its connection does with it, on the event loop of the client.
 
-    def buffer(self, events: Sequence[RemoteChange | RemoteGap], cursor: str) -> None:
-        """Some events have come, or a gap, behind which the cursor is."""
+    def buffer(self, events: Sequence[RemoteChange | RemoteGap | RemoteSignal], cursor: str) -> None:
+        """Some events have come, a gap, or what was told of a snapshot, behind which the cursor is."""
         with self._lock:
-            self._outstanding -= 0 if events and isinstance(events[0], RemoteGap) else len(events)
+            self._outstanding -= sum(isinstance(event, RemoteChange) for event in events)
             self._received = cursor
             self._buffer.extend(events)
         self._drain.signal()
@@ -198,12 +200,13 @@ class RemoteSubscription:
             buffer = self._buffer
             taken: list[RemoteChange] = []
             while buffer and len(taken) < limit:
-                if isinstance(buffer[0], RemoteChange):
-                    taken.append(buffer.popleft())  # type: ignore[arg-type]  # it is the one that was looked at
+                if isinstance(first := buffer[0], RemoteChange):
+                    taken.append(first)
                 elif taken:
-                    break  # a gap is told when all that was before it has been delivered
+                    break  # it is told when all that was before it has been delivered
                 else:
-                    self._jump(buffer.popleft())  # type: ignore[arg-type]  # likewise
+                    self._tell(first)
+                buffer.popleft()
             if taken:
                 self._delivered = taken[-1].cursor if buffer else self._received
             want = min(demand - len(taken), self._window)
@@ -214,6 +217,15 @@ class RemoteSubscription:
         if more > 0:
             self._log.demand(self)
         return taken
+
+    def _tell(self, told: RemoteGap | RemoteSignal) -> None:
+        """Notes what is not a change for the subscriber; under the lock, on the drain."""
+        if isinstance(told, RemoteGap):
+            self._jump(told)
+            return
+        self._delivered = told.cursor
+        self._signals += 1  # under a key of its own, as none may replace another
+        self._drain.tell(("snapshot", self._signals), telling(told.signal))
 
     def _jump(self, gap: RemoteGap) -> None:
         """Notes a gap for the subscriber, who is told before what follows; under the lock, on the drain."""
@@ -232,8 +244,9 @@ class RemoteSubscription:
     def outcome(self) -> Outcome | None:
         """Whether it has ended and everything was delivered."""
         with self._lock:
-            while self._buffer and isinstance(self._buffer[0], RemoteGap):
-                self._jump(self._buffer.popleft())  # type: ignore[arg-type]  # it is the one that was looked at
+            while self._buffer and not isinstance(first := self._buffer[0], RemoteChange):
+                self._tell(first)
+                self._buffer.popleft()
         return None if self._buffer else self._outcome
 
     def release(self) -> None:

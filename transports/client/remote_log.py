@@ -22,6 +22,7 @@ from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
 from publishers.mutations.rows import Mutation
 from publishers.schemas.registry import SchemaVersion
+from publishers.snapshots import SnapshotMode
 from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
@@ -76,6 +77,7 @@ class RemoteReading(TypedDict, total=False):
     on_lag: Literal["resync", "fail"]
     on_gap: OnGap
     whole: bool
+    snapshot: SnapshotMode
     heartbeat_ms: int | None
 
 
@@ -190,6 +192,7 @@ class RemoteLog:
         on_lag: Literal["resync", "fail"] = "resync",
         on_gap: OnGap = "fail",
         whole: bool = False,
+        snapshot: SnapshotMode = "initial",
         heartbeat_ms: int | None = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> RemoteFeed | ModelFeed[Any]:
@@ -198,7 +201,8 @@ class RemoteLog:
         Args:
             criteria: Which changes; nothing at all for everything.
             since: Where to begin, as for ``ChangeLog.changes``: a cursor that a change, a subscription or a log gave, a
-                version, a time, the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version.
+                version, a time, the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version. ``"state"``:
+                first the entities that there are, as rows of operation READ, then every change after them.
             start: Another name of ``since``, as it is on the wire for what is no cursor.
             until: Last version, after which the subscriber is completed.
             content: HEADER or BODY.
@@ -214,6 +218,7 @@ class RemoteLog:
             on_gap: End where history is missing, or go on behind it, and tell the subscriber's ``on_gap(gap)``, or a
                 callable that is given instead; ``gap`` is a ``RemoteGap``.
             whole: Whether a start inside a transaction sends it again from its beginning.
+            snapshot: With ``since="state"``: ``"initial_only"`` completes the subscriber after the rows.
             heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
             as_: As for ``ChangeLog.changes``: the class of which ``body`` and ``before`` are to be, or that of each entity type.
 
@@ -238,6 +243,7 @@ class RemoteLog:
             "onLag": on_lag,
             "onGap": "jump" if callable(on_gap) else on_gap,
             "whole": whole or None,
+            "snapshot": None if snapshot == "initial" else snapshot,
             "heartbeatMs": heartbeat_ms,
         }
         wish = {name: value for name, value in payload.items() if value is not None}

@@ -7,7 +7,7 @@ told to that subscription only, and nothing else breaks. Unknown fields are igno
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -16,11 +16,12 @@ from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria, TooCostly
 from publishers.model.position import Position, Start
+from publishers.snapshots import SnapshotMode
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
-from transports.codec.starts import VERSION_MAX, start_of
+from transports.codec.starts import VERSION_MAX, asks_for_state, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
@@ -196,6 +197,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
         jump: Go on at the oldest position where history is missing, and tell of the gap.
         whole: Send a transaction inside which it starts from its beginning.
+        snapshot: What follows the rows, if the state comes first.
         wishes: The criteria as they came, where they are not read yet.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty: on the system log that means nothing.
@@ -205,7 +207,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     criteria: Criteria | None
     view: View
     since: str | None
-    start: Start | Position | datetime | UUID
+    start: Start | Position | datetime | UUID | Literal["state"]
     until: int | None
     credits: int
     batch_events: int
@@ -216,7 +218,18 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     empty: bool = False
     jump: bool = False
     whole: bool = False
+    snapshot: SnapshotMode = "initial"
     wishes: object = None
+
+    @property
+    def place(self) -> Start | Position | datetime | UUID | str:
+        """Where to begin."""
+        return self.start if self.since is None else self.since
+
+    @property
+    def stated(self) -> bool:
+        """Whether the entities that there are come first."""
+        return asks_for_state(self.place)
 
     def read(self) -> tuple[Criteria, Cost]:
         """The criteria and what they cost, in time of their size.
@@ -257,6 +270,10 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         if since is not None and payload.get("start") is not None:
             raise InvalidRequest("start", payload["start"], "left out where since is given")
         until = payload.get("until")
+        start = start_of(payload.get("start"))
+        if payload.get("snapshot") is not None and not asks_for_state(start if since is None else since):
+            raise InvalidRequest("snapshot", payload["snapshot"], 'left out where start is not "state"')
+        only = word(payload, "snapshot", "initial", ["initial", "initial_only"]) == "initial_only"
         return cls(
             log=typed(payload, "log", str, "text"),
             criteria=None if heavy else Criteria.from_json(wishes),
@@ -270,7 +287,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
                 integers=Integers(word(payload, "integers", "NUMBER", [one.value for one in Integers])),
             ),
             since=since,
-            start=start_of(payload.get("start")),
+            start=start,
             until=None if until is None else whole("until", until, 1, VERSION_MAX),
             credits=checked_credits("credits", payload.get("credits")),
             batch_events=whole("batch.maxEvents", batch.get("maxEvents"), 1, limits.batch_events, 32),
@@ -282,6 +299,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
             fail_on_lag=word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
             jump=word(payload, "onGap", "fail", ["fail", "jump"]) == "jump",
             whole=typed(payload, "whole", bool, "true or false") or False,
+            snapshot="initial_only" if only else "initial",
             heartbeat=beat / 1000,
         )
 

@@ -12,16 +12,20 @@ from publishers.commits.group_commit import Commit
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation
-from publishers.model.position import PositionToken
+from publishers.model.position import Position, PositionToken
+from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
+from publishers.snapshots.signals import SnapshotSignal
 from publishers.views.entities import M
 from transports.codec.envelope import Ping, Pong
 from transports.codec.schemas import SchemaAnswer
+from transports.codec.snapshot_places import token_in
 from transports.errors import CloseCode, Violation
 
 __all__ = [
     "Ack",
     "AppendedReply",
     "CheckpointReply",
+    "ChunkEndReply",
     "Done",
     "Failure",
     "Goaway",
@@ -32,8 +36,11 @@ __all__ = [
     "RemoteCommit",
     "RemoteGap",
     "RemoteModelChange",
+    "RemoteSignal",
     "Reply",
     "Schema",
+    "SnapshotBeginReply",
+    "SnapshotEndReply",
     "SpooledReply",
     "SubscribedReply",
     "WireEvent",
@@ -51,9 +58,15 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
     cursor: str = ""
 
     @property
+    def after(self) -> Position:
+        """The position of the next change. Of a row, those rows that follow it are not before that: keep ``cursor``."""
+        return self.position if self.operation is Operation.READ else super().after
+
+    @property
     def idempotency_key(self) -> str:
         """``ChangeLog.idempotency_key`` of this change."""
-        log_id, _, place = self.cursor.partition(":")
+        cursor = self.cursor.split(":", 3)[-1] if SnapshotCursor.is_text(self.cursor) else self.cursor
+        log_id, _, place = cursor.partition(":")
         epoch = place.partition(":")[0]
         # Epochs of format 1 have no random bits, and are not told apart.
         return f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
@@ -87,6 +100,19 @@ class RemoteGap(Gap):
 
     begin_cursor: str
     end_cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSignal:
+    """What a server told of a snapshot beside its rows.
+
+    Attributes:
+        signal: That.
+        cursor: The place there.
+    """
+
+    signal: SnapshotSignal
+    cursor: str
 
 
 class RemoteCommit(Commit):
@@ -218,6 +244,41 @@ class Missing(msgspec.Struct, tag_field="type", tag="gap"):
         return RemoteGap(begin.position, end.position, self.begin, self.end)
 
 
+class SnapshotBeginReply(msgspec.Struct, tag_field="type", tag="snapshot_begin"):
+    """A snapshot begins, or goes on."""
+
+    id: str
+    snapshot: str
+    cursor: str
+
+    def told(self) -> RemoteSignal:
+        """What a subscriber is told."""
+        return RemoteSignal(SnapshotBegin(self.snapshot, _position(self.cursor)), self.cursor)
+
+
+class ChunkEndReply(msgspec.Struct, tag_field="type", tag="chunk_end"):
+    """The rows of a page have come."""
+
+    id: str
+    cursor: str
+
+    def told(self) -> RemoteSignal:
+        """What a subscriber is told."""
+        return RemoteSignal(ChunkEnd(self.cursor), self.cursor)
+
+
+class SnapshotEndReply(msgspec.Struct, tag_field="type", tag="snapshot_end"):
+    """All rows have come."""
+
+    id: str
+    snapshot: str
+    cursor: str
+
+    def told(self) -> RemoteSignal:
+        """What a subscriber is told."""
+        return RemoteSignal(SnapshotEnd(self.snapshot, _position(self.cursor)), self.cursor)
+
+
 class Item(msgspec.Struct):
     """How far one subscription is."""
 
@@ -290,6 +351,9 @@ Reply = (
     | SubscribedReply
     | Next
     | Missing
+    | SnapshotBeginReply
+    | ChunkEndReply
+    | SnapshotEndReply
     | CheckpointReply
     | Failure
     | Done
@@ -350,6 +414,13 @@ def _occurs(high: int, data: bytes) -> bool:
     """Whether a message has characters with that high byte, escaped or not."""
     plain = (chr((high << 8) + low).encode()[:2] for low in (0x80, 0xC0))
     return b"\\u%02x" % high in data.lower() or any(start in data for start in plain)
+
+
+def _position(cursor: str) -> Position:
+    try:
+        return token_in(cursor).position
+    except PositionMalformed as error:
+        raise Violation(CloseCode.BAD_REQUEST, f"the server told of a place that is none: {error}") from None
 
 
 def _number(told: int | str | None) -> int | None:

@@ -10,12 +10,13 @@ a version                 ``{"version": 5}``                                  ``
 a time                    ``{"time": "2026-03-01T12:00:00Z"}``                ``2026-03-01T12:00:00Z``
 the id of a transaction   ``{"transaction": "0b8c6f3e-..."}``                 ``0b8c6f3e-...``
 the text of a position    no ``start``, but ``since``                         the text
+``"state"``               ``"state"``                                         no text
 ========================  ==================================================  ===================================
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -27,6 +28,7 @@ from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
+from publishers.snapshots import SnapshotCursor, SnapshotMode
 from publishers.views.view import View
 from transports.codec.fields import whole
 from transports.errors import InvalidRequest
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERSION_MAX",
+    "asks_for_state",
     "explained",
     "feed_of",
     "kept_place",
@@ -52,13 +55,15 @@ VERSION_MAX: Final = 2**53 - 1
 _INDEX_MAX: Final = 2**31 - 1
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
 _TRANSACTION: Final = "the id of a transaction: a UUID, such as the TRANSACTION event tells it"
-_FORMS: Final = 'one of: "latest", "earliest", {"version": 1}, {"time": "..."}, {"transaction": "..."}'
+_FORMS: Final = (
+    'one of: "latest", "earliest", "state", {"version": 1}, {"time": "..."}, {"transaction": "..."}'
+)
 _WORDS: Final = (
     "latest, earliest, a version, a time, the id of a transaction, or a cursor such as events carry"
 )
 
 
-def start_of(value: object) -> Start | Position | datetime | UUID:
+def start_of(value: object) -> Start | Position | datetime | UUID | Literal["state"]:
     """Reads the ``start`` of a subscription; None is the latest place.
 
     Raises:
@@ -68,6 +73,8 @@ def start_of(value: object) -> Start | Position | datetime | UUID:
         return Start.LATEST
     if isinstance(value, str) and value in ("latest", "earliest"):
         return Start(value)
+    if value == "state":
+        return "state"
     if not isinstance(value, Mapping):
         raise InvalidRequest("start", value, _FORMS)
     match sorted(value):
@@ -99,7 +106,7 @@ def start_json(since: Since) -> dict[str, Any]:
             return {}
         case PositionToken():
             return {"since": str(since)}
-        case "latest" | "earliest":
+        case "latest" | "earliest" | "state":
             return {"start": str(since)}
         case str():
             return {"since": since}
@@ -146,6 +153,11 @@ def start_of_text(name: str, text: str) -> Since:
         raise InvalidOption(name, text, _WORDS) from None
 
 
+def asks_for_state(since: Since) -> bool:
+    """Whether the entities that there are come first: of ``"state"``, and of a cursor that was kept before these had ended."""
+    return since == "state" or SnapshotCursor.is_text(since)
+
+
 def reads_disk(since: Since) -> bool:
     """Whether it takes reading to find the place, which is not for an event loop."""
     return isinstance(since, (datetime, UUID))
@@ -183,6 +195,7 @@ def feed_of(
     whole: bool,
     jump: bool,
     prepared: bool,
+    snapshot: SnapshotMode = "initial",
 ) -> ChangeFeed:
     """What a client subscribes to; may read the disk, see ``reads_disk``.
 
@@ -195,13 +208,16 @@ def feed_of(
         whole: Whether to send a transaction inside which it begins from its beginning.
         jump: Whether to go on behind a gap.
         prepared: Whether to compile the criteria here.
+        snapshot: What follows the rows, if the state comes first.
 
     Raises:
         PenstockError: If that cannot be.
     """
     gaps: OnGap = "jump" if jump else "fail"
     try:
-        feed = log.changes(criteria, since=since, until=until, view=view, whole=whole, on_gap=gaps)
+        feed = log.changes(
+            criteria, since=since, until=until, view=view, whole=whole, on_gap=gaps, snapshot=snapshot
+        )
         if prepared:
             feed.prepare()
         return feed

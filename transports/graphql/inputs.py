@@ -4,6 +4,7 @@ import enum
 import re
 from dataclasses import fields
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 import strawberry
@@ -157,7 +158,7 @@ class StartInput:
         "The transaction whose TRANSACTION event tells this id.", default=None
     )
 
-    def plain(self) -> Word | Position | datetime | UUID:
+    def plain(self) -> Word | Position | datetime | UUID | Literal["state"]:
         """The start, checked.
 
         Raises:

@@ -62,8 +62,10 @@ class OperationSource:
     def feed(self, view: View, prepared: bool = False) -> ChangeFeed:
         """What is subscribed to; see ``feed_of``."""
         criteria = () if self.empty else self.criteria
-        how = {"whole": self.whole, "jump": self.jump, "prepared": prepared}
-        return feed_of(self.log, criteria, self.since, self.until, view, **how)
+        since, until = self.since, self.until
+        return feed_of(
+            self.log, criteria, since, until, view, whole=self.whole, jump=self.jump, prepared=prepared
+        )
 
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         if self.jump:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from publishers.schemas.registry import SchemaVersion
+from publishers.snapshots import SnapshotCursor
 from transports.codec import replies
 from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
-from transports.codec.replies import RemoteChange, RemoteGap, Reply, read
+from transports.codec.replies import RemoteChange, RemoteGap, RemoteSignal, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.client_appends import ClientAppends
 from transports.protocol.connection import Effect, Send, WireEntry
@@ -30,7 +31,10 @@ __all__ = [
 ]
 
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
-_RESUMED: Final = frozenset({"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER"})
+_RESUMED: Final = frozenset(
+    {"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER", "TOO_MANY_SNAPSHOTS", "STATE_UNUSABLE"}
+)
+_Signalled = replies.SnapshotBeginReply | replies.ChunkEndReply | replies.SnapshotEndReply
 _CLIENT: Final = "penstock-python/1.0"
 _CROWDED: Final = 0.1  # seconds to wait for room at a server, if nothing is said of reconnecting
 
@@ -64,7 +68,14 @@ class ClientSubscription(WireEntry):
             if self.cursor != self._payload.get("since"):
                 payload.pop("whole", None)  # what has come is not to come again
             payload.pop("start", None)
+            if not SnapshotCursor.is_text(self.cursor):
+                payload.pop("snapshot", None)
         return payload
+
+    @property
+    def ends_with_rows(self) -> bool:
+        """Whether nothing is wanted behind the rows of a snapshot."""
+        return self._payload.get("snapshot") == "initial_only"
 
     def unannounced(self) -> int:
         """How many events to request; counted as requested from now on."""
@@ -94,10 +105,10 @@ class ClientQuestion(WireEntry):
 
 
 class Deliver(Effect, frozen=True):
-    """Buffer some events, or a gap, behind which the cursor is."""
+    """Buffer some events, a gap, or what was told of a snapshot, behind which the cursor is."""
 
     entry: ClientSubscription
-    events: Sequence[RemoteChange | RemoteGap]
+    events: Sequence[RemoteChange | RemoteGap | RemoteSignal]
     cursor: str
 
 
@@ -211,6 +222,9 @@ class ClientSession:
             case replies.Next() | replies.Missing() | replies.SubscribedReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._take(entry, reply)
+            case replies.SnapshotBeginReply() | replies.ChunkEndReply() | replies.SnapshotEndReply():
+                entry = self._subscriptions.get(reply.id)
+                return [] if entry is None else self._in_snapshot(entry, reply)
             case replies.AppendedReply():
                 return self.appends.answered(reply)
             case replies.SpooledReply():
@@ -256,6 +270,15 @@ class ClientSession:
             case replies.SubscribedReply():
                 entry.cursor = entry.cursor or reply.cursor
                 return [Progress(entry, reply)]
+
+    def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
+        entry.cursor, entry.attempts = reply.cursor, 0
+        effects: list[Effect] = [Deliver(entry, [reply.told()], reply.cursor)]
+        if isinstance(reply, replies.SnapshotEndReply) and entry.ends_with_rows:
+            # Its end is on the way; were it lost, there would be a place to go on, and nothing to go on with.
+            self._forget(entry)
+            effects.append(Ended(entry, None))
+        return effects
 
     def _checkpoint(self, reply: replies.CheckpointReply) -> list[Effect]:
         self._checkpoints += 1

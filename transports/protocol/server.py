@@ -313,6 +313,28 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         entry.unsettled = not batch.boundary
         return encoder.next(entry.head, batch)
 
+    def rows(
+        self, entry: SubscriptionEntry, events: Iterable[bytes], cursor: str, now: float
+    ) -> bytes | None:
+        """The ``next`` message for rows, and changes between them; None if nobody waits for it any more.
+
+        Args:
+            entry: Which subscription.
+            events: Each as JSON.
+            cursor: The place behind them.
+            now: The time.
+        """
+        if entry.stage is not EntryStage.ACTIVE:
+            return None
+        entry.told, entry.unsettled = now, True
+        return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
+
+    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: str) -> list[Effect]:
+        """A snapshot begins or ends, or a page of its rows has ended; the cursor is the place there."""
+        if entry.stage is not EntryStage.ACTIVE:
+            return []
+        return [Send(encode({"type": kind, "id": entry.id, **told, "cursor": cursor}))]
+
     def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
         """History from one cursor to another is missing; what follows begins behind it."""
         if entry.stage is not EntryStage.ACTIVE:

@@ -1,6 +1,6 @@
 """Drives the machine of one ``penstock.v1+json`` connection."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -10,16 +10,21 @@ from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.log.feed import ChangeFeed
+from publishers.log.start import Since
+from publishers.model.change import Change
 from publishers.schemas.registry import SchemaVersion
+from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
 from publishers.views.view import View
-from transports.access.grant import Grant, narrow, schema_for
+from transports.access.grant import Grant, check_rows, narrow, schema_for
 from transports.appends import Appending
-from transports.codec.events import EventEncoder
+from transports.codec.events import EventEncoder, encode_change
 from transports.codec.messages import SubscribeWish, check_weight
 from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.codec.snapshot_places import opened, sealed
 from transports.codec.starts import feed_of, kept_place, reads_disk
-from transports.errors import Problem, describe
+from transports.errors import Problem, TooManySnapshots, describe
 from transports.limits import Limits
 from transports.protocol.connection import Effect
 from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
@@ -32,6 +37,7 @@ from transports.server.subscriber import WireSubscriber
 from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
+    from flow.contracts import Subscription
     from publishers.log.changelog import ChangeLog
 
 __all__ = ["ChangeDriver", "ChangeSubscriber"]
@@ -47,9 +53,12 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         log: The log it is about.
         encoder: Encodes the events of that log.
         latency: Where is noted how long they took.
+        place: In a snapshot, where the client would resume; else None.
+        stated: Whether it is to be given the state, all of which has not been given yet.
+        integers: How it is told large whole numbers.
     """
 
-    __slots__ = ("encoder", "grant", "latency", "log", "name", "wish")
+    __slots__ = ("encoder", "integers", "latency", "log", "place", "stated", "wish")
 
     def __init__(
         self,
@@ -71,9 +80,14 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         self.log = log
         self.encoder = encoder
         self.latency = latency
+        self.place: str | None = None
+        self.stated = wish.stated
+        self.integers = wish.view.integers
 
     def cursor(self) -> str:
         """Where the client would resume."""
+        if self.place is not None:
+            return self.place
         return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
 
     # Signals beside those of Reactive Streams, on the lane.
@@ -85,6 +99,24 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
     def on_state(self, state: State, /) -> None:
         """The subscription has come to read from the WAL, or does so no longer."""
         self._driver.moved(self, resync=state is State.RESYNC)
+
+    def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
+        """A snapshot begins or ends, or a page of its rows has ended."""
+        self._driver.snapshot(self, signal)
+
+    def on_following(self, subscription: "Subscription", /) -> None:
+        """All rows were given, and changes follow."""
+        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
+            self.subscription, self.snapshot, self.place = subscription, None, None
+            self.stated = False
+            self._driver.followed(self)
+
+    def text(self, cursor: SnapshotCursor | str) -> str:
+        """A place in a snapshot as the client gets it."""
+        return sealed(cursor) if self.grant.narrow else str(cursor)
+
+    def _rows(self, batch: "Sequence[Change]") -> None:
+        self._driver.rows(self, batch)
 
 
 class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
@@ -161,6 +193,9 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error)))
             return
+        if wish.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
+            self._perform(self._session.failed(entry, describe(TooManySnapshots(self._limits.snapshots))))
+            return
         encoder = self._encoders.setdefault(log, EventEncoder(log.token))
         lane = self._outbound.lane(wish.batch_bytes, wish.linger)
         kept = wish if wish.wishes is None else wish.bare()
@@ -190,6 +225,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
             criteria, view, cost = result()
+            subscriber.integers = view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             # On the system log an empty list means nothing; what is granted says more than that.
             wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
@@ -232,16 +268,16 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """Answers ``subscribed``."""
         subscriber.lane.eager = False
         subscription, log, cursor = subscriber.subscription, subscriber.log, subscriber.encoder.cursor
-        if subscription is None:
-            return
+        if (snapshot := subscriber.snapshot) is not None and (place := snapshot.cursor) is not None:
+            subscriber.place = subscriber.text(place)
         try:
             effects = self._session.subscribed(
                 subscriber.entry,
-                resync=subscription.state is State.RESYNC,
+                resync=subscription is None or subscription.state is State.RESYNC,
                 now=self._loop.time(),
                 log=subscriber.name,
                 epoch=log.epoch,
-                cursor=cursor(subscription.position),
+                cursor=subscriber.cursor(),
                 oldest=cursor(log.oldest),
                 head=cursor(log.head),
             )
@@ -267,6 +303,47 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._note(batch, subscriber.name)
             if subscriber.entry.unsettled:
                 self._arm(subscriber.entry.due(self._limits))
+
+    def rows(self, subscriber: ChangeSubscriber, changes: Sequence[Change]) -> None:
+        """Writes a ``next`` of rows, and changes between them."""
+        subscriber.lane.eager = len(changes) >= subscriber.batch_events
+        try:
+            events = []
+            for change in changes:
+                assert isinstance(change, SnapshotChange)
+                subscriber.place = subscriber.text(change.cursor)
+                events.append(encode_change(change, subscriber.place, subscriber.integers))
+            now = self._loop.time()
+            frame = self._session.rows(subscriber.entry, events, subscriber.cursor(), now)
+        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
+            self._fail(subscriber, error)
+            return
+        if frame is not None:
+            self._link.write(frame)
+            self._arm(subscriber.entry.due(self._limits))
+
+    def snapshot(self, subscriber: ChangeSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd) -> None:
+        """Writes what a snapshot tells beside its rows."""
+        tell, entry = self._session.snapshot, subscriber.entry
+        match signal:
+            case SnapshotBegin(name):
+                self._perform(tell(entry, "snapshot_begin", subscriber.cursor(), snapshot=name))
+            case ChunkEnd(cursor):
+                if subscriber.grant.criteria is not None:
+                    return  # it would tell how many rows there are that are not shown
+                subscriber.place = subscriber.text(cursor)
+                self._perform(tell(entry, "chunk_end", subscriber.place))
+            case SnapshotEnd(name, position):
+                subscriber.place = subscriber.encoder.cursor(position)
+                self._perform(tell(entry, "snapshot_end", subscriber.place, snapshot=name))
+
+    def followed(self, subscriber: ChangeSubscriber) -> None:
+        """Notes how the changes after a snapshot begin."""
+        subscription = subscriber.subscription
+        self._session.state(
+            subscriber.entry, resync=subscription is not None and subscription.state is State.RESYNC
+        )
+        self._arm(subscriber.entry.due(self._limits))
 
     def moved(self, subscriber: ChangeSubscriber, *, resync: bool) -> None:
         """Notes a change of state for the next checkpoint, or ends a subscription that must not lag."""
@@ -301,8 +378,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         if subscriber.entry.stage is EntryStage.ENDED:
             return
         problem = describe(error, subscriber.encoder.cursor)
-        if problem.code in _WITH_CURSOR and subscriber.subscription is not None:
-            problem = Problem(*problem[:3], data={"cursor": subscriber.cursor(), **problem.data})
+        if problem.code in _WITH_CURSOR and (cursor := subscriber.cursor()):
+            problem = Problem(*problem[:3], data={"cursor": cursor, **problem.data})
         self._perform(self._session.failed(subscriber.entry, problem))
 
     # What the time brings.
@@ -319,7 +396,12 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         items = []
         for entry in entries:
             subscriber = self._subscribers[entry]
-            if subscriber.subscription is not None:
+            if subscriber.place is not None:
+                head = subscriber.log.head
+                items.append(
+                    (entry, subscriber.place, subscriber.encoder.cursor(head), head.version - 1, True)
+                )
+            elif subscriber.subscription is not None:
                 at = subscriber.subscription.checkpoint()
                 cursor = subscriber.encoder.cursor
                 live, resync = at.head.version - 1, at.state is State.RESYNC
@@ -329,6 +411,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
 def _narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
     """What a client is given of what it asks for, and what that costs; from any thread."""
+    if wish.stated:
+        check_rows(grant)
     wanted, cost = wish.read()
     view, criteria = narrow(grant, wish.view, wanted)
     check_weight(cost, limits)
@@ -342,5 +426,19 @@ def _feed(
     log: "ChangeLog", wish: SubscribeWish, wishes: Criteria | tuple[()], view: View, prepared: bool
 ) -> ChangeFeed:
     """What a client subscribes to."""
-    since = kept_place(log, wish.start if wish.since is None else wish.since, jump=wish.jump)
-    return feed_of(log, wishes, since, wish.until, view, whole=wish.whole, jump=wish.jump, prepared=prepared)
+    since: Since = wish.place
+    if not wish.stated:
+        since = kept_place(log, since, jump=wish.jump)
+    elif wish.since is not None:
+        since = opened(wish.since, log.oldest)
+    return feed_of(
+        log,
+        wishes,
+        since,
+        wish.until,
+        view,
+        whole=wish.whole,
+        jump=wish.jump,
+        prepared=prepared,
+        snapshot=wish.snapshot,
+    )

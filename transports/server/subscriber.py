@@ -6,6 +6,7 @@ from flow.contracts import UNBOUNDED
 from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
+from publishers.snapshots.subscription import SnapshotSubscription
 from transports.access.grant import Grant
 from transports.protocol.connection import WireEntry
 from transports.server.outbound import Lane
@@ -40,11 +41,22 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         batch_events: Most events in one batch.
         name: What the client knows the log by.
         grant: What its principal may do with the log, as it was told when it subscribed.
-        subscription: Its subscription, once there is one.
+        subscription: Its subscription to changes, once there is one.
+        snapshot: That to rows, which come before changes; None if there are none, or none any more.
         credits: What the client requested before there was a subscription.
     """
 
-    __slots__ = ("_driver", "batch_events", "credits", "entry", "grant", "lane", "name", "subscription")
+    __slots__ = (
+        "_driver",
+        "batch_events",
+        "credits",
+        "entry",
+        "grant",
+        "lane",
+        "name",
+        "snapshot",
+        "subscription",
+    )
 
     def __init__(
         self,
@@ -64,19 +76,22 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         self.name = name
         self.grant = grant
         self.subscription: ChangeSubscription | None = None
+        self.snapshot: SnapshotSubscription | None = None
         self.credits = UNBOUNDED if demand is None else demand
 
     def request(self, n: int) -> None:
         """Passes the client's demand on."""
-        if self.subscription is None:
+        serving = self.snapshot or self.subscription
+        if serving is None:
             self.credits += n
         else:
-            self.subscription.request(n)
+            serving.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription."""
-        if self.subscription is not None:
-            self.subscription.cancel()
+        serving = self.snapshot or self.subscription
+        if serving is not None:
+            serving.cancel()
 
     # Signals, on the lane.
 
@@ -88,6 +103,9 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         if isinstance(subscription, ChangeSubscription):
             self.subscription = subscription
             self._driver.opened(self)
+        elif isinstance(subscription, SnapshotSubscription):
+            self.snapshot = subscription
+            self._driver.opened(self)
         if self.credits:
             subscription.request(self.credits)
 
@@ -97,10 +115,15 @@ class WireSubscriber(Generic[_Entry, _Driving]):
 
     def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
         """Some events."""
-        if not isinstance(batch, Batch):
-            raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
-        self._driver.deliver(self, batch)
+        if isinstance(batch, Batch):
+            self._driver.deliver(self, batch)
+        else:
+            self._rows(batch)
         self.lane.settle()
+
+    def _rows(self, batch: "Sequence[Change]") -> None:
+        """Rows, or changes between them; for those that ask for some."""
+        raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
 
     def on_error(self, error: Exception, /) -> None:
         """The subscription failed."""

@@ -201,6 +201,7 @@ def test_criteria_choose_rows_by_type_key_and_value(log):
         "b0",
     ]
     assert rows(Criterion(operations={Operation.TRANSACTION})) == []
+    assert rows(Criterion(operations={Operation.TRUNCATE}), Criterion(keys={"a1"})) == ["a1"]
     assert rows(Criterion(areas={"SCHEMA"})) == []
 
 

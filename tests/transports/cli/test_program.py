@@ -1,5 +1,6 @@
 """The command, in this process where that is possible, and as a process where signals and pipes matter."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -18,6 +19,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from tests.publishers.support import wait_until
+from transports import connect
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
@@ -379,6 +381,25 @@ def test_serve_own_takes_the_log_for_itself(tmp_path, capsys, feed_stdin):
         feed_stdin(LINES)
         assert main(["append", str(tmp_path / "shop")]) == 1
         assert str(server.pid) in one_line(capsys)
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=30)
+
+
+def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys):
+    """F146."""
+    fill(1, 2)
+    log.close()
+    assert main(["serve", str(log.path), "--state"]) == 2
+    assert "--own" in one_line(capsys)
+    with start("serve", log.path, "--own", "--state", "--port", "0") as server:
+        url = server.stdout.readline().split()[6].rstrip(",")
+
+        async def rows():
+            async with connect(url) as remote:
+                feed = remote.changes(since="state", snapshot="initial_only")
+                return [(change.operation.name, change.key) async for change in feed]
+
+        assert asyncio.run(rows()) == [("READ", "0-0"), ("READ", "0-1")]
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=30)
 

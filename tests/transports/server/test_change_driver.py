@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from publishers.fanout.ring import Ring
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from transports.access.access import Access
 from transports.codec.events import EventEncoder
 from transports.errors import CloseCode
 from transports.limits import Limits
@@ -44,11 +45,17 @@ class FakeLink:
         self.receiver.lost()
 
 
-def connect(log, *, weight=None, **limits):
+def connect(log, *, weight=None, authorise=None, **limits):
     link = FakeLink()
     loop = asyncio.get_running_loop()
     link.receiver = ChangeDriver(
-        {"shop": log}, link, limits=Limits(**limits), weight=weight, loop=loop, server="test"
+        {"shop": log},
+        link,
+        limits=Limits(**limits),
+        weight=weight,
+        loop=loop,
+        server="test",
+        access=Access(authorise=authorise),
     )
     say(link, type="connection_init")
     return link
