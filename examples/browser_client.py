@@ -1,6 +1,6 @@
-"""A page that follows a log, three changes at a click; the page comes from a server of its own.
+"""Two pages, of a server of their own: one follows a log, three changes at a click, the other shows what is there now.
 
-Run it: python examples/browser_client.py, and open the address that it prints. Ctrl-C ends it.
+Run it: python examples/browser_client.py, and open an address that it prints. Ctrl-C ends it.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import transports
 from publishers import ChangeLog
 
 PAGE = Path(__file__).with_name("browser")
+OPEN = 10  # orders; the oldest is closed when there is another one
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -40,17 +41,21 @@ def main() -> None:
     stop = threading.Event()
     with (
         tempfile.TemporaryDirectory() as place,
-        ChangeLog.open(Path(place, "log")) as log,
+        ChangeLog.open(Path(place, "log"), state=True) as log,
         page(Path(place, "page")) as origin,
         # A page of another origin has to be named, or its WebSocket is refused.
         transports.serve(log, port=0, origins=[origin]) as server,
     ):
-        print(f"{origin}/?server={server.url}", flush=True)
+        print(
+            f"{origin}/?server={server.url}", f"{origin}/map.html?server={server.url}", sep="\n", flush=True
+        )
         number = 0
         while not stop.wait(0.2):
             number += 1
             with log.transaction() as tx:
                 tx.upsert("order", str(number), {"total": f"{number}.00"})
+                if number > OPEN:
+                    tx.remove("order", str(number - OPEN))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ import { connect } from "./penstock.js";
 
 const server = new URLSearchParams(location.search).get("server");
 const orders = connect(server).changes({
-  criteria: [{ entity_types: ["order"] }],
+  criteria: [{ entity_types: ["order"], operations: ["UPSERT"] }],
   content: "BODY",
   start: "earliest",
   window: 3,

@@ -15,6 +15,9 @@
  * events. When the connection is lost it is made again, and every subscription goes on behind the last event that it
  * has: nothing is missing, nothing comes twice.
  *
+ * `const orders = client.liveMap("order")` is a map of the entities that there are, kept right from then on, where the server
+ * keeps the state of the log: `await orders.ready`, then `orders.get("42")`, and an event `change` for each change.
+ *
  * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction, where the server
  * lets the client write: once, whatever happens to the connection.
  *
@@ -30,6 +33,9 @@ export const SUBPROTOCOL = "penstock.v1+json";
 const WINDOW = 256;
 const REQUEST_EVERY_MS = 4; // a small window must not become a flood of requests
 const COMPACT_AT = 1024;
+const AGAIN_MS = 500; // until a live map begins again that could not go on
+/** What ends a live map's subscription although a new one may show the state of now. */
+const BEGUN_AGAIN = new Set(["SNAPSHOT_GONE", "HISTORY_PRUNED", "CURSOR_FORKED", "CURSOR_FOREIGN", "LOG_REPLACED"]);
 const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
 
 /**
@@ -46,6 +52,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {any} [body] Only with content BODY.
  * @property {any} [before] Only with content BODY.
  * @property {string[]} [changed]
+ * @property {string} [field] Of a change of a part of an entity, which follows that of the entity.
  * @property {any} [meta]
  *
  * @typedef {object} Criterion Everything that is given must hold.
@@ -59,8 +66,8 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] All of which must hold.
  * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
  *
- * @typedef {"latest" | "earliest" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
- *   The next version, the oldest that is kept, this one, the first that was committed then or later, or that of this id.
+ * @typedef {"latest" | "earliest" | "state" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
+ *   The next version, the oldest that is kept, first the entities that there are as events of operation READ, this one, the first that was committed then or later, or that of this id.
  *
  * @typedef {{begin: string, end: string}} Gap What is missing: from one cursor to another.
  *
@@ -79,6 +86,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {"resync" | "fail"} [onLag]
  * @property {"fail" | ((gap: Gap) => any)} [onGap] Where history is no longer kept: end in HISTORY_PRUNED, or go on at the
  *   oldest place, and call this function before the first event behind the gap is given to the reader.
+ * @property {"initial" | "initial_only"} [snapshot] With start "state": what follows the entities, every change or the end.
  * @property {boolean} [whole] Whether a start inside a transaction sends it again from its beginning.
  *
  * @typedef {object} Schema
@@ -208,6 +216,21 @@ export class Client extends EventTarget {
   }
 
   /**
+   * The entities of a type, kept right from the state on; its server has to keep the state of the log.
+   *
+   * @param {string} entityType
+   * @param {LiveWish} [wish] Which of them.
+   * @returns {LiveMap}
+   */
+  liveMap(entityType, wish = {}) {
+    const { keys, key_globs, key_patterns, ...rest } = wish;
+    const some = { areas: ["DATA"], entity_types: [entityType], keys, key_globs, key_patterns };
+    const all = { areas: ["DATA"], entity_types: [entityType], operations: ["TRUNCATE"] };
+    const criteria = keys ?? key_globs ?? key_patterns ? [some, all] : [some];
+    return new LiveMap(() => this.changes({ ...rest, criteria, content: "BODY", start: "state" }));
+  }
+
+  /**
    * A schema that was told, by its version, or the newest; null if there is none. It answers for every `schema_version`
    * that an event names, whatever became of the change that told it, and what was told never changes.
    *
@@ -309,6 +332,9 @@ export class Client extends EventTarget {
       case "subscribed":
       case "gap":
       case "next":
+      case "snapshot_begin":
+      case "chunk_end":
+      case "snapshot_end":
         this.#byId.get(message.id)?.tell(message.type, message);
         break;
       case "schema":
@@ -411,7 +437,8 @@ export class Client extends EventTarget {
 }
 
 /**
- * One subscription: an async iterable of events. Fires `progress` when state, head or place were told anew.
+ * One subscription: an async iterable of events. Fires `progress` when state, head or place were told anew, and `ready` when all
+ * entities were handled that there were, with `start: "state"`.
  *
  * @implements {AsyncIterableIterator<ChangeEvent>}
  */
@@ -421,10 +448,11 @@ export class Changes extends EventTarget {
   #window;
   /** @type {string | null} */
   #id = null;
-  /** @type {(ChangeEvent | Missing)[]} */
+  /** @type {(ChangeEvent | Missing | RowsEnd)[]} */
   #buffer = [];
   #first = 0; // of the buffer: what is before it has been given away
-  #gaps = 0; // in the buffer
+  #gaps = 0; // in the buffer, and ends of rows
+  #ready = false;
   #begun = false;
   /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
   #waiting = [];
@@ -505,6 +533,11 @@ export class Changes extends EventTarget {
     return this.#first === this.#buffer.length;
   }
 
+  /** Whether all entities were handled that there were; of a subscription without the state, never. */
+  get ready() {
+    return this.#ready;
+  }
+
   /** Whether the server knows of it at this moment. */
   get subscribed() {
     return this.#id !== null;
@@ -563,7 +596,7 @@ export class Changes extends EventTarget {
   /**
    * What the client learns about this subscription; not for others.
    *
-   * @param {"open" | "subscribed" | "gap" | "next" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
+   * @param {"open" | "subscribed" | "gap" | "next" | "snapshot_begin" | "chunk_end" | "snapshot_end" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
    * @param {any} message
    */
   tell(what, message) {
@@ -583,6 +616,15 @@ export class Changes extends EventTarget {
         return;
       case "next":
         this.#take(message);
+        return;
+      case "snapshot_begin":
+      case "chunk_end":
+        this.#reach(message.cursor);
+        break;
+      case "snapshot_end":
+        this.#insert(new RowsEnd(message.cursor));
+        // Its end is on the way; were it lost, there would be nothing to go on with.
+        if (this.#wish.snapshot === "initial_only") this.#finish(null);
         return;
       case "checkpoint":
         Object.assign(this.#told, { state: message.state, head: message.head });
@@ -609,13 +651,15 @@ export class Changes extends EventTarget {
   #subscribe(id) {
     const { criteria = [{}], log, start, until, content, images, integers, maxEvents, heartbeatMs, onLag } = this.#wish;
     const onGap = typeof this.#wish.onGap === "function" ? "jump" : this.#wish.onGap;
+    const inState = this.#received === null ? start === "state" : this.#received.startsWith("n1:");
+    const snapshot = inState ? this.#wish.snapshot : undefined;
     const whole = this.#begun ? undefined : this.#wish.whole; // what has come is not to come again
     const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
     const place = this.#received === null ? { start } : { since: this.#received };
     const batch = maxEvents === undefined ? undefined : { maxEvents };
     this.#id = id;
     this.#demand = credits;
-    const options = { until, content, images, integers, batch, heartbeatMs, onLag, onGap, whole, credits };
+    const options = { until, content, images, integers, batch, heartbeatMs, onLag, onGap, whole, snapshot, credits };
     const payload = { criteria, log, ...place, ...options };
     this.#link.send({ type: "subscribe", id, payload });
   }
@@ -635,14 +679,33 @@ export class Changes extends EventTarget {
   #miss(/** @type {Missing} */ gap) {
     this.#received = gap.end;
     const last = this.#empty ? undefined : this.#buffer[this.#buffer.length - 1];
-    if (this.#waiting.length) {
-      this.#jump(gap);
-    } else if (last instanceof Missing) {
+    if (!this.#waiting.length && last instanceof Missing) {
       last.end = gap.end; // retention has gone on meanwhile
     } else {
-      this.#buffer.push(gap);
+      this.#insert(gap);
+    }
+  }
+
+  /** What is no event is told when all that was before it has been handled, as it has been if somebody waits. */
+  #insert(/** @type {Missing | RowsEnd} */ mark) {
+    this.#received = mark.end;
+    if (this.#waiting.length) {
+      this.#pass(mark);
+    } else {
+      this.#buffer.push(mark);
       this.#gaps += 1;
     }
+  }
+
+  #pass(/** @type {Missing | RowsEnd} */ mark) {
+    if (mark instanceof Missing) {
+      this.#jump(mark);
+      return;
+    }
+    this.#handled = mark.end;
+    this.#given = null;
+    this.#ready = true;
+    this.dispatchEvent(new Event("ready"));
   }
 
   #jump(/** @type {Missing} */ { begin, end }) {
@@ -652,13 +715,12 @@ export class Changes extends EventTarget {
     if (typeof onGap === "function") onGap({ begin, end });
   }
 
-  /** Takes the next event, having told of the gap before it. */
+  /** Takes the next event, having told what is before it. */
   #shift() {
-    while (this.#buffer[this.#first] instanceof Missing) {
-      const gap = /** @type {Missing} */ (this.#buffer[this.#first]);
+    for (let mark = this.#buffer[this.#first]; isMark(mark); mark = this.#buffer[this.#first]) {
       this.#first += 1;
       this.#gaps -= 1;
-      this.#jump(gap);
+      this.#pass(mark);
     }
     const event = /** @type {ChangeEvent | undefined} */ (this.#buffer[this.#first]);
     if (event === undefined) return undefined;
@@ -902,6 +964,156 @@ class Missing {
   constructor(begin, end) {
     this.begin = begin;
     this.end = end;
+  }
+}
+
+/** A place in the buffer where all rows have come. */
+class RowsEnd {
+  /** @param {string} end */
+  constructor(end) {
+    this.end = end;
+  }
+}
+
+/**
+ * @param {unknown} item
+ * @returns {item is Missing | RowsEnd}
+ */
+function isMark(item) {
+  return item instanceof Missing || item instanceof RowsEnd;
+}
+
+/**
+ * @typedef {object} LiveWish Which entities: all of the type, or those that fulfil all that is given.
+ * @property {string[]} [keys]
+ * @property {string[]} [key_globs]
+ * @property {string[]} [key_patterns]
+ * @property {string} [log] Needed where the server has several.
+ * @property {"NUMBER" | "TEXT"} [integers]
+ * @property {number} [window]
+ */
+
+/**
+ * The entities of a type by their keys, as they are: from the state of the log, and then by every change. Lost connections
+ * leave it as it was then, until it goes on; where it cannot go on, it shows what it had until the state of now is complete.
+ *
+ * Fires `change` (`detail`: `{operation, key, value}`, of TRUNCATE without a key), `ready` when it shows all entities, again
+ * after each time that it could not go on, and `error` (`detail`: the error) when it has ended for good.
+ *
+ * @implements {Iterable<[string, any]>}
+ */
+export class LiveMap extends EventTarget {
+  #subscribe;
+  /** @type {Changes | null} */
+  #changes = null;
+  /** @type {Map<string, any>} */
+  #shown = new Map();
+  #complete = false;
+  #over = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
+
+  /** @param {() => Changes} subscribe */
+  constructor(subscribe) {
+    super();
+    this.#subscribe = subscribe;
+    /**
+     * Fulfilled when all entities are there; rejected if they never will be.
+     *
+     * @type {Promise<this>}
+     */
+    this.ready = new Promise((resolve, reject) => {
+      this.addEventListener("ready", () => resolve(this), { once: true });
+      this.addEventListener("error", (event) => reject(/** @type {CustomEvent} */ (event).detail), { once: true });
+    });
+    this.ready.catch(() => {}); // who does not wait for it is told by `error`
+    this.#follow();
+  }
+
+  /** How many entities there are. */
+  get size() {
+    return this.#shown.size;
+  }
+
+  /** Whether all entities are there, and were not lost since. */
+  get complete() {
+    return this.#complete;
+  }
+
+  /** The place behind the last change that it shows. */
+  get cursor() {
+    return this.#changes?.cursor ?? null;
+  }
+
+  /** @param {string} key */
+  get(key) {
+    return this.#shown.get(key);
+  }
+
+  /** @param {string} key */
+  has(key) {
+    return this.#shown.has(key);
+  }
+
+  keys() {
+    return this.#shown.keys();
+  }
+
+  values() {
+    return this.#shown.values();
+  }
+
+  entries() {
+    return this.#shown.entries();
+  }
+
+  [Symbol.iterator]() {
+    return this.#shown[Symbol.iterator]();
+  }
+
+  /** Follows no longer; what it shows stays. */
+  close() {
+    this.#over = true;
+    clearTimeout(this.#later);
+    this.#changes?.return();
+  }
+
+  async #follow() {
+    this.#complete = false;
+    const behind = this.#shown.size > 0;
+    const entities = behind ? new Map() : this.#shown; // what is shown stays until all is there
+    try {
+      const changes = (this.#changes = this.#subscribe());
+      changes.addEventListener("ready", () => {
+        this.#shown = entities;
+        this.#complete = true;
+        this.dispatchEvent(new Event("ready"));
+      });
+      for await (const event of changes) this.#apply(entities, event);
+      if (!this.#over) throw new PenstockError("CLOSED", "the client was closed");
+    } catch (error) {
+      const { code } = /** @type {PenstockError} */ (error);
+      if (this.#over) return;
+      this.#complete = false;
+      if (BEGUN_AGAIN.has(code)) {
+        this.#later = setTimeout(() => this.#follow(), AGAIN_MS);
+        return;
+      }
+      this.#over = true;
+      this.dispatchEvent(new CustomEvent("error", { detail: error }));
+    }
+  }
+
+  /**
+   * @param {Map<string, any>} entities
+   * @param {ChangeEvent} event
+   */
+  #apply(entities, { operation, key, body, field }) {
+    if (field !== undefined) return; // the change of its entity has come before it
+    if (operation === "TRUNCATE") entities.clear();
+    else if (operation === "REMOVE" || operation === "EXPIRE") entities.delete(/** @type {string} */ (key));
+    else entities.set(/** @type {string} */ (key), body);
+    if (entities === this.#shown) this.dispatchEvent(new CustomEvent("change", { detail: { operation, key, value: body } }));
   }
 }
 
