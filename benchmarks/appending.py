@@ -5,7 +5,6 @@ Both sync before they answer. The clients of both are in Python, in one process,
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks import harness
+from benchmarks.client_process import ClientProcess
 from benchmarks.harness import Table, Variant, compare
 from benchmarks.peers import SYNCED, RedisStream, peers, tell_missing
 from publishers import ChangeLog, upsert
@@ -38,17 +38,24 @@ def table(directory: Path, count: int) -> Table:
     grant = Grant({LogAction.READ, LogAction.WRITE})
     with ChangeLog.open(place / "log") as log, serve(log, port=0, authorise=grant) as server:
         url = f"ws://127.0.0.1:{server.port}/ws"
-        clients = {_OURS: Clients("penstock", url, count)}
-        clients |= {one.name: Clients("redis", str(place / "redis" / "redis.sock"), count) for one in others}
+        windows = max(1, APPENDS // (WINDOW * count))
+        total = windows * WINDOW * count
+        socket = str(place / "redis" / "redis.sock")
+        ways = {_OURS: ("penstock", url)} | {one.name: ("redis", socket) for one in others}
+        asked = {"count": count, "windows": windows, "window": WINDOW}
+        clients = {
+            name: ClientProcess("benchmarks.appending", json.dumps({"kind": kind, "where": where, **asked}))
+            for name, (kind, where) in ways.items()
+        }
         found = compare(
             f"appends of one change from another process, {count} connections",
             "appends/s",
-            [Variant(name, lambda each=each: each.append()) for name, each in clients.items()],  # type: ignore[misc]  # bound early
+            [Variant(name, lambda each=each: (total, float(each.ask()))) for name, each in clients.items()],  # type: ignore[misc]  # bound early
             sizes=f"S=0, B=1, C={count}, P=0; {WINDOW} unanswered on each; {SYNCED}",
         )
         for each in clients.values():
             each.close()
-        appended = harness.ROUNDS * clients[_OURS].total
+        appended = harness.ROUNDS * total
         assert log.head.version - 1 == appended
         assert all(one.count() == appended for one in others)
     for one in others:
@@ -57,44 +64,6 @@ def table(directory: Path, count: int) -> Table:
     tell_missing(found)
     print()
     return found
-
-
-class Clients:
-    """The connections of one kind, in another process."""
-
-    def __init__(self, kind: str, where: str, count: int) -> None:
-        windows = max(1, APPENDS // (WINDOW * count))
-        self.total = windows * WINDOW * count
-        asked = {"kind": kind, "where": where, "count": count, "windows": windows, "window": WINDOW}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.appending", json.dumps(asked)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parent.parent,
-        )
-        self._told()
-
-    def append(self) -> tuple[int, float]:
-        """Appends once more, on all connections."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return self.total, float(self._told())
-
-    def _told(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the clients have died"
-        return line
-
-    def close(self) -> None:
-        """Ends the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
 
 
 class Appender:

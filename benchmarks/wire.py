@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from benchmarks import harness
+from benchmarks.client_process import ClientProcess
 from benchmarks.harness import Table, percentile, progress
 from publishers import ChangeLog, upsert
 from transports import serve
@@ -139,50 +139,21 @@ class Raw:
         self._loop.close()
 
 
-class Clients:
-    """Some connections in a process of their own, seen from here.
+class Clients(ClientProcess):
+    """Some connections, seen from here.
 
     Attributes:
         sample: What the first of them got with the first commit.
     """
 
     def __init__(self, kind: str, port: int, count: int) -> None:
+        super().__init__("benchmarks.wire", kind, port, count)
         self.sample = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.wire", kind, str(port), str(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parent.parent,
-        )
-        self._say("ready")
 
     def wait(self, commits: int) -> None:
         """Waits until every client has everything of so many commits."""
-        answer = self._say(str(commits))
+        answer = self.ask(str(commits))
         self.sample = self.sample or base64.b64decode(answer)
-
-    def _say(self, line: str) -> bytes:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line.encode() + b"\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, "the clients have ended"
-        return answer
-
-    def close(self) -> None:
-        """Ends the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # What runs in the process of the clients.
@@ -255,14 +226,14 @@ async def clients(kind: str, port: int, count: int) -> None:
         every.append(client)
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    os.write(1, b"\n")
     while line := await lines.readline():
-        if line != b"ready\n":
-            Counter.due = int(line) * SIZE
-            there: asyncio.Future[None] = loop.create_future()
-            Counter.told = staticmethod(lambda there=there: there.set_result(None))  # type: ignore[misc]  # bound early
-            Counter.behind = {one for one in every if one.seen < Counter.due}
-            if Counter.behind:
-                await there
+        Counter.due = int(line) * SIZE
+        there: asyncio.Future[None] = loop.create_future()
+        Counter.told = staticmethod(lambda there=there: there.set_result(None))  # type: ignore[misc]  # bound early
+        Counter.behind = {one for one in every if one.seen < Counter.due}
+        if Counter.behind:
+            await there
         os.write(1, base64.b64encode(every[0].first) + b"\n")
 
 

@@ -98,6 +98,7 @@ __all__ = [
     "NoSuchVersion",
     "NotALog",
     "NotAStore",
+    "NotThere",
     "PenstockError",
     "PositionAhead",
     "PositionError",
@@ -250,16 +251,26 @@ class NotAStore(LogError):
         self.path = path
 
 
-class NoSuchLog(LogError, KeyError):
-    """The store has no log of that name (any more)."""
+class NotThere(PenstockError, KeyError):
+    """Something that is asked for by its name is not there (any more)."""
+
+    what, where = "", ""
 
     def __init__(self, name: object, known: "Iterable[str]") -> None:
         self.name = name
         self.known = sorted(known)
-        shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
-        super().__init__(f"there is no log {name!r:.120} in the store; it has {shown or 'none yet'}")
+        listed = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
+        super().__init__(
+            f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}"
+        )
 
     __str__ = Exception.__str__  # that of KeyError would put it in quotes
+
+
+class NoSuchLog(LogError, NotThere):
+    """The store has no log of that name (any more)."""
+
+    what, where = "log", "store"
 
 
 class LogExists(LogError):

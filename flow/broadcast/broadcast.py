@@ -13,7 +13,7 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Failed
 from flow.errors import FlowError
-from flow.executors import Executor, executor_of
+from flow.executors import AnyExecutor, executor_of
 from flow.operators.link import at_least
 
 __all__ = ["Broadcast", "BroadcastClosed"]
@@ -63,7 +63,7 @@ class Broadcast(Generic[T]):
         *,
         replay: int = 0,
         lag: Lag = Lag.BLOCK,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
         auto_cancel: bool = False,
         stall_timeout: float | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -94,7 +94,7 @@ class Broadcast(Generic[T]):
         *,
         lag: Lag | None = None,
         from_: BroadcastStart = BroadcastStart.LATEST,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
     ) -> None:
         """Begin a subscription; to a broadcast that has ended, it is ``on_subscribe`` and the end.
 

@@ -1,6 +1,5 @@
 """Publishers that share one subscription to their source: when it begins, and when it ends."""
 
-import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Generic, TypeVar
 from flow.broadcast.connection import Connection
 from flow.broadcast.policy import Lag
 from flow.contracts import Publisher, Subscriber
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.misuse import require_publisher, require_seconds
 from flow.operators.link import at_least
 from flow.operators.timers import TIMERS, Alarm, Timers
@@ -76,7 +75,7 @@ class Connectable(Generic[T]):
         /,
         *,
         lag: Lag | None = None,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
     ) -> None:
         """Begin a subscription; see `flow.Broadcast.subscribe`."""
         with self._lock:
@@ -134,7 +133,7 @@ class _AutoConnected(Generic[T]):
         subscriber: Subscriber[T],
         /,
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
     ) -> None:
         self._connectable.subscribe(subscriber, executor=executor)
         with self._lock:
@@ -165,7 +164,7 @@ class _RefCounted(Generic[T]):
         subscriber: Subscriber[T],
         /,
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
     ) -> None:
         with self._lock:
             connection = self._connection

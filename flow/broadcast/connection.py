@@ -1,6 +1,5 @@
 """One subscription upstream, shared by many subscribers."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -12,7 +11,7 @@ from flow.demand import Tide
 from flow.drain import COMPLETED, Failed, Outcome
 from flow.drain.feed import GONE
 from flow.errors import FlowError
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 from flow.operators.link import at_least
 
 __all__ = ["Connection", "Disconnected"]
@@ -85,7 +84,7 @@ class Connection(Generic[T]):
         self,
         subscriber: Subscriber[T],
         lag: Lag | None,
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
     ) -> None:
         """Begin a subscription.
 

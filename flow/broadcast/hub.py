@@ -11,7 +11,6 @@ cancel or a failure asks for the flag: at once if no round runs, else the round 
 lets go of it at its end. Locks are taken in this order: the hub's, then that of a drain.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -23,7 +22,7 @@ from flow.broadcast.subscription import BroadcastSubscription
 from flow.clock import Clock
 from flow.contracts import Subscriber
 from flow.drain import Failed, Outcome
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 
 __all__ = ["Hub"]
 
@@ -89,7 +88,7 @@ class Hub(Generic[T]):
         subscriber: Subscriber[T],
         lag: Lag | None,
         start: BroadcastStart,
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
     ) -> None:
         """Begin a subscription; without a ``lag`` of its own it has the hub's.
 

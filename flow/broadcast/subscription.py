@@ -1,6 +1,5 @@
 """One subscription to a hub: its place in the ring, its policy, and the drain that delivers to it."""
 
-import asyncio
 import contextvars
 import threading
 from collections import deque
@@ -15,7 +14,7 @@ from flow.contracts import BatchSubscriber, Subscriber
 from flow.demand import subtract
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.errors import Lagged
-from flow.executors import Executor
+from flow.executors import AnyExecutor
 
 __all__ = ["BroadcastSubscription", "Owner"]
 
@@ -95,7 +94,7 @@ class BroadcastSubscription(Drain[T]):
         hub: Owner[T],
         subscriber: Subscriber[T],
         lag: Lag,
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
     ) -> None:
         super().__init__(subscriber, self, executor=executor)
         self._hub = hub

@@ -21,7 +21,7 @@ from flow.contracts import UNBOUNDED, BatchSubscriber, Subscriber, Subscription
 from flow.demand import refusal, subtract
 from flow.drain.feed import GONE, Failed, Feed, Outcome
 from flow.drain.strand import AGAIN, ENDED, IDLE, NEW, RUNNING, SCHEDULED, Strand
-from flow.executors import Executor, Rescue
+from flow.executors import AnyExecutor, Rescue
 from flow.misuse import require_subscriber
 
 __all__ = ["Drain"]
@@ -72,7 +72,7 @@ class Drain(Strand, Generic[T]):
         subscriber: Subscriber[T],
         feed: Feed[T],
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None = None,
+        executor: AnyExecutor | None = None,
         rescue: Rescue | None = None,
         turn: int = 256,
     ) -> None:

@@ -3,7 +3,6 @@
 Here is the part of a drain that knows of threads and executors, and of nothing reactive.
 """
 
-import asyncio
 import concurrent.futures
 import contextvars
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from flow.executors import INLINE, RETRY, SATURATED, Executor, LoopExecutor, Rescue, executor_of
+from flow.executors import INLINE, RETRY, SATURATED, AnyExecutor, Executor, LoopExecutor, Rescue, executor_of
 
 __all__ = ["AGAIN", "ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
 
@@ -55,7 +54,7 @@ class Strand:
         "_state",
     )
 
-    def __init__(self, executor: Executor | asyncio.AbstractEventLoop | None, rescue: Rescue | None) -> None:
+    def __init__(self, executor: AnyExecutor | None, rescue: Rescue | None) -> None:
         self._lock = threading.Lock()
         self._executor = executor_of(executor)
         self._inline = self._executor is INLINE

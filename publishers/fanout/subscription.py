@@ -5,7 +5,6 @@ lock; what is to be done after that is done here. The cursor belongs to the hold
 while it is JOINING. Other threads leave a note.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import INLINE, Executor, executor_of
+from flow.executors import INLINE, AnyExecutor, executor_of
 from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Ahead
@@ -62,7 +61,7 @@ class ChangeSubscription:
         start: Position,
         until: int | None,
         view: View,
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
         batch_events: int,
         batch_bytes: int,
         max_lag: MaxLag | None,

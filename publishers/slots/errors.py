@@ -16,12 +16,11 @@
         `-- SlotsCorrupted     the journal of the slots is damaged                  (path, why)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.errors import HistoryPruned, NotThere, PenstockError, PositionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from publishers.model.position import Position
@@ -39,6 +38,10 @@ __all__ = [
     "SlotsUnwritten",
 ]
 
+_BOOTSTRAP: Final = (
+    "bootstrap its consumer from a snapshot of the source, then reset the slot to where that goes on"
+)
+
 
 class SlotLost(HistoryPruned):
     """The history that a slot still had to give was above its cap and is gone. Its consumer needs a bootstrap."""
@@ -46,8 +49,7 @@ class SlotLost(HistoryPruned):
     def __init__(self, name: str, oldest: "Position") -> None:
         PositionError.__init__(
             self,
-            f"slot {name!r} is lost: its history was above its cap and is gone before {oldest}; bootstrap its consumer from "
-            "a snapshot of the source, then reset the slot to where that goes on",
+            f"slot {name!r} is lost: its history was above its cap and is gone before {oldest}; {_BOOTSTRAP}",
         )
         self.name = name
         self.oldest = oldest
@@ -57,16 +59,10 @@ class SlotError(PenstockError):
     """Something about a slot, or about all slots of a log."""
 
 
-class NoSuchSlot(SlotError, KeyError):
+class NoSuchSlot(SlotError, NotThere):
     """The log has no slot of that name (any more)."""
 
-    def __init__(self, name: object, known: "Iterable[str]") -> None:
-        self.name = name
-        self.known = sorted(known)
-        shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
-        super().__init__(f"there is no slot {name!r:.120} in the log; it has {shown or 'none yet'}")
-
-    __str__ = Exception.__str__  # that of KeyError would put it in quotes
+    what, where = "slot", "log"
 
 
 class SlotExists(SlotError):
@@ -107,8 +103,7 @@ class SlotForked(SlotError):
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(
-            f"slot {name!r} stands at {place}, which is not in the history of this log; bootstrap its consumer from a "
-            "snapshot of the source, then reset the slot to where that goes on"
+            f"slot {name!r} stands at {place}, which is not in the history of this log; {_BOOTSTRAP}"
         )
         self.name = name
         self.place = place

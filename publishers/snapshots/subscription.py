@@ -1,6 +1,5 @@
 """One subscriber's subscription to a snapshot and to the changes after it."""
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 from flow.contracts import UNBOUNDED, Subscriber, Subscription
 from flow.demand import add, subtract
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import INLINE, Executor, executor_of
+from flow.executors import INLINE, AnyExecutor, executor_of
 from publishers.errors import LogClosed, LogError
 from publishers.fanout.service import Service
 from publishers.model.change import Change
@@ -49,7 +48,7 @@ class SnapshotSubscription:
         hold: Hold | None,
         then: Succession | None,
         *,
-        executor: Executor | asyncio.AbstractEventLoop | None,
+        executor: AnyExecutor | None,
         batch_events: int,
         batch_bytes: int,
         name: str,

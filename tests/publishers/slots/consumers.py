@@ -1,0 +1,29 @@
+"""Consumers of slots, for tests."""
+
+import flow
+from tests.publishers.support import Probe, wait_until
+
+
+def take(slot, count, **view):
+    """The next changes of a slot."""
+    found = []
+    with flow.iter_blocking(slot.changes(**view), prefetch=1) as changes:
+        for change in changes:
+            found.append(change)
+            if len(found) == count:
+                break
+    return found
+
+
+def served(slot, demand=10**6, probe=None):
+    """A probe that is given the changes of a slot as they are committed."""
+    probe = probe or Probe(first=demand)
+    slot.changes().subscribe(probe, executor=flow.INLINE)
+    return probe
+
+
+def caught_up(slot, log):
+    """A probe that has everything that there is."""
+    probe = served(slot)
+    wait_until(lambda: slot.delivered == log.head, probe.state)
+    return probe
