@@ -37,6 +37,7 @@ TINY = {
         "LAGGARDS": 3,
         "BACKLOG": 6000,
     },
+    "spark": {"ROWS": 20, "WIDE_ROWS": 10, "BATCHES": 1, "WARMING": 0},
 }
 
 

@@ -18,10 +18,12 @@ more raises `TooMuchAtOnce`.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
@@ -167,19 +169,24 @@ class Partitions:
 
     def bring(self, start: int, width: int) -> Window | None:
         """Runs one job over ``width`` partitions; None if their rows are above what Spark hands to the driver."""
-        jvm: Any = self._context._jvm  # noqa: SLF001 - see above
+        numbers, array_list, run_job = _java(self._context._gateway)  # noqa: SLF001 - see above
         # As a stream of the JVM, since each number of a list from here would be a command.
-        chosen = jvm.java.util.ArrayList(
-            jvm.java.util.stream.IntStream.range(start, start + width).boxed().toList()
-        )
+        chosen = array_list(numbers(start, start + width).boxed().toList())
         try:
-            served = jvm.PythonRDD.runJob(self._context._jsc.sc(), self._rdd, chosen)  # noqa: SLF001 - see above
+            served = run_job(self._context._jsc.sc(), self._rdd, chosen)  # noqa: SLF001 - see above
             with _load_from_socket(served, NoOpSerializer()) as messages:
                 return [pa.ipc.read_record_batch(pa.py_buffer(message), self._schema) for message in messages]
         except (Py4JError, PySparkException) as error:
             if _LIMIT not in str(error):
                 raise
             return None
+
+
+@lru_cache(maxsize=4)
+def _java(gateway: JavaGateway) -> tuple[Any, Any, Any]:
+    """What each job calls; to look for it by its name takes a command for each part of the name."""
+    jvm: Any = gateway.jvm
+    return jvm.java.util.stream.IntStream.range, jvm.java.util.ArrayList, jvm.PythonRDD.runJob
 
 
 def in_order(batches: Window, order_by: int) -> Window:

@@ -6,11 +6,11 @@ before needs none of them again.
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.java_gateway import JavaGateway
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -32,19 +32,27 @@ class BatchPlan:
         self._row = free_name(schema.names)
         self._most = free_name([*schema.names, self._row])
         number, most = F.col(self._row), F.col(self._most)
-        self._number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
         self._fits = number <= most
-        columns = encoding.columns(schema, beyond=number == most)
-        # Nothing public keeps the columns of a ``select`` in the JVM.
-        self._selected = gateway.jvm.PythonUtils.toSeq([column._jc for column in columns])  # noqa: SLF001 - see above
+        self._to_seq: Any = gateway.jvm.PythonUtils.toSeq
+        self._selected = self._kept(encoding.columns(schema, beyond=number == most))
+        self._limited: tuple[int, Any] = (0, None)  # the last limit, and the columns with which it is told
         self._arrow: dict[bool, pa.Schema] = {}  # by whether Spark uses the large types
 
     def select(self, frame: DataFrame, most: int) -> DataFrame:
-        """Encodes the first ``most`` rows of each partition; the last one of them is marked ``beyond``."""
-        fitting = (
-            frame.withColumn(self._row, self._number).withColumn(self._most, F.lit(most)).where(self._fits)
-        )
-        return DataFrame(fitting._jdf.select(self._selected), frame.sparkSession)  # noqa: SLF001 - see above
+        """Encodes the first ``most`` rows of each partition, or up to an eighth less; the last of them is marked ``beyond``."""
+        least = max(0, most.bit_length() - 4)
+        most = most >> least << least  # so that it is seldom another one than that of the batch before
+        known, limited = self._limited
+        if known != most:
+            number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION).alias(self._row)
+            limited = self._kept([F.col("*"), number, F.lit(most).alias(self._most)])
+            self._limited = most, limited
+        fitting = frame._jdf.select(limited).where(self._fits._jc)  # noqa: SLF001 - see _kept
+        return DataFrame(fitting.select(self._selected), frame.sparkSession)
+
+    def _kept(self, columns: list[Column]) -> Any:
+        """The columns of a ``select``, in the JVM; nothing public keeps them there."""
+        return self._to_seq([column._jc for column in columns])  # noqa: SLF001 - see above
 
     def arrow_schema(self, selected: DataFrame) -> pa.Schema:
         """The schema of the record batches of what ``select`` made."""

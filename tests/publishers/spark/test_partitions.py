@@ -80,9 +80,9 @@ def test_a_window_above_the_limit_is_halved(spark, result_limit):
 
 
 def test_no_partition_brings_more_rows_than_should_fit(spark):
-    assert len(ids_of(windows(frame_of(spark, 200, 2), BY_ID, collect_bytes=100_000, row_bytes=1000))) == 200
+    assert len(ids_of(windows(frame_of(spark, 192, 2), BY_ID, collect_bytes=96_000, row_bytes=1000))) == 192
     with pytest.raises(TooMuchAtOnce):
-        list(windows(frame_of(spark, 202, 2), BY_ID, collect_bytes=100_000, row_bytes=1000))
+        list(windows(frame_of(spark, 194, 2), BY_ID, collect_bytes=96_000, row_bytes=1000))
 
 
 def test_a_large_partition_late_in_the_batch_is_noticed_too(spark):

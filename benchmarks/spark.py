@@ -1,0 +1,119 @@
+"""The sink of streaming queries, against Spark's own sink of JSON files: the same rows, the same micro-batches."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks import harness
+from benchmarks.harness import Table, progress
+from publishers import ChangeLog
+from publishers.spark import ChangeSink, spark_session
+
+ROWS = 1_000_000
+WIDE_ROWS = 200_000
+BATCHES = 10
+WARMING = 2
+"""Rounds that do not count, in which Java compiles what it runs."""
+_COLUMNS: Final = 24  # of a wide row, beside the two of a narrow one
+_JSON: Final = "Spark, JSON files"
+_SINK: Final = "penstock, ChangeSink"
+_GOALS: Final = {"narrow": (1.4, 1.5), "wide": (1.2, 1.2)}
+"""What the sink may cost of what Spark's does: CPU time, and time."""
+
+
+def run(_directory: Path) -> dict[str, Table]:
+    """A million narrow rows, and 200,000 of 26 columns, in ten micro-batches."""
+    spark = spark_session("penstock-bench")
+    tables: dict[str, Table] = {}
+    for kind, rows in (("narrow", ROWS), ("wide", WIDE_ROWS)):
+        # Checkpoints of some hundred files are removed here, and not when all is over.
+        with tempfile.TemporaryDirectory(dir=_directory) as place:
+            tables |= _tables(spark, Path(place), kind, rows)
+    return tables
+
+
+def _tables(spark: SparkSession, place: Path, kind: str, rows: int) -> dict[str, Table]:
+    source = place / "source"
+    for batch in range(BATCHES):
+        part = spark.range(batch * rows // BATCHES, (batch + 1) * rows // BATCHES, 1, 1)
+        _rows(part, kind).write.mode("append").parquet(str(source))
+    schema = spark.read.parquet(str(source)).schema
+    ways = {_JSON: _to_json, _SINK: _to_log}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    processor: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(WARMING + harness.ROUNDS):
+        for name in sorted(ways, reverse=number % 2 == 1):
+            stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
+            turn = place / f"{number}-{name.partition(',')[0]}"
+            began, used = time.perf_counter(), _cpu_seconds()
+            ways[name](stream, turn, rows)
+            if number >= WARMING:
+                seconds[name].append(rows / (time.perf_counter() - began))
+                processor[name].append(rows / max(_cpu_seconds() - used, 0.01))
+        progress(f"{kind} rows: round {number + 1} of {WARMING + harness.ROUNDS}")
+    progress()
+    sizes = (
+        f"{rows:,} rows in {BATCHES} micro-batches, B={rows // BATCHES:,}; penstock synced with each batch"
+    )
+    most_cpu, most_time = _GOALS[kind]
+    by_cpu = Table(
+        f"{kind} rows from Spark, CPU time of all processes", "rows/CPU s", processor, sizes
+    ).show()
+    by_cpu.reach(_SINK, ">=", 1 / most_cpu, _JSON)
+    by_time = Table(f"{kind} rows from Spark, time", "rows/s", seconds, sizes).show()
+    by_time.reach(_SINK, ">=", 1 / most_time, _JSON)
+    print()
+    return {f"spark, {kind}, CPU": by_cpu, f"spark, {kind}, time": by_time}
+
+
+def _rows(ids: DataFrame, kind: str) -> DataFrame:
+    narrow = ["id", F.concat(F.lit("name "), F.col("id") % 1000).alias("name")]
+    if kind == "narrow":
+        return ids.select(*narrow)
+    texts = [F.concat(F.lit(f"value {n} of "), F.col("id")).alias(f"text_{n}") for n in range(_COLUMNS // 2)]
+    numbers = [(F.col("id") * (n + 1)).alias(f"number_{n}") for n in range(_COLUMNS - len(texts))]
+    return ids.select(*narrow, *texts, *numbers)
+
+
+def _to_json(stream: DataFrame, place: Path, _rows: int) -> None:
+    _wait(stream.writeStream.format("json").option("path", str(place / "files")), place)
+
+
+def _to_log(stream: DataFrame, place: Path, rows: int) -> None:
+    with ChangeLog.open(place / "log") as log:
+        sink = ChangeSink(log, entity_type="row", key="id")
+        _wait(stream.writeStream.foreachBatch(sink), place)
+        assert sink.statistics().rows == rows, sink.statistics()
+
+
+def _wait(writer: "DataStreamWriter", place: Path) -> None:
+    query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process, of all that it began, and of all that those did."""
+    parents: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        pid = int(entry.name)
+        parents.setdefault(int(fields[1]), []).append(pid)
+        used[pid] = sum(
+            map(int, fields[11:15])
+        )  # in user mode, in the kernel, and both of children that ended
+    found, waiting = 0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        found += used.get(pid, 0)
+        waiting += parents.get(pid, [])
+    return found / os.sysconf("SC_CLK_TCK")
