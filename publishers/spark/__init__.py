@@ -5,6 +5,7 @@ Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), an
 
 import publishers.spark.requirements  # noqa: F401 - looks for what the others import
 from publishers.spark import errors
+from publishers.spark.change_feed import CHANGE_FEED, change_feed
 from publishers.spark.debezium import DEBEZIUM, debezium
 from publishers.spark.errors import *  # noqa: F403 - every error that there is, see __all__ there
 from publishers.spark.java import ensure_java
@@ -14,6 +15,7 @@ from publishers.spark.sink import ChangeSink, SinkStatistics
 from publishers.spark.source import ChangeSource, register
 
 __all__ = [
+    "CHANGE_FEED",
     "DEBEZIUM",
     "ChangeSink",
     "ChangeSource",
@@ -22,6 +24,7 @@ __all__ = [
     "QueryState",
     "SinkStatistics",
     "SparkSettingWarning",
+    "change_feed",
     "debezium",
     "ensure_java",
     "register",

@@ -1,0 +1,91 @@
+"""Rows of a change feed as Spark and Delta know it, and as ``format("penstock")`` makes them with ``schema=entity``.
+
+Each row has an image of an entity, in ``_change_type`` what became of it, and in ``_commit_version`` when. An update is two rows, the image before and the
+one after; here they become one row with both.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers.spark.arguments import column_names
+from publishers.spark.errors import SchemaRefused
+from publishers.spark.schema import column_named
+
+__all__ = ["CHANGE_FEED", "change_feed"]
+
+CHANGE_FEED: Final[dict[str, Any]] = {
+    "operation_column": "_change_type",
+    "operations": {
+        "insert": "upsert",
+        "update_postimage": "upsert",
+        "delete": "remove",
+        "truncate": "truncate",
+    },
+    "before": "_before",
+    "order_by": ("_commit_version", "_index", "_step"),
+}
+"""Options of a sink for such rows: ``ChangeSink(log, entity_type="order", key="id", **CHANGE_FEED)``."""
+
+_TYPE: Final = "_change_type"
+_VERSION: Final = "_commit_version"
+_INDEX: Final = "_index"
+_MADE: Final = ("_before", "_step")
+_DROPPED: Final = frozenset({"_commit_timestamp", "_key"})
+_OLD: Final = ("delete", "update_preimage")
+_CHANGE: Final = "_of_one_change"
+
+
+def change_feed(frame: DataFrame, key: str | Sequence[str]) -> DataFrame:
+    """Makes one row of the two of each update; nothing runs yet.
+
+    To be called inside of ``foreachBatch``, as Spark joins rows of a stream across batches in no such way. Both rows of an update
+    have to come in one batch, as those of a commit do. An image before whose update does not follow stays, and is a bad row of the sink
+    (``on_bad_row``): the key was changed, or the batch was cut. An update without image before is an upsert.
+
+    Args:
+        frame: Fields of an entity, ``_change_type`` and ``_commit_version``. Of several changes of a key in a version ``_index`` tells
+            the order, where it is there.
+        key: Column or columns of the key, as the sink has them.
+
+    Returns:
+        The fields, ``_change_type``, ``_commit_version``, ``_index``, and further ``_before``, a struct of the fields, and ``_step``.
+        ``_commit_timestamp`` and ``_key`` are left out.
+
+    Raises:
+        SchemaRefused: If the frame lacks a column, or has one of those that are added.
+    """
+    keys = column_names("key", key)
+    for name in (_TYPE, _VERSION, *keys):
+        if name not in frame.columns:
+            raise SchemaRefused(name, f"is not in the frame, which has {', '.join(frame.columns)}")
+    for name in (*_MADE, _CHANGE):
+        if name in frame.columns:
+            raise SchemaRefused(name, "is in the frame, but is added to it")
+    ours = {_TYPE, _VERSION, _INDEX, *_DROPPED}
+    fields = [name for name in frame.columns if name not in ours]
+    index = F.col(_INDEX) if _INDEX in frame.columns else F.lit(0)
+    image = F.struct(*(column_named(name) for name in fields))
+    kind = F.lower(_TYPE)
+    change = Window.partitionBy(_VERSION, _INDEX, *(column_named(name) for name in keys))
+    rows = frame.withColumn(_INDEX, index).withColumns(
+        {
+            "_before": F.when(kind.isin(*_OLD), image),
+            "_step": F.when(kind.isin(*_OLD), 0).otherwise(1),
+        }
+    )
+    pair = rows.withColumns(
+        {
+            _CHANGE: F.max(kind == "update_postimage").over(change),
+            "_before": F.when(
+                kind == "update_postimage",
+                F.first(F.when(kind == "update_preimage", image), ignorenulls=True).over(change),
+            ).otherwise(F.col("_before")),
+        }
+    )
+    paired = (kind == "update_preimage") & F.col(_CHANGE)
+    return pair.where(~F.coalesce(paired, F.lit(False))).select(
+        *(column_named(name) for name in fields), _TYPE, _VERSION, _INDEX, *_MADE
+    )
