@@ -7,13 +7,14 @@ from pathlib import Path
 from flow import hooks
 from publishers.commits import Committer
 from publishers.errors import InvalidOption, LogReadOnly, PositionAhead
+from publishers.journal import Journal
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.log_port import LogPort
 from publishers.log.readable import ReadableLog
 from publishers.model.position import Position, check_position
 from publishers.slots import Slots
 from publishers.slots.book import SlotBook
-from publishers.slots.journal import Journal
+from publishers.slots.record import SLOTS_NAME
 from publishers.state import CompactedState
 from publishers.state.table import STATE_DIRECTORY
 from publishers.wal import FileSystem, Follower, Hold, RealFileSystem, Wal
@@ -61,7 +62,7 @@ class KeepingLog(ReadableLog):
             check_published=self._check_published,
             poke=self._poke,
         )
-        journal = Journal(self._storage, self.path, files.log_id, files.insist)
+        journal = Journal(self._storage, self.path / SLOTS_NAME, files.log_id, files.insist)
         self._slots = Slots(log, SlotBook(log, journal, self._service.options))
         self._snapshot_hold = self.hold
         if self._service.options.state:

@@ -25,11 +25,11 @@ from publishers.errors import (
     PositionError,
     TooCostly,
 )
+from publishers.journal import Journal, JournalDamaged
 from publishers.model.position import Position, PositionToken, Start
 from publishers.options import LogOptions
 from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import SlotsCorrupted, SlotsUnwritten
-from publishers.slots.journal import Journal
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import FORMAT, JournalEntry, SlotPlace, SlotRecord, replay
 from publishers.slots.slot import Slot
@@ -123,7 +123,9 @@ class SlotBook:
         try:
             for record in replay(self._journal.load()).values():
                 self._adopt(record)
-        except (SlotsCorrupted, FormatTooNew) as error:
+        except JournalDamaged as error:
+            self.broken = SlotsCorrupted(error.path, error.why)
+        except FormatTooNew as error:
             self.broken = error
         except (OSError, ValueError, PenstockError) as error:
             self.broken = SlotsCorrupted(self._journal.path, f"not what was written there ({error})")

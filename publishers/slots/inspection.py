@@ -6,10 +6,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from publishers.errors import HistoryPruned, PositionError
+from publishers.journal import Journal, JournalDamaged
 from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import SlotsCorrupted
-from publishers.slots.journal import Journal
-from publishers.slots.record import SlotRecord, replay
+from publishers.slots.record import SLOTS_NAME, SlotRecord, replay
 from publishers.slots.state import SlotState
 from publishers.wal import FileSystem
 
@@ -46,9 +46,11 @@ def stored_slots(
         FormatTooNew: If a newer version of penstock wrote it.
         OSError: If it cannot be read.
     """
-    journal = Journal(filesystem, path, log_id)
+    journal = Journal(filesystem, path / SLOTS_NAME, log_id)
     try:
         records = replay(journal.load()).values()
+    except JournalDamaged as error:
+        raise SlotsCorrupted(error.path, error.why) from error
     except ValueError as error:
         raise SlotsCorrupted(journal.path, f"not what was written there ({error})") from error
     return [_judged(record, judge) for record in sorted(records, key=lambda one: one.name)]

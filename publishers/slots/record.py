@@ -7,9 +7,11 @@ import msgspec
 
 from publishers.errors import FormatTooNew
 
-__all__ = ["FORMAT", "Granularity", "JournalEntry", "SlotPlace", "SlotRecord", "replay"]
+__all__ = ["FORMAT", "SLOTS_NAME", "Granularity", "JournalEntry", "SlotPlace", "SlotRecord", "replay"]
 
 FORMAT: Final = 1
+SLOTS_NAME: Final = "slots"
+"""The directory of the journal, in that of the log."""
 
 Granularity = Literal["transaction", "change"]
 """Where a stored place may stand: at the beginning of a transaction, or before any change."""

@@ -4,12 +4,13 @@ from typing import Any
 
 from publishers import HistoryPruned, Position, PositionAhead, Start
 from publishers.fanout.state import SubscriptionLag
+from publishers.journal import Journal
 from publishers.log.lineage import Lineage
 from publishers.model.position import PositionToken
 from publishers.options import LogOptions
 from publishers.slots import Slots
 from publishers.slots.book import SlotBook
-from publishers.slots.journal import Journal
+from publishers.slots.record import SLOTS_NAME
 from publishers.wal import Wal
 from tests.publishers.wal.logs import opened
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -80,7 +81,9 @@ class Owner:
     def __init__(self, system: SimulatedFileSystem, options: LogOptions = OPTIONS) -> None:
         self.wal = opened(system, options)
         self.log = BareLog(self.wal)
-        self.book = SlotBook(self.log, Journal(system, LOG, self.wal.log_id, self.wal.insist), options)
+        self.book = SlotBook(
+            self.log, Journal(system, LOG / SLOTS_NAME, self.wal.log_id, self.wal.insist), options
+        )
         self.slots = Slots(self.log, self.book)
         self.book.load()
 

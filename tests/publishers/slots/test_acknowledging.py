@@ -21,8 +21,9 @@ from publishers import (
     SlotsCorrupted,
     SlotState,
 )
+from publishers.journal import Journal
 from publishers.slots.inspection import stored_slots
-from publishers.slots.journal import Journal
+from publishers.slots.record import SLOTS_NAME
 from publishers.wal import RealFileSystem
 from tests.publishers.movement import RETAIN
 from tests.publishers.slots.consumers import caught_up, served, take
@@ -298,7 +299,7 @@ def test_a_damaged_journal_keeps_no_commit_up_and_history_from_nothing(damage, q
         for name in ("JOURNAL", "JOURNAL.copy"):
             (path / "slots" / name).write_bytes(b"")
     else:
-        journal = Journal(RealFileSystem(), path, log_id)
+        journal = Journal(RealFileSystem(), path / SLOTS_NAME, log_id)
         journal.load()
         journal.append(b"nonsense" if damage == "nonsense" else b'{"format":99}', lambda: b"")
     error = FormatTooNew if damage == "newer" else SlotsCorrupted

@@ -1,11 +1,11 @@
-"""The journal of the slots of a log: frames that are appended to two files, one after the other, each synced before the next.
+"""A journal beside a log: frames that are appended to two files, one after the other, each synced before the next.
 
 A frame has the header of a CONTROL frame of the log: its crc, the crc of the one before, the id of the log as the producer, and a
 number that rises by 1 as the version. The first frame of a file (FIRST) holds everything; files are replaced by such a one when
 they have grown to four times of it, and after every error of the disk, as nobody knows then what of the old file is on the medium.
 
 A crash leaves at least one of the files with everything that was synced. The one that tells more counts. A frame of which the
-files give evidence, because a later one is whole, and which neither of them has, is damage: `SlotsCorrupted`.
+files give evidence, because a later one is whole, and which neither of them has, is damage: `JournalDamaged`.
 """
 
 import contextlib
@@ -15,19 +15,31 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from publishers.slots.errors import SlotsCorrupted
 from publishers.wal import FileSystem, FrameHeader
 from publishers.wal.disk.filesystem import put_file, read_file, sync_file, sync_names, write_all
 from publishers.wal.format.frame import CONTROL, FIRST, HEADER_BYTES, padded, seal
 
-__all__ = ["JOURNAL_NAMES", "SLOTS_NAME", "Journal"]
+__all__ = ["JOURNAL_NAMES", "Journal", "JournalDamaged"]
 
-SLOTS_NAME: Final = "slots"
 JOURNAL_NAMES: Final = ("JOURNAL", "JOURNAL.copy")
 
 _LEAST: Final = 64 * 1024
 _GROWTH: Final = 4
 _PRODUCER_AT: Final = 48  # in the header of a frame
+
+
+class JournalDamaged(Exception):
+    """Something that was synced is in neither of the files.
+
+    Attributes:
+        path: The file that tells more.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is {why}")
+        self.path = path
+        self.why = why
 
 
 class _Scan(NamedTuple):
@@ -53,7 +65,7 @@ class Journal:
 
     Args:
         filesystem: Where they are.
-        log: Directory of the log.
+        directory: Their directory, which the first frame makes.
         log_id: Of the log.
         insist: Does a write again as long as room that is kept back can be given to it; see `Wal.insist`.
 
@@ -65,13 +77,13 @@ class Journal:
     def __init__(
         self,
         filesystem: FileSystem,
-        log: Path,
+        directory: Path,
         log_id: UUID,
         insist: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
         self.nbytes = 0
         self._filesystem = filesystem
-        self._directory = log / SLOTS_NAME
+        self._directory = directory
         self.path = self._directory / JOURNAL_NAMES[0]
         self._log_id = log_id.bytes
         self._insist = insist
@@ -84,10 +96,10 @@ class Journal:
         """Reads both files, and writes nothing.
 
         Returns:
-            The payloads of the frames that count; none if there were never slots.
+            The payloads of the frames that count; none if nothing was ever written.
 
         Raises:
-            SlotsCorrupted: If something that was synced is in neither of them.
+            JournalDamaged: If something that was synced is in neither of them.
             OSError: What the file system raises.
         """
         data = [self._read(name) for name in JOURNAL_NAMES]
@@ -97,7 +109,7 @@ class Journal:
         best = max(scans, key=lambda one: one.sequence)
         if not best.payloads or best.sequence < max(one.evidence for one in scans):
             path = self._directory / JOURNAL_NAMES[scans.index(best)]
-            raise SlotsCorrupted(path, f"damaged at byte {best.end}, and so is {self._other(path)}")
+            raise JournalDamaged(path, f"damaged at byte {best.end}, and so is {self._other(path)}")
         self._sequence, self._crc = best.sequence, best.crc
         self._live = HEADER_BYTES + padded(len(best.payloads[0]))
         self.nbytes = best.end
@@ -109,7 +121,7 @@ class Journal:
 
         Args:
             payload: What has changed.
-            everything: Makes the payload that holds all slots, this change included.
+            everything: Makes the payload that holds everything, this change included.
 
         Raises:
             OSError: What the file system raises. What the change has told may be there or not.

@@ -1,4 +1,4 @@
-"""The journal of the slots: what was synced is found again, or its loss is told."""
+"""A journal beside a log: what was synced is found again, or its loss is told."""
 
 from pathlib import Path
 from uuid import UUID
@@ -6,8 +6,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from publishers import SlotsCorrupted
-from publishers.slots.journal import JOURNAL_NAMES, Journal
+from publishers.journal import JOURNAL_NAMES, Journal, JournalDamaged
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 LOG = Path("/log")
@@ -16,7 +15,7 @@ LOG_ID = UUID(int=7)
 
 
 def journal(system, log_id=LOG_ID):
-    return Journal(system, LOG, log_id)
+    return Journal(system, HERE, log_id)
 
 
 def written(count=5, size=16):
@@ -104,7 +103,7 @@ def test_what_neither_file_has_is_damage():
             damaged = bytearray(whole)
             damaged[at] ^= 4
             system.replace(HERE / name, damaged)
-        with pytest.raises(SlotsCorrupted, match="put a copy of it back") as caught:
+        with pytest.raises(JournalDamaged, match="damaged at byte") as caught:
             journal(system).load()
         assert caught.value.path.name in JOURNAL_NAMES
 
@@ -115,13 +114,13 @@ def test_two_files_of_which_neither_begins_are_damage():
     for content in (b"", b"x" * 200, bytes(100)):
         for name in JOURNAL_NAMES:
             system.replace(HERE / name, content)
-        with pytest.raises(SlotsCorrupted):
+        with pytest.raises(JournalDamaged):
             journal(system).load()
 
 
 def test_a_journal_of_another_log_is_damage():
     system, _ = written(2)
-    with pytest.raises(SlotsCorrupted):
+    with pytest.raises(JournalDamaged):
         journal(system, UUID(int=8)).load()
 
 

@@ -1,0 +1,38 @@
+"""The breaker of a group: whether most of what it delivers fails."""
+
+from collections import deque
+from typing import Final
+
+__all__ = ["BREAKER_WINDOW", "GroupBreaker"]
+
+BREAKER_WINDOW: Final = 100
+"""Deliveries that are looked at."""
+
+
+class GroupBreaker:
+    """The outcomes of the last deliveries.
+
+    Attributes:
+        failures: How many of them failed.
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._outcomes: deque[bool] = deque()
+
+    @property
+    def tripped(self) -> bool:
+        """Whether there are enough of them, and more than half failed."""
+        return len(self._outcomes) == BREAKER_WINDOW and 2 * self.failures > BREAKER_WINDOW
+
+    def note(self, *, failed: bool) -> None:
+        """A delivery has come to its end."""
+        if len(self._outcomes) == BREAKER_WINDOW:
+            self.failures -= self._outcomes.popleft()
+        self._outcomes.append(failed)
+        self.failures += failed
+
+    def clear(self) -> None:
+        """Begins anew."""
+        self.failures = 0
+        self._outcomes.clear()

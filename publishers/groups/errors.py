@@ -1,0 +1,138 @@
+"""What groups raise, beside what a log does (`publishers.errors`).
+
+::
+
+    PenstockError
+    |-- HistoryPruned
+    |   `-- GroupLost            retention took what it had not done                    (name, oldest)
+    |-- SlotError
+    |   `-- Fenced
+    |       `-- ConsumerFenced   the consumer joined again, was removed, or the delivery is another's now   (consumer, generation, current)
+    `-- GroupError
+        |-- NoSuchGroup          the log has no group of that name                      (name, known)
+        |-- GroupExists          the log has a group of that name                       (name)
+        |-- GroupPaused          it gives nothing until it is resumed                   (name, why)  retryable
+        |-- GroupForked          its place is not of this history of the log            (name, place)
+        |-- GroupUnwritten       what was acknowledged cannot be written now            (name, why)  retryable
+        `-- GroupCorrupted       its journal is damaged                                 (name, path, why)
+"""
+
+from typing import TYPE_CHECKING
+
+from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.slots.errors import Fenced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from publishers.model.position import Position
+
+__all__ = [
+    "ConsumerFenced",
+    "GroupCorrupted",
+    "GroupError",
+    "GroupExists",
+    "GroupForked",
+    "GroupLost",
+    "GroupPaused",
+    "GroupUnwritten",
+    "NoSuchGroup",
+]
+
+
+class GroupLost(HistoryPruned):
+    """Retention took what a group had not done. Its consumers need a bootstrap, and the group a reset."""
+
+    def __init__(self, name: str, oldest: "Position") -> None:
+        PositionError.__init__(
+            self,
+            f"group {name!r} is lost: its history was above the cap and is gone before {oldest}; bootstrap its consumers from "
+            "a snapshot of the source, then reset the group to where that goes on",
+        )
+        self.name = name
+        self.oldest = oldest
+
+
+class ConsumerFenced(Fenced):
+    """A consumer joined again or was removed, or the delivery was given to another one since. Nothing has changed."""
+
+    def __init__(self, name: str, consumer: str, generation: int, current: int | None, why: str) -> None:
+        Exception.__init__(
+            self, f"consumer {consumer!r} of group {name!r}, generation {generation}, is refused: {why}"
+        )
+        self.name = name
+        self.consumer = consumer
+        self.generation = generation
+        self.current = generation if current is None else current
+
+
+class GroupError(PenstockError):
+    """Something about a group, or about all groups of a log."""
+
+
+class NoSuchGroup(GroupError, KeyError):
+    """The log has no group of that name (any more)."""
+
+    def __init__(self, name: object, known: "Iterable[str]") -> None:
+        self.name = name
+        self.known = sorted(known)
+        shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
+        super().__init__(f"there is no group {name!r:.120} in the log; it has {shown or 'none yet'}")
+
+    __str__ = Exception.__str__  # that of KeyError would put it in quotes
+
+
+class GroupExists(GroupError):
+    """The log has a group of that name already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the log has a group {name!r} already; choose another name, or drop it first")
+        self.name = name
+
+
+class GroupPaused(GroupError):
+    """A group gives nothing until it is resumed."""
+
+    retryable = True
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"group {name!r} gives nothing: {why}; resume it")
+        self.name = name
+        self.why = why
+
+
+class GroupForked(GroupError):
+    """The place of a group is not one of this history of the log, or lies beyond its end: that is damage, or another copy."""
+
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(
+            f"group {name!r} stands at {place}, which is not in the history of this log; bootstrap its consumers from a "
+            "snapshot of the source, then reset the group to where that goes on"
+        )
+        self.name = name
+        self.place = place
+
+
+class GroupUnwritten(GroupError):
+    """The disk has no room for the journal of a group, or fails. What was acknowledged is kept in memory and tried again."""
+
+    retryable = True
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"what is done of group {name!r} cannot be written ({why}); it is tried again")
+        self.name = name
+        self.why = why
+
+
+class GroupCorrupted(GroupError):
+    """The journal of a group is damaged: what was acknowledged durably would be lost. The log itself is good."""
+
+    def __init__(self, name: str, path: "Path", why: str) -> None:
+        super().__init__(
+            f"group {name!r} cannot be used: {path} is {why}; put a copy of it back, or move {path.parent} away and "
+            "create the group anew"
+        )
+        self.name = name
+        self.path = path
+        self.why = why

@@ -1,0 +1,69 @@
+"""Lines: changes that wait one behind the other, of which any may leave."""
+
+from typing import Generic, TypeVar
+
+__all__ = ["GroupLine", "LinePlace"]
+
+T = TypeVar("T")
+
+
+class LinePlace(Generic[T]):
+    """One place in a line.
+
+    Attributes:
+        item: What stands there.
+        line: The line.
+        before: The place in front of it, if there is one.
+        behind: The place behind it, if there is one.
+    """
+
+    __slots__ = ("before", "behind", "item", "line")
+
+    def __init__(self, item: T, line: "GroupLine[T]") -> None:
+        self.item = item
+        self.line = line
+        self.before: LinePlace[T] | None = None
+        self.behind: LinePlace[T] | None = None
+
+
+class GroupLine(Generic[T]):
+    """A doubly linked list: whatever leaves, at either end or between, costs the same, and leaves nothing behind.
+
+    Attributes:
+        head: The first place; None if the line is empty.
+        tail: The last place.
+    """
+
+    __slots__ = ("head", "tail")
+
+    def __init__(self) -> None:
+        self.head: LinePlace[T] | None = None
+        self.tail: LinePlace[T] | None = None
+
+    @property
+    def first(self) -> T | None:
+        """What stands in front; None if the line is empty."""
+        return None if self.head is None else self.head.item
+
+    def append(self, item: T) -> LinePlace[T]:
+        """Something comes last."""
+        place, last = LinePlace(item, self), self.tail
+        place.before = last
+        if last is None:
+            self.head = place
+        else:
+            last.behind = place
+        self.tail = place
+        return place
+
+    def remove(self, place: LinePlace[T]) -> None:
+        """Something leaves."""
+        before, behind = place.before, place.behind
+        if before is None:
+            self.head = behind
+        else:
+            before.behind = behind
+        if behind is None:
+            self.tail = before
+        else:
+            behind.before = before

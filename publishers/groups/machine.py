@@ -1,0 +1,581 @@
+"""A group without threads, files and log: what was read, to which consumer it was delivered, and what is done.
+
+It is fed with positions and lanes as they lie in the log, and keeps only those that are not done. Everything before its *head* was
+read; whatever of that it does not keep is done. So what it remembers of the acknowledged is nothing, however many there are and
+in whatever order they come, and its memory is bounded by ``max_ack_pending`` and ``max_parked``.
+
+Time is the clock's: durations by its monotonic hand, so that a clock that is put back or forth delivers nothing twice and nothing late.
+"""
+
+import random
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+
+from flow.clock import Clock
+from publishers.groups.breaker import GroupBreaker
+from publishers.groups.gathering import GatheredTransaction
+from publishers.groups.members import GroupConsumer, GroupConsumers
+from publishers.groups.ready import ReadyHeap
+from publishers.groups.record import OpenRow
+from publishers.groups.settings import GroupSettings
+from publishers.groups.state import DeliveryEvent, DeliveryState, delivery_after
+from publishers.groups.timers import GroupTimers
+from publishers.groups.told import ToldJournal, row_of
+from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, Holder, LanePlan
+from publishers.model.position import Position
+
+__all__ = ["GroupMachine"]
+
+_PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryState.DUE
+_DYING = DeliveryState.DYING
+
+
+class GroupMachine:
+    """See the module. For one thread at a time.
+
+    Args:
+        name: What errors call the group.
+        settings: Its options.
+        head: Everything before it was read.
+        opens: What of that is not done, in order; it is read again, from the first of them on.
+        generation: The last one that was given to a consumer.
+        clock: What time it is.
+        chance: Varies delays.
+
+    Attributes:
+        units: What is not done, by its position.
+        consumers: Those that have joined.
+        breaker: The outcomes of the last deliveries.
+        reading: What is to be read next.
+        dying: What is to be written to the dead letters.
+        paused: Whether nothing is delivered, and nothing becomes a dead letter.
+        tripped: Whether the breaker has paused it.
+        totals: How many came to each end, since the group was opened.
+        pending: How many deliveries are not acknowledged.
+        parked: How many changes were read ahead.
+        redelivered: How many deliveries were not the first of a change, since then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: GroupSettings,
+        head: Position,
+        opens: Sequence[OpenRow] = (),
+        *,
+        generation: int = 0,
+        clock: Clock,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.units: dict[Position, GroupUnit] = {}
+        self.consumers = GroupConsumers(name, settings, generation)
+        self.breaker = GroupBreaker()
+        self.dying: dict[Position, GroupUnit] = {}
+        self.paused = self.tripped = False
+        self.totals = dict.fromkeys((DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0)
+        self.redelivered = 0
+        self.reading = opens[0].position if opens else head
+        self._read_before = head  # up to here, only what is in _resumed is to be delivered
+        self._resumed = deque(opens)
+        self._clock = clock
+        self._chance = chance or random.Random()  # noqa: S311 - it spreads retries, and keeps no secret
+        self._plan = LanePlan()
+        self._timers = GroupTimers(self.units)
+        self._ready = ReadyHeap(self.units)
+        self.pending = 0
+        self.parked = 0
+        self._gathered = GatheredTransaction()
+        self._told = ToldJournal(head, opens)
+
+    # --- where it is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Position:
+        """Everything before it was read, now or before a restart; what of that is not kept is done."""
+        return max(self._fed, self._read_before)
+
+    @property
+    def floor(self) -> Position:
+        """Everything before it is done."""
+        first = self._plan.order.first
+        found = self.head if first is None else first.position
+        return min(found, self._resumed[0].position) if self._resumed else found
+
+    @property
+    def room(self) -> int:
+        """How many changes may be read ahead."""
+        return max(self.settings.max_parked - self.parked, 0)
+
+    @property
+    def unread(self) -> int:
+        """How many that are not done were not read again since the restart."""
+        return len(self._resumed)
+
+    # --- reading ---------------------------------------------------------------------------------------------------------
+
+    def feed(self, changes: Iterable[tuple[Position, GroupLane | None]], after: Position) -> None:
+        """Takes what was read.
+
+        Args:
+            changes: Positions from ``reading`` on, in order, with their lanes; no lane for what waits for nothing.
+            after: Where reading goes on. Of a transaction that is delivered as one, everything before it was given.
+        """
+        whole, gathered = self.settings.ack == "transaction", self._gathered
+        for position, lane in changes:
+            for one in (
+                gathered.add(position, lane) if whole else [(position, () if lane is None else (lane,))]
+            ):
+                self._enter(*one)
+        if gathered.version is not None and after.version > gathered.version:
+            for one in gathered.finish():
+                self._enter(*one)
+        self.reading = after
+        while self._resumed and self._resumed[0].position < self._fed:
+            self._told.close(self._resumed.popleft().position)  # it matches no more
+
+    @property
+    def _fed(self) -> Position:
+        if self.settings.ack == "transaction":
+            return Position(self._gathered.version or self.reading.version)
+        return self.reading
+
+    def _enter(self, position: Position, lanes: tuple[GroupLane, ...]) -> None:
+        row: OpenRow | None = None
+        if position < self._read_before:
+            while self._resumed and self._resumed[0].position < position:
+                self._told.close(self._resumed.popleft().position)
+            if not self._resumed or self._resumed[0].position != position:
+                return  # done before the restart
+            row = self._resumed.popleft()
+        if self.settings.ordering == "none":
+            lanes = ()
+        elif self.settings.ordering == "global":
+            lanes = (EVERYTHING,)
+        unit = GroupUnit(position, lanes)
+        self.units[position] = unit
+        self._plan.add(unit)
+        if row is not None and row.count:
+            unit.count, unit.first_us = row.count, row.first_us
+            unit.state = _DUE
+        else:
+            self.parked += 1
+        if row is None:
+            self._told.change(position)
+        self._ready.push(unit)
+
+    # --- delivering ------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Takes back what has timed out, and removes the consumers that were not heard of."""
+        now = self._clock.monotonic()
+        for consumer in self.consumers.absent(now):
+            self.remove(consumer)
+        for unit in self._timers.due(now):
+            if unit.state is _DUE:
+                self._ready.push(unit)
+            else:
+                delay = 0.0 if unit.count < 2 else self.settings.delay_after(unit.count - 1, self._chance)
+                self._failed(unit, "not acknowledged in time", now + delay)
+
+    def next_due(self) -> float | None:
+        """When a tick may find something, by the monotonic clock; None if never."""
+        return self._timers.next()
+
+    def take(self, consumer: GroupConsumer, most: int, *, history: bool = False) -> list[GroupUnit]:
+        """Delivers: what is to be delivered again first, then what is new, each as they lie in the log.
+
+        Args:
+            consumer: To which.
+            most: How many.
+            history: Whether what it has pending comes first of all, which counts as no delivery.
+
+        Raises:
+            ConsumerFenced: If the consumer does not count any more.
+        """
+        self.consumers.check(consumer)
+        consumer.seen = self._clock.monotonic()
+        holder = Holder(consumer.name, consumer.generation)
+        taken: list[GroupUnit] = []
+        if self.paused:
+            return taken
+        if history:
+            taken = self._again(consumer, holder, most)
+        settings = self.settings
+        while len(taken) < most and len(consumer.pending) < settings.max_consumer_pending:
+            unit = self._ready.pop(consumer.ready, self._clock.monotonic())
+            if unit is None:
+                break
+            if unit.state is _PARKED and len(self.units) - self.parked >= settings.max_ack_pending:
+                self._ready.push(
+                    unit
+                )  # whatever is delivered again comes before it, so there is nothing of that
+                break
+            if settings.max_deliver is not None and unit.count >= settings.max_deliver:
+                self._condemn(unit)
+            elif (found := self._plan.blocker(unit, holder)) is None:
+                self._deliver(unit, consumer, holder)
+                taken.append(unit)
+            else:
+                self._wait(unit, *found)
+        return taken
+
+    def _again(self, consumer: GroupConsumer, holder: Holder, most: int) -> list[GroupUnit]:
+        """What a consumer has pending from before it joined again."""
+        taken: list[GroupUnit] = []
+        for position in sorted(consumer.pending):
+            unit = consumer.pending[position]
+            if len(taken) == most:
+                break
+            found = self._plan.blocker(unit, holder)
+            if unit.holder != holder and found is None:
+                unit.holder = holder
+                self._timers.set(unit, self._clock.monotonic() + self.settings.ack_wait)
+                taken.append(unit)
+        for unit in taken:
+            self._wake(unit)
+        return taken
+
+    def _deliver(self, unit: GroupUnit, consumer: GroupConsumer, holder: Holder) -> None:
+        if unit.state is _PARKED:
+            self.parked -= 1
+        self._become(unit, DeliveryEvent.DELIVER)
+        self._give(unit, consumer, holder)
+        unit.count += 1
+        self.redelivered += unit.count > 1
+        self._told.change(unit.position)
+        self._wake(unit)
+
+    def _give(self, unit: GroupUnit, consumer: GroupConsumer, holder: Holder) -> None:
+        now, wall = self._clock.monotonic(), self._clock.now_us()
+        unit.holder, unit.last, unit.last_us = holder, now, wall
+        unit.first_us = unit.first_us or wall
+        unit.blocker = None
+        consumer.pending[unit.position] = unit
+        self.pending += 1
+        self._timers.set(unit, now + self.settings.ack_wait)
+
+    def _wait(self, unit: GroupUnit, blocker: GroupUnit, same_key: bool) -> None:
+        unit.blocker = blocker
+        blocker.waiters[unit] = None
+        if same_key and blocker.state is _PENDING and blocker.holder is not None:
+            consumer = self.consumers.get(blocker.holder)
+            if consumer is not None:  # which may have the later one of the key too
+                consumer.ready.push(unit)
+
+    def _wake(self, unit: GroupUnit) -> None:
+        """Whatever waited for it looks again."""
+        waiters, unit.waiters = unit.waiters, {}
+        for one in waiters:
+            if one.blocker is unit:
+                one.blocker = None
+                if one.state in (_PARKED, _DUE):
+                    self._ready.push(one)
+
+    # --- what consumers say ----------------------------------------------------------------------------------------------
+
+    def join(self, name: str, generation: int) -> GroupConsumer:
+        """A consumer comes, or comes again; it may be given what the one of its name has pending.
+
+        Args:
+            name: What it is called.
+            generation: A new one, which is durable.
+        """
+        return self.consumers.join(name, generation, self._clock.monotonic(), self.units)
+
+    def remove(self, consumer: GroupConsumer) -> None:
+        """A consumer has left, or was absent for too long: what it has pending is due at once."""
+        now = self._clock.monotonic()
+        for unit in sorted(consumer.pending.values(), key=lambda one: one.position):
+            if unit.state is _PENDING:
+                self._take_back(unit, now)
+        self.consumers.remove(consumer)
+
+    def ack(self, consumer: GroupConsumer, positions: Iterable[Position]) -> int:
+        """Takes acknowledgements.
+
+        Returns:
+            How many were newly acknowledged; what is not known counts as acknowledged before.
+
+        Raises:
+            ConsumerFenced: If the consumer does not count any more, or something is another one's by now; nothing has changed.
+        """
+        self._heard(consumer)
+        units = {self._own(consumer, place) for place in positions} - {None}
+        return self._done(units)
+
+    def ack_upto(self, consumer: GroupConsumer, position: Position) -> int:
+        """Acknowledges what a consumer has pending up to and with a position; otherwise as `ack`."""
+        self._heard(consumer)
+        limit = self._place(position)
+        return self._done([unit for unit in consumer.pending.values() if unit.position <= limit])
+
+    def nack(
+        self,
+        consumer: GroupConsumer,
+        position: Position,
+        delay: float | None = None,
+        *,
+        count: bool = True,
+        error: str = "refused by its consumer",
+    ) -> bool:
+        """A delivery is refused: it is due again after a delay, and later ones of its key with it.
+
+        Args:
+            consumer: Which has it.
+            position: Of the delivery.
+            delay: In seconds; None for the next one of ``backoff``.
+            count: Whether it counts as a delivery.
+            error: Why, for the dead letters.
+
+        Returns:
+            False if it is not pending, as it is acknowledged or due already.
+
+        Raises:
+            ConsumerFenced: As `ack`.
+        """
+        unit = self._own(consumer, position)
+        if unit is None or unit.state is not _PENDING:
+            return False
+        now = self._clock.monotonic()
+        if count:
+            self._failed(
+                unit,
+                error,
+                now + (self.settings.delay_after(unit.count, self._chance) if delay is None else delay),
+            )
+        else:
+            self._uncount(unit)
+            self._take_back(unit, now + (delay or 0.0))
+        return True
+
+    def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:
+        """What was taken and not given to the consumer counts as not delivered."""
+        for unit in sorted(units, key=lambda one: one.position, reverse=True):
+            if unit.state is _PENDING and consumer.pending.get(unit.position) is unit:
+                self._uncount(unit)
+                self._take_back(unit, self._clock.monotonic())
+
+    def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:
+        """The time until a delivery is due again begins anew; answers whether it is pending."""
+        unit = self._own(consumer, position)
+        if unit is None or unit.state is not _PENDING:
+            return False
+        self._timers.set(unit, self._clock.monotonic() + self.settings.ack_wait)
+        return True
+
+    def term(self, consumer: GroupConsumer, position: Position, reason: str) -> bool:
+        """A delivery is given up: it becomes a dead letter. Answers whether it was pending or due."""
+        unit = self._own(consumer, position)
+        if unit is None:
+            return False
+        self.breaker.note(failed=True)
+        unit.blame(reason)
+        self._condemn(unit)
+        return True
+
+    def claim(
+        self,
+        consumer: GroupConsumer,
+        positions: Iterable[Position],
+        min_idle: float,
+        *,
+        only_ids: bool = False,
+    ) -> list[GroupUnit]:
+        """Moves deliveries to a consumer, and begins their time anew; later ones of their keys elsewhere are taken back.
+
+        Args:
+            consumer: To which.
+            positions: Of which.
+            min_idle: Only those that were delivered at least so many seconds ago.
+            only_ids: Whether they are only looked at, so that their count stays.
+
+        Returns:
+            Those that were moved: pending, idle for long enough, and not behind one of their key that is elsewhere.
+
+        Raises:
+            ConsumerFenced: If the consumer does not count any more.
+        """
+        self._heard(consumer)
+        now, moved = self._clock.monotonic(), []
+        holder = Holder(consumer.name, consumer.generation)
+        settings = self.settings
+        for position in sorted(dict.fromkeys(map(self._place, positions))):
+            unit = self.units.get(position)
+            if unit is None or unit.state is not _PENDING or now - unit.last < min_idle:
+                continue
+            elsewhere = unit.position not in consumer.pending
+            full = elsewhere and len(consumer.pending) >= settings.max_consumer_pending
+            often = settings.max_deliver is not None and unit.count >= settings.max_deliver
+            if full or (often and not only_ids) or self._plan.blocker(unit, holder) is not None:
+                continue
+            if unit.holder != holder:
+                self._take_back_behind(unit, now)
+            self._forget_pending(unit)
+            self._become(unit, DeliveryEvent.CLAIM)
+            self._give(unit, consumer, holder)
+            if not only_ids:
+                unit.count += 1
+                self.redelivered += 1
+            self._told.change(unit.position)
+            self._wake(unit)
+            moved.append(unit)
+        return moved
+
+    # --- what is done ----------------------------------------------------------------------------------------------------
+
+    def bury(self, position: Position) -> None:
+        """Something was written to the dead letters."""
+        unit = self.dying.get(position)
+        if unit is not None:
+            self._close(unit, DeliveryEvent.BURY)
+
+    def prune(self, oldest: Position, head: Position) -> list[Position]:
+        """Retention has taken everything before a position. What was not done of it is lost; reading goes on at ``head``, or later.
+
+        Returns:
+            The changes that were read, and are lost.
+        """
+        lost = []
+        while self._resumed and self._resumed[0].position < oldest:
+            lost.append(self._resumed.popleft().position)
+            self._told.close(lost[-1])
+            self.totals[DeliveryState.LOST] += 1
+        if self._gathered.version is not None and self._gathered.version < oldest.version:
+            self._gathered.forget()
+        while (unit := self._plan.order.first) is not None and unit.position < oldest:
+            lost.append(unit.position)
+            self._close(unit, DeliveryEvent.LOSE)
+        if self.reading < oldest:
+            self.reading = max(head, self.reading)
+        return sorted(lost)
+
+    def resume(self) -> None:
+        """Delivers again, and forgets what tripped the breaker."""
+        self.paused = self.tripped = False
+        self.breaker.clear()
+
+    def _own(self, consumer: GroupConsumer, position: Position) -> GroupUnit | None:
+        """What a consumer speaks of, if it is not done, and was delivered to it last."""
+        self._heard(consumer)
+        unit = self.units.get(self._place(position))
+        if unit is None or unit.state not in (_PENDING, _DUE):
+            return None
+        if unit.holder is None or unit.holder.consumer != consumer.name:
+            whose = "nobody's" if unit.holder is None else f"consumer {unit.holder.consumer!r}'s"
+            raise self.consumers.fenced(consumer, f"{unit.position} is {whose} now")
+        return unit
+
+    def _heard(self, consumer: GroupConsumer) -> None:
+        self.consumers.check(consumer)
+        consumer.seen = self._clock.monotonic()
+
+    def _place(self, position: Position) -> Position:
+        return Position(position.version) if self.settings.ack == "transaction" else position
+
+    def _failed(self, unit: GroupUnit, error: str, until: float) -> None:
+        """A delivery has failed; if it was the last one, the change is given up, or the whole group is paused."""
+        self.breaker.note(failed=True)
+        unit.blame(error)
+        most = self.settings.max_deliver
+        if most is not None and unit.count >= most:
+            if self.settings.breaker and self.breaker.tripped:
+                self.paused = self.tripped = True
+            if not self.paused:
+                self._condemn(unit)
+                return
+            until = self._clock.monotonic()
+        self._take_back(unit, until)
+
+    def _uncount(self, unit: GroupUnit) -> None:
+        unit.count -= 1
+        self._told.change(unit.position)
+
+    def _take_back(self, unit: GroupUnit, until: float) -> None:
+        """Something is not with its consumer any more, and what follows it in its lines is not either."""
+        self._take_back_behind(unit, self._clock.monotonic())
+        self._forget_pending(unit)
+        self._become(unit, DeliveryEvent.TAKE_BACK)
+        unit.until = until
+        if until <= self._clock.monotonic():
+            self._ready.push(unit)
+        else:
+            self._timers.set(unit, until)
+
+    def _take_back_behind(self, unit: GroupUnit, now: float) -> None:
+        """The later ones of its keys that are pending, and those behind them; none of them failed."""
+        found, todo = [], self._plan.behind(unit)
+        seen = {unit}
+        while todo:
+            one = todo.pop()
+            if one not in seen and one.state is _PENDING:
+                seen.add(one)
+                found.append(one)
+                todo += self._plan.behind(one)
+        for one in found:
+            self._forget_pending(one)
+            self._become(one, DeliveryEvent.TAKE_BACK)
+            one.until = now
+            self._ready.push(one)
+
+    def _forget_pending(self, unit: GroupUnit) -> None:
+        if unit.holder is not None:
+            self.consumers.forget(unit.holder.consumer, unit.position)
+        self.pending -= 1
+
+    def _condemn(self, unit: GroupUnit) -> None:
+        if unit.state is _PENDING:
+            self._take_back_behind(unit, self._clock.monotonic())
+            self._forget_pending(unit)
+        self._become(unit, DeliveryEvent.CONDEMN)
+        self.dying[unit.position] = unit
+
+    def _done(self, units: Collection[GroupUnit | None]) -> int:
+        for unit in units:
+            assert unit is not None
+            self.breaker.note(failed=False)
+            self._close(unit, DeliveryEvent.ACK)
+        return len(units)
+
+    def _close(self, unit: GroupUnit, event: DeliveryEvent) -> None:
+        if unit.state is _PENDING:
+            self._forget_pending(unit)
+        elif unit.state is _PARKED:
+            self.parked -= 1
+        self.dying.pop(unit.position, None)
+        self._become(unit, event)
+        self.totals[unit.state] += 1
+        del self.units[unit.position]
+        self._plan.remove(unit)
+        self._told.close(unit.position)
+        self._wake(unit)
+
+    def _become(self, unit: GroupUnit, event: DeliveryEvent) -> None:
+        after = delivery_after(unit.state, event)
+        assert after is not None, (unit.position, unit.state, event)
+        unit.state = after
+
+    # --- what the journal is told ----------------------------------------------------------------------------------------
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether the journal knows less."""
+        return self._told.behind(self.head)
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether the journal does not know how often something was delivered."""
+        return self._told.uncounted(self.units)
+
+    def opens(self) -> list[OpenRow]:
+        """Everything that is not done, in order."""
+        return sorted([*map(row_of, self.units.values()), *self._resumed], key=lambda row: row.position)
+
+    def news(self) -> tuple[Position, list[OpenRow], list[Position]]:
+        """The head, what is newly open or was delivered again, and what is done, since `stored` was told of the last ones."""
+        return (self.head, *self._told.news(self.units))
+
+    def stored(self, head: Position, opened: Iterable[OpenRow], closed: Iterable[Position]) -> None:
+        """The journal knows that much."""
+        self._told.stored(head, opened, closed, self.units)

@@ -1,0 +1,138 @@
+"""The options of a group: every bound has a name, a default and a check."""
+
+from random import Random
+from typing import Any, Final, Literal
+
+import msgspec
+
+from publishers.errors import InvalidOption
+
+__all__ = ["GroupAck", "GroupGap", "GroupOrdering", "GroupSettings"]
+
+GroupOrdering = Literal["key", "none", "global"]
+"""Which changes wait for which: those of a key for earlier ones of it, none, or each for the one before."""
+
+GroupAck = Literal["explicit", "all", "transaction", "none"]
+"""What an acknowledgement is of: one change, all up to it, its transaction; or none is needed."""
+
+GroupGap = Literal["error", "earliest", "latest"]
+"""What happens if retention took what the group had not done: it stops, or goes on behind the gap, or at the end of the log."""
+
+_CHOICES: Final = {
+    "ordering": ("key", "none", "global"),
+    "ack": ("explicit", "all", "transaction", "none"),
+    "on_gap": ("error", "earliest", "latest"),
+}
+_WHOLE: Final = {
+    "max_ack_pending": (1, 1_000_000),
+    "max_consumer_pending": (1, 1_000_000),
+    "max_parked": (1, 1_000_000),
+    "max_deliver": (1, 1_000_000),
+    "max_consumers": (1, 100_000),
+    "batch": (1, 1_000_000),
+    "max_bytes": (1, 2**40),
+    "keep_bytes": (0, 2**62),
+}
+_SECONDS: Final = {
+    "ack_wait": (0.001, 86_400.0 * 365),
+    "max_wait": (0.0, 3_600.0),
+    "consumer_ttl": (0.001, 86_400.0 * 365),
+    "keep_age": (0.0, 2**40),
+}
+_OPTIONAL: Final = frozenset({"max_deliver", "keep_bytes", "keep_age"})
+_MOST_DELAYS: Final = 100
+_JITTER: Final = 0.2
+_LONGEST: Final = 86_400.0 * 365
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a group delivers; fixed when it is made. Times in seconds, sizes in bytes.
+
+    Attributes:
+        ordering: ``"key"``: changes of one key in order, those that are not acknowledged at one consumer only; ``"none"``;
+            ``"global"``: one change in flight.
+        ack: ``"explicit"``; ``"all"``: each acknowledgement is of everything that the consumer was given up to there;
+            ``"transaction"``: a delivery is a whole transaction; ``"none"``: acknowledged when delivered.
+        ack_wait: Time after which a delivery that was not acknowledged is due again, for every consumer.
+        max_ack_pending: Most changes that were delivered and are not acknowledged, those included that are to be delivered again; at the
+            bound ``read`` gives nothing new.
+        max_consumer_pending: Most deliveries to one consumer that are not acknowledged.
+        max_parked: Most changes that are read ahead and wait for others, such as earlier ones of their key.
+        max_deliver: Most deliveries of a change, before it becomes a dead letter; None for as many as it takes.
+        backoff: Delays after the first, second ... delivery that was refused without a delay, or that timed out again; the last one
+            repeats. Each is varied by a fifth.
+        batch: Most deliveries of one ``read``.
+        max_bytes: Most bytes of the changes of one ``read``, which gives at least one.
+        max_wait: Longest time for which ``read`` waits for the first delivery.
+        on_gap: What happens if retention took what the group had not done.
+        consumer_ttl: Time after which a consumer that says nothing is removed.
+        max_consumers: Most consumers.
+        breaker: Whether the group is paused instead of making dead letters where more than half of its last 100 deliveries failed.
+        keep_bytes: Most bytes of the log that are kept for it; None for the option ``slot_keep_bytes`` of the log.
+        keep_age: Longest time for which a closed segment is kept for it; None for ``slot_keep_age``.
+    """
+
+    ordering: GroupOrdering = "key"
+    ack: GroupAck = "explicit"
+    ack_wait: float = 30.0
+    max_ack_pending: int = 1_000
+    max_consumer_pending: int = 200
+    max_parked: int = 10_000
+    max_deliver: int | None = None
+    backoff: tuple[float, ...] = (1.0, 5.0, 30.0, 120.0, 600.0)
+    batch: int = 100
+    max_bytes: int = 1024 * 1024
+    max_wait: float = 5.0
+    on_gap: GroupGap = "error"
+    consumer_ttl: float = 3_600.0
+    max_consumers: int = 1_000
+    breaker: bool = True
+    keep_bytes: int | None = None
+    keep_age: float | None = None
+
+    @classmethod
+    def chosen(cls, options: dict[str, Any]) -> "GroupSettings":
+        """Some options, and the defaults of the others.
+
+        Raises:
+            InvalidOption: If one is unknown or out of its bounds.
+        """
+        known = cls.__struct_fields__
+        for name, value in options.items():
+            if name not in known:
+                raise InvalidOption(name, value, "one of " + ", ".join(known))
+        backoff = options.get("backoff")
+        if isinstance(backoff, list):
+            options = {**options, "backoff": tuple(backoff)}
+        found = cls(**options)
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Checks all of them.
+
+        Raises:
+            InvalidOption: If one is out of its bounds.
+        """
+        for name, right in _CHOICES.items():
+            if getattr(self, name) not in right:
+                raise InvalidOption(name, getattr(self, name), " or ".join(map(repr, right)))
+        for bounds, kind in ((_WHOLE, int), (_SECONDS, (int, float))):
+            for name, (low, high) in bounds.items():
+                value = getattr(self, name)
+                if value is None and name in _OPTIONAL:
+                    continue
+                if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+                    raise InvalidOption(name, value, f"a number from {low} to {high}")
+        if not isinstance(self.breaker, bool):
+            raise InvalidOption("breaker", self.breaker, "True or False")
+        if not isinstance(self.backoff, tuple) or not 1 <= len(self.backoff) <= _MOST_DELAYS:
+            raise InvalidOption("backoff", self.backoff, f"1 to {_MOST_DELAYS} delays in seconds")
+        for delay in self.backoff:
+            if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= _LONGEST:
+                raise InvalidOption("backoff", delay, f"delays in seconds from 0 to {_LONGEST:.0f}")
+
+    def delay_after(self, count: int, chance: Random) -> float:
+        """The delay after so many deliveries."""
+        delay = self.backoff[min(max(count, 1), len(self.backoff)) - 1]
+        return delay * chance.uniform(1 - _JITTER, 1 + _JITTER)

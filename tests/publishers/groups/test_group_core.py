@@ -1,0 +1,286 @@
+"""What the core of a group decides, case by case."""
+
+import random
+
+import pytest
+
+from publishers import InvalidOption, Position, TooCostly
+from publishers.groups.breaker import GroupBreaker
+from publishers.groups.errors import ConsumerFenced
+from publishers.groups.machine import GroupMachine
+from publishers.groups.record import GroupEntry, GroupRecord, OpenRow, replay_group
+from publishers.groups.settings import GroupSettings
+from publishers.groups.state import DeliveryEvent, DeliveryState, delivery_after
+from tests.simulation.workload import Clock
+
+KEY = ("order", "1")
+OTHER = ("order", "2")
+BARRIER = ("order", None)
+
+
+def machine(*lanes, **options):
+    """A group that has read so many changes of version 1."""
+    made = GroupMachine("g", GroupSettings(**options), Position(1), clock=Clock(), chance=random.Random(1))
+    made.feed([(Position(1, at), lane) for at, lane in enumerate(lanes)], Position(2))
+    return made
+
+
+def places(units):
+    return [unit.position.index for unit in units]
+
+
+def test_the_consumer_of_a_key_may_have_its_next_change_too_and_no_other_consumer_may():
+    """F83."""
+    group = machine(KEY, KEY, OTHER, KEY)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 1)) == [0]
+    assert places(group.take(two, 9)) == [2]
+    assert places(group.take(one, 1)) == [1]
+    assert places(group.take(two, 9)) == []
+    assert places(group.take(one, 9)) == [3]
+    group.ack(one, [Position(1, 0), Position(1, 3), Position(1, 1)])
+    assert group.floor == Position(1, 2)
+
+
+def test_a_refused_change_takes_the_later_ones_of_its_key_back_with_it():
+    """F80, F83: so that all of them come again in order, at whichever consumer."""
+    group = machine(KEY, KEY, OTHER, KEY)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 9)) == [0, 1, 2, 3]
+    assert group.nack(one, Position(1, 0), 0.0)
+    assert group.pending == 1
+    assert places(group.take(two, 9)) == [0, 1, 3]
+    with pytest.raises(ConsumerFenced, match="is consumer 'two''s now"):
+        group.ack(one, [Position(1, 2), Position(1, 3)])
+    assert group.pending == 4
+    assert group.ack(one, [Position(1, 2)]) == 1
+
+
+def test_a_change_without_a_key_waits_for_all_of_its_type_and_they_for_it():
+    """F83."""
+    group = machine(KEY, ("item", "1"), BARRIER, OTHER, ("item", "1"), None)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 9)) == [0, 1, 4, 5]
+    assert places(group.take(two, 9)) == []
+    group.ack(one, [Position(1, 0)])
+    assert places(group.take(two, 9)) == [2]
+    assert places(group.take(two, 9)) == []
+    group.ack(two, [Position(1, 2)])
+    assert places(group.take(one, 9)) == [3]
+
+
+def test_a_claim_moves_a_delivery_and_takes_the_later_ones_of_its_key_from_the_other_consumer():
+    """F79: the count rises by one, the first delivery is kept."""
+    group = machine(KEY, KEY)
+    one, two = group.join("one", 1), group.join("two", 2)
+    first, second = group.take(one, 9)
+    began = first.first_us
+    group._clock.now += 10_000_000
+    assert group.claim(two, [Position(1, 0)], 11.0) == []
+    assert group.claim(two, [Position(1, 1)], 0.0) == []  # the one before it is at the other
+    assert group.claim(two, [Position(1, 0)], 10.0) == [first]
+    assert (first.count, first.first_us) == (2, began)
+    assert second.state is DeliveryState.DUE
+    assert group.claim(two, [Position(1, 0)], 0.0, only_ids=True) == [first]
+    assert first.count == 2
+    assert places(group.take(two, 9)) == [1]
+
+
+def test_a_consumer_that_joins_again_is_given_its_own_and_the_older_one_is_fenced():
+    """F84."""
+    group = machine(KEY, KEY, OTHER)
+    old = group.join("one", 1)
+    assert places(group.take(old, 2)) == [0, 1]
+    new = group.join("one", 2)
+    for call in (
+        lambda: group.ack(old, [Position(1, 0)]),
+        lambda: group.take(old, 1),
+        lambda: group.nack(old, Position(1, 0)),
+        lambda: group.in_progress(old, Position(1, 0)),
+    ):
+        with pytest.raises(ConsumerFenced, match="joined again"):
+            call()
+    assert places(group.take(new, 1, history=True)) == [0]
+    assert places(group.take(new, 9, history=True)) == [1, 2]
+    assert [unit.count for unit in group.units.values()] == [1, 1, 1]
+    assert group.ack_upto(new, Position(1, 1)) == 2
+
+
+def test_a_delivery_times_out_and_is_due_for_every_consumer_also_the_same():
+    """F78: after a second time only with a delay."""
+    group = machine(KEY, ack_wait=30.0, backoff=(10.0,))
+    one = group.join("one", 1)
+    group.take(one, 1)
+    group._clock.now += 20_000_000
+    assert group.in_progress(one, Position(1))
+    group._clock.now += 20_000_000
+    group.tick()
+    assert group.pending == 1
+    group._clock.now += 10_000_000
+    group.tick()
+    assert [unit.count for unit in group.take(one, 9)] == [2]
+    group._clock.now += 30_000_000
+    group.tick()
+    assert group.take(one, 9) == []
+    group._clock.now += 12_000_000
+    group.tick()
+    assert [unit.count for unit in group.take(one, 9)] == [3]
+    assert group.ack(one, [Position(1)]) == 1
+    assert group.next_due() is None or group.next_due() > 0
+
+
+def test_a_refusal_that_does_not_count_does_not_use_up_the_last_delivery():
+    """F163."""
+    group = machine(KEY, max_deliver=1)
+    one = group.join("one", 1)
+    for _ in range(5):
+        (unit,) = group.take(one, 1)
+        assert unit.count == 1
+        assert group.nack(one, unit.position, count=False)
+    group.take(one, 1)
+    assert group.nack(one, unit.position, error="no stock")
+    assert group.dying == {unit.position: unit}
+    assert unit.errors == ("no stock", "no stock")
+    assert group.floor == Position(1)
+    group.bury(unit.position)
+    group.bury(unit.position)
+    assert group.floor == Position(2)
+    assert group.totals[DeliveryState.DEAD] == 1
+
+
+def test_a_change_that_was_delivered_too_often_before_a_restart_becomes_a_dead_letter():
+    """F81: one that kills its process, too."""
+    rows = [OpenRow(1, 0, 2, 77), OpenRow(1, 1)]
+    group = GroupMachine("g", GroupSettings(max_deliver=2), Position(1, 2), rows, clock=Clock())
+    assert (group.unread, group.floor, group.head) == (2, Position(1), Position(1, 2))
+    group.feed([(Position(1, at), OTHER) for at in range(3)], Position(2))
+    assert places(group.take(group.join("one", 1), 9)) == []
+    assert list(group.dying) == [Position(1)]
+    group.bury(Position(1))
+    assert places(group.take(group.consumers.listed()[0], 9)) == [1, 2]
+
+
+def test_where_most_deliveries_fail_the_group_is_paused_instead():
+    """F81."""
+    group = machine(*[("order", str(at)) for at in range(300)], max_deliver=1)
+    one = group.join("one", 1)
+    for unit in group.take(one, 99):
+        group.nack(one, unit.position)
+    assert len(group.dying) == 99
+    assert not group.paused
+    (unit,) = group.take(one, 1)
+    group.nack(one, unit.position)
+    assert (group.paused, group.tripped) == (True, True)
+    assert unit.state is DeliveryState.DUE
+    assert group.take(one, 9) == []
+    group.resume()
+    assert group.take(one, 1)
+    assert unit.position in group.dying
+
+
+def test_the_breaker_forgets_what_lies_further_back():
+    breaker = GroupBreaker()
+    for failed in [True] * 60 + [False] * 40:
+        assert not breaker.tripped
+        breaker.note(failed=failed)
+    assert breaker.tripped
+    for _ in range(10):
+        breaker.note(failed=False)
+    assert (breaker.tripped, breaker.failures) == (False, 50)
+    breaker.clear()
+    assert breaker.failures == 0
+
+
+def test_what_happens_while_the_journal_is_written_is_told_it_the_next_time():
+    """F85."""
+    group = machine(KEY, OTHER)
+    one = group.join("one", 1)
+    assert group.unsynced
+    head, opened, closed = group.news()
+    assert [row.position.index for row in opened] == [0, 1]
+    group.take(one, 9)
+    assert group.uncounted
+    group.ack(one, [Position(1)])
+    group.stored(head, opened, closed)
+    assert group.unsynced
+    head, opened, closed = group.news()
+    assert ([(row.position.index, row.count) for row in opened], closed) == ([(1, 1)], [Position(1)])
+    assert group.opens() == opened
+    group.stored(head, opened, closed)
+    assert not group.unsynced
+    assert not group.uncounted
+
+
+def test_a_whole_transaction_is_one_delivery():
+    """F83: it waits for its keys, and is acknowledged by the place of any of its changes."""
+    group = GroupMachine("g", GroupSettings(ack="transaction"), Position(1), clock=Clock())
+    group.feed([(Position(1, 1), KEY), (Position(1, 2), OTHER)], Position(1, 3))
+    assert (group.units, group.head, group.floor) == ({}, Position(1), Position(1))
+    group.feed([(Position(1, 3), None), (Position(2, 1), OTHER)], Position(3))
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert [unit.position for unit in group.take(one, 1)] == [Position(1)]
+    assert group.take(two, 9) == []
+    assert group.ack(one, [Position(1, 2), Position(1, 3)]) == 1
+    assert group.floor == Position(2)
+    group.feed([(Position(3, at), ("order", str(at))) for at in range(500)], Position(4))
+    assert group.units[Position(3)].lanes == ((None, None),)
+
+
+def test_consumers_that_say_nothing_are_removed_and_there_is_a_bound_on_them():
+    """F78: what an absent one has pending is due at once."""
+    group = machine(KEY, consumer_ttl=60.0, ack_wait=1000.0, max_consumers=1)
+    one = group.join("one", 1)
+    group.take(one, 1)
+    group.consumers.check_room("one")
+    with pytest.raises(TooCostly):
+        group.consumers.check_room("two")
+    group._clock.now += 61_000_000
+    group.tick()
+    assert len(group.consumers) == 0
+    assert places(group.take(group.join("two", 2), 1)) == [0]
+    with pytest.raises(ConsumerFenced, match="removed"):
+        group.ack(one, [Position(1)])
+    group.remove(one)
+
+
+def test_what_retention_took_is_counted_and_never_left_pending():
+    rows = [OpenRow(1, 1), OpenRow(5, 1)]
+    group = GroupMachine("g", GroupSettings(), Position(6), rows, clock=Clock())
+    assert group.prune(Position(4), Position(4)) == [Position(1, 1)]
+    assert (group.reading, group.floor) == (Position(4), Position(5, 1))
+    group.feed([(Position(5, 1), KEY), (Position(7, 1), OTHER)], Position(8))
+    group.take(group.join("one", 1), 9)
+    assert group.prune(Position(9), Position(9)) == [Position(5, 1), Position(7, 1)]
+    assert (group.pending, group.floor, group.totals[DeliveryState.LOST]) == (0, Position(9), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ordering", "most"), ("ack", None), ("max_parked", 0), ("max_deliver", True), ("ack_wait", "1"),
+        ("breaker", 1), ("backoff", ()), ("backoff", (1, -1)), ("backoff", [True]), ("on_gap", "snapshot"),
+        ("keep_bytes", -1), ("colour", 1),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_wrong_is_named(name, value):
+    with pytest.raises(InvalidOption, match=name):
+        GroupSettings.chosen({name: value})
+
+
+def test_options_may_come_as_lists():
+    assert GroupSettings.chosen({"backoff": [1, 2.5]}).backoff == (1, 2.5)
+
+
+def test_no_end_is_left():
+    for state in (DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST):
+        assert all(delivery_after(state, event) is None for event in DeliveryEvent)
+
+
+def test_a_journal_that_begins_with_no_group_is_damaged():
+    import msgspec
+
+    with pytest.raises(ValueError, match="no group"):
+        replay_group([msgspec.json.encode(GroupEntry(head="x"))])
+    assert replay_group([]) is None
+    dropped = GroupRecord(name="g", head="x", dropped=True)
+    assert replay_group([msgspec.json.encode(GroupEntry(group=dropped))]) == dropped
