@@ -11,8 +11,8 @@ from uuid import UUID
 
 from publishers.errors import InvalidOption
 from publishers.fanout.batch import Batch
+from publishers.log.start import Since
 from publishers.model.change import Change
-from publishers.model.position import PositionToken
 from publishers.views.view import Content, Images, Integers
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
@@ -25,7 +25,8 @@ from transports.client.remote_feed import RemoteSubscription
 from transports.client.remote_log import connect
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
-from transports.codec.starts import start_of_text
+from transports.codec.snapshot_places import token_in
+from transports.codec.starts import asks_for_state, start_of_text
 from transports.errors import ConnectionLost, RemoteError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--since",
         default="latest",
         metavar="WHERE",
-        help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, or the cursor of "
-        "an event (default: %(default)s)",
+        help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, the cursor of "
+        "an event, or state, of a server that keeps it: first the entities that there are, then every change (default: %(default)s)",
     )
     parser.value("--until", "VERSION", "end after this version", type=number(1, 2**53 - 1))
     parser.value("--limit", "N", "end after so many changes", type=number(1, 2**53 - 1))
@@ -142,9 +143,14 @@ class _Printer:
         self._finished()
 
 
+def _since(chosen: argparse.Namespace) -> Since:
+    text: str = chosen.since
+    return text if asks_for_state(text) else start_of_text("--since", text)
+
+
 def _local(chosen: argparse.Namespace) -> None:
     criteria, view = criteria_of(chosen), view_of(chosen)
-    since = start_of_text("--since", chosen.since)
+    since = _since(chosen)
     with followed(chosen.source, chosen.log) as log:
         encoder = EventEncoder(log.token)
         finished = threading.Event()
@@ -169,7 +175,7 @@ def _local(chosen: argparse.Namespace) -> None:
 
 async def _remote(chosen: argparse.Namespace, url: str) -> None:
     criteria = criteria_of(chosen)
-    since = start_of_text("--since", chosen.since)
+    since = _since(chosen)
     finished = asyncio.Event()
 
     def encode(changes: Sequence[Change]) -> list[bytes]:
@@ -216,7 +222,7 @@ def _wait(url: str, printer: _Printer, lost: ConnectionLost | RemoteError, delay
             printer.give_up(lost)
             return
         if subscription.cursor is not None:
-            place = f", from {PositionToken.parse(subscription.cursor).position}"
+            place = f", from {token_in(subscription.cursor).position}"
     why = " ".join((lost.why if isinstance(lost, ConnectionLost) else str(lost)).split())
     print(
         f"penstock: waiting for {url}: {why}; trying again in {delay:.1f} s{place}",

@@ -16,11 +16,14 @@ import uuid
 import pytest
 
 from publishers.log.changelog import ChangeLog
+from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from tests.publishers.support import wait_until
 from transports import connect
-from transports.cli import main
+from transports.cli import main, tail
+from transports.client.remote_feed import RemoteSubscription
+from transports.errors import ConnectionLost
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
 
@@ -400,8 +403,25 @@ def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys
                 return [(change.operation.name, change.key) async for change in feed]
 
         assert asyncio.run(rows()) == [("READ", "0-0"), ("READ", "0-1")]
+        capsys.readouterr()
+        assert main(["tail", url, "--since", "state", "--limit", "1"]) == 0
+        first = json.loads(capsys.readouterr().out)
+        assert (first["operation"], first["key"]) == ("READ", "0-0")
+        with start("tail", url, "--since", first["cursor"], "--limit", "1", "--retry", "1") as tail:
+            assert json.loads(tail.stdout.readline())["key"] == "0-1"
+        assert main(["tail", str(log.path), "--since", "state"]) == 1
+        assert "keeps no state" in one_line(capsys)
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=30)
+
+
+def test_tail_says_where_in_the_state_it_waits(log, fill, capsys, monkeypatch):
+    """F89: the place of a snapshot is one too."""
+    fill(1)
+    printer = types.SimpleNamespace(subscription=object.__new__(RemoteSubscription))
+    printer.subscription._delivered = f"n1:0123456789abcdef:b3JkZXI.MC0w:{log.token(Position(2))}"
+    tail._wait("ws://shop", printer, ConnectionLost("ws://shop", "gone"), 1.0)
+    assert capsys.readouterr().err.endswith("trying again in 1.0 s, from 2:0\n")
 
 
 @pytest.mark.parametrize("remote", [False, True])
