@@ -9,6 +9,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 ARGS ?=
 # Test files run side by side.
 WORKERS ?= auto
+# Else each of the processes that tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test unit promises lint prove history soak bench wheel clean help
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.harness import covering, sharing
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
+from tests.harness.memory import on_disk, write_into_memory
 from tests.harness.missing import tell_missing
 from tests.harness.resident import tell_resident
 from tests.harness.scale import LONG
@@ -19,6 +20,7 @@ __all__ = [
     "debugged",
     "earlier_objects_are_spared",
     "nothing_is_left_behind",
+    "on_disk",
     "pytest_collection_modifyitems",
     "pytest_runtest_protocol",
     "pytest_terminal_summary",
@@ -31,6 +33,8 @@ settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not LONG
 )
 settings.load_profile("patient")
+
+write_into_memory()
 
 # Virtual machines that live for seconds are quicker with the first compiler alone.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -31,6 +31,7 @@ LONG = (
     "tests/publishers/test_interleaving.py",
     "tests/crash/test_kill.py",
     "demo",
+    "tests/typing/test_types.py",
     "browser",
     "clients",
     "tests/test_benchmarks.py",
