@@ -40,7 +40,17 @@ from publishers.schemas.registry import SchemaVersion
 from publishers.slots import Deduplicator, Slot, Slots, SlotState, SlotStatistics, SlotTotals
 from publishers.slots import errors as slot_errors
 from publishers.slots.errors import *  # noqa: F403 - likewise
-from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
+from publishers.snapshots import (
+    ChunkEnd,
+    PageRequest,
+    PageSource,
+    SnapshotBegin,
+    SnapshotChange,
+    SnapshotCursor,
+    SnapshotEnd,
+    SnapshotSource,
+    SqlSource,
+)
 from publishers.state import CompactedState, EntityRow, StatePage, StateStatistics
 from publishers.store.store import ChangeStore, StoreStatistics
 from publishers.views.entities import ModelChange
@@ -90,6 +100,8 @@ __all__ = [
     "ModelFeed",
     "Mutation",
     "Operation",
+    "PageRequest",
+    "PageSource",
     "Partial",
     "Position",
     "PositionToken",
@@ -106,7 +118,9 @@ __all__ = [
     "SnapshotChange",
     "SnapshotCursor",
     "SnapshotEnd",
+    "SnapshotSource",
     "Soundness",
+    "SqlSource",
     "Standing",
     "Start",
     "State",

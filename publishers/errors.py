@@ -652,12 +652,10 @@ class HistoryPruned(PositionError):
 
 
 class SnapshotGone(HistoryPruned):
-    """A snapshot cannot be gone on with: changes that follow what was given of it are no longer kept."""
+    """A snapshot cannot be gone on with: changes that follow what was given of it are no longer kept, or it has taken too long."""
 
-    def __init__(self, snapshot: str, oldest: "Position") -> None:
-        PositionError.__init__(
-            self,
-            f"snapshot {snapshot} cannot go on, as the history before {oldest} is no longer kept; begin a new one",
-        )
+    def __init__(self, snapshot: str, oldest: "Position", why: str | None = None) -> None:
+        why = why or f"the history before {oldest} is no longer kept"
+        PositionError.__init__(self, f"snapshot {snapshot} cannot go on, as {why}; begin a new one")
         self.snapshot = snapshot
         self.oldest = oldest

@@ -61,6 +61,8 @@ class LogOptions:
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
         state_interval: Shortest time between two looks of the compacted state for what is new, unless it is waited for.
+        snapshot_max_duration: Seconds within which a subscriber has to take all rows of a snapshot, and for which a closed segment is
+            kept for it at most; then it ends with ``SnapshotGone``.
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
@@ -119,6 +121,7 @@ class LogOptions:
     held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
     state_interval: Annotated[float, 0.0, 3600.0] = 0.05
+    snapshot_max_duration: Annotated[float, 0.0, 2**40] = 86400.0
     producers: int = 10_000
     producer_ttl: Annotated[float, 0.0, 2**40] = 30 * 86400.0
     ring_events: int = 131_072

@@ -242,6 +242,8 @@ class Drain(Strand, Generic[T]):
                 if left <= 0 and demand and not self._halted:
                     return _USED_UP
                 self._state = RUNNING
+                if self._tells and not self._halted:
+                    continue  # told meanwhile: its wake-up is forgotten here
             if self._halted:
                 self._finish(None)
                 return _OVER

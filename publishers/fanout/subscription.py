@@ -70,10 +70,8 @@ class ChangeSubscription:
         on_gap: OnGap = "fail",
     ) -> None:
         self.id = next(_ids)
-        self.shared = shared
-        self.view = view
-        self.name = name
-        self.max_lag = max_lag
+        self.shared, self.view = shared, view
+        self.name, self.max_lag = name, max_lag
         self.delivered = 0
         self._service = service
         self._batch_events, self._batch_bytes = batch_events, batch_bytes
@@ -231,6 +229,13 @@ class ChangeSubscription:
     def resume(self) -> bool:
         """Goes on where it was paused; answers whether it was."""
         return self._move(Occurrence.RESUME)
+
+    def between(self, run: Callable[[Any], object]) -> None:
+        """Runs something between two signals, where they run, with the subscriber as its argument; not at all once it has ended.
+
+        One at a time: a second one replaces a first one that has not run yet.
+        """
+        self._run(partial(self._drain.tell, "between", run))
 
     # What the log does with it.
 

@@ -26,7 +26,7 @@ from publishers.model.position import Position, Start
 from publishers.options import check_switches, check_whole
 from publishers.views.view import View
 
-__all__ = ["ChangeFeed", "Ending", "ModelFeed", "checked_serving", "refuse"]
+__all__ = ["ChangeFeed", "Ending", "ModelFeed", "Serving", "checked_serving", "refuse"]
 
 C = TypeVar("C", bound=Change)
 
@@ -107,7 +107,14 @@ class ChangeFeed(IterablePublisher[Change]):
             InvalidOption: If a bound is out of its range.
         """
         options = self._service.options
-        checked_serving(subscriber, max_lag, batch_events, batch_bytes, name, whole_batches=whole_batches)
+        checked_serving(
+            subscriber,
+            max_lag=max_lag,
+            batch_events=batch_events,
+            batch_bytes=batch_bytes,
+            name=name,
+            whole_batches=whole_batches,
+        )
         require_told(self.on_gap, subscriber)
         where = executor if executor is not None else running_loop()
 
@@ -259,15 +266,7 @@ class _Batchwise(_Making):
             self._fail(failure)
 
 
-def checked_serving(
-    subscriber: object,
-    max_lag: MaxLag | None,
-    batch_events: int | None,
-    batch_bytes: int | None,
-    name: object,
-    *,
-    whole_batches: object,
-) -> None:
+def checked_serving(subscriber: object, **serving: Unpack[Serving]) -> None:
     """Checks a subscriber, and with what it is to be served, before anything has been counted.
 
     Raises:
@@ -275,14 +274,19 @@ def checked_serving(
         InvalidOption: If something is out of its range.
     """
     require_subscriber(subscriber)
-    check_switches(whole_batches=whole_batches)
+    check_switches(whole_batches=serving.get("whole_batches", False))
+    name, max_lag = serving.get("name"), serving.get("max_lag")
     if name is not None and not isinstance(name, str):
         raise InvalidOption("name", name, "a text, or None")
     if isinstance(max_lag, timedelta):
         if max_lag < timedelta():
             raise InvalidOption("max_lag", max_lag, "a whole number from 0, or a timedelta from 0")
         max_lag = None
-    bounds = (("max_lag", max_lag, 0), ("batch_events", batch_events, 1), ("batch_bytes", batch_bytes, 1))
+    bounds = (
+        ("max_lag", max_lag, 0),
+        ("batch_events", serving.get("batch_events"), 1),
+        ("batch_bytes", serving.get("batch_bytes"), 1),
+    )
     for parameter, value, least in bounds:
         if value is not None:
             check_whole(parameter, value, f"a whole number from {least}", least)

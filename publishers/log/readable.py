@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, get_args, overload
 from uuid import UUID
 
 from publishers.commits.label import RemoteProducer, producer_id
@@ -21,22 +22,24 @@ from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import History, PageBounds, read_back, read_history
 from publishers.log.operations import OperatedLog, Tell
-from publishers.log.snapshot_feed import SnapshotFeed
+from publishers.log.snapshot_feed import Holding, SnapshotFeed
 from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
-from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode
+from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode, SnapshotSource
+from publishers.snapshots.pages import KeyRange, Pages, SourcePages, StatePages
+from publishers.snapshots.source import check_source
 from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
-from publishers.wal import Hold
 
 __all__ = ["ReadableLog", "Tell", "Wishes"]
 
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
+Source = SnapshotSource | Iterable[SnapshotSource] | None
 Fields = Projection | Collection[str] | None
 Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
 
@@ -55,6 +58,7 @@ class Reading(TypedDict, total=False):
     whole: bool
     on_gap: OnGap
     snapshot: SnapshotMode
+    source: Source
 
 
 class ReadableLog(OperatedLog):
@@ -69,7 +73,7 @@ class ReadableLog(OperatedLog):
     name: str
     failure: Exception | None
     _state: CompactedState | None = None
-    _snapshot_hold: Callable[[str, Position], Hold] | None = None
+    _snapshot_hold: Holding | None = None
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -98,6 +102,7 @@ class ReadableLog(OperatedLog):
         whole: bool = False,
         on_gap: OnGap = "fail",
         snapshot: SnapshotMode = "initial",
+        source: Source = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> ChangeFeed | ModelFeed[Any]:
         """The changes that fulfil any of the wishes, as a publisher.
@@ -119,7 +124,11 @@ class ReadableLog(OperatedLog):
             on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
                 ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
                 callable is told likewise.
-            snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows.
+            snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows. With any ``since``:
+                ``"on_gap"`` gives rows of the present, between ``SnapshotBegin`` and ``SnapshotEnd``, where history is missing
+                that was still to be read; ``"never"`` gives no rows.
+            source: Where rows come from, such as a ``SqlSource``; several for several entity types. None for the state that
+                the log keeps. Give the same one with a cursor that was kept before the rows had ended.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
             as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
                 of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
@@ -140,13 +149,14 @@ class ReadableLog(OperatedLog):
             raise InvalidOption("on_gap", on_gap, "'fail', 'jump' or a callable")
         check_switches(whole=whole)
         self.check_here()
-        if since == "state" or isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since):
+        rows_first = since == "state" or isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since)
+        if rows_first or snapshot != "initial" or source is not None:
             if as_ is not None:
                 raise InvalidOption(
                     "as_", as_, "None with the state; rows and changes have bodies to be parsed"
                 )
             view = _view(view, content, images, fields, mask, integers)
-            return self._snapshot_feed(wishes, since, until, view, on_gap, snapshot)
+            return self._snapshot_feed(wishes, since, until, view, on_gap, snapshot, source)
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
@@ -166,32 +176,56 @@ class ReadableLog(OperatedLog):
     def _snapshot_feed(
         self,
         wishes: Iterable[Wishes],
-        since: object,
+        since: Since | SnapshotCursor,
         until: int | None,
         view: View,
         on_gap: OnGap,
         mode: SnapshotMode,
-    ) -> SnapshotFeed:
-        if mode not in ("initial", "initial_only"):
-            raise InvalidOption("snapshot", mode, "'initial' or 'initial_only'")
-        begin = None
-        if since != "state":
+        source: Source,
+    ) -> ChangeFeed:
+        if mode not in get_args(SnapshotMode):
+            raise InvalidOption("snapshot", mode, f"one of {', '.join(map(repr, get_args(SnapshotMode)))}")
+        begin: SnapshotCursor | None = None
+        start: Position | Start = Position(1)
+        rows_first = True
+        if isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since):
             begin = since if isinstance(since, SnapshotCursor) else SnapshotCursor.parse(since)
-            self._places.in_snapshot(begin)
+            start = self._places.in_snapshot(begin)
+        elif since != "state":
+            rows_first = False
+            start = self._places.find(since, pruned=mode == "on_gap" or on_gap != "fail")
+        if not rows_first and mode in ("never", "initial"):  # a source is named, and may not be needed
+            return self._feed(wishes, start, until, view, on_gap)
+        if mode == ("never" if rows_first else "initial_only"):
+            raise InvalidOption("snapshot", mode, "'initial', 'initial_only' or 'on_gap' with since='state'")
         return SnapshotFeed(
             self._service,
             Criteria.of(*wishes),
-            Position(1) if begin is None else begin.token.position,
+            start,
             until,
             view,
             on_gap,
             self._check_published,
-            source=self.state,
+            pages=self._pages(source),
             lineage=self._places.lineage,
             holding=self._snapshot_hold,
             start=begin,
             mode=mode,
+            rows_first=rows_first,
         )
+
+    def _pages(self, source: Source) -> Callable[[KeyRange], Pages]:
+        if source is None:
+            return partial(StatePages, self.state)
+        sources = list(source) if isinstance(source, Iterable) else [source]
+        right = "a SnapshotSource such as SqlSource or PageSource, or several, each of another entity type"
+        for one in sources:
+            if not callable(getattr(one, "read", None)) or not callable(getattr(one, "mark", None)):
+                raise InvalidOption("source", one, right)
+            check_source(one)
+        if not sources or len({one.entity_type for one in sources}) < len(sources):
+            raise InvalidOption("source", source, right)
+        return partial(SourcePages, self._service, sources)
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
         """For the store of the log.

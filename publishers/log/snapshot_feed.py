@@ -3,26 +3,35 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, Unpack
 
 from flow.contracts import Subscriber
-from flow.executors import AnyExecutor, running_loop
+from flow.executors import running_loop
 from publishers.errors import HistoryPruned, PenstockError, SnapshotGone
 from publishers.fanout.gap import require_told
-from publishers.fanout.state import MaxLag
-from publishers.log.feed import ChangeFeed, checked_serving, refuse
+from publishers.log.feed import ChangeFeed, Serving, checked_serving, refuse
 from publishers.log.lineage import Lineage
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.snapshots.reader import SnapshotReader
-from publishers.snapshots.source import SnapshotMode, SnapshotSource
-from publishers.snapshots.subscription import SnapshotSubscription
+from publishers.snapshots.delivery import RowDelivery
+from publishers.snapshots.pages import KeyRange, Pages
+from publishers.snapshots.reader import SnapshotReader, new_snapshot
+from publishers.snapshots.source import SnapshotMode
+from publishers.snapshots.subscription import RowWish, SnapshotSubscription
 from publishers.wal import Hold
 
-__all__ = ["SnapshotFeed"]
+__all__ = ["Holding", "SnapshotFeed"]
 
 _numbers: Final = itertools.count(1)
+
+
+class Holding(Protocol):
+    """``ChangeLog.hold``."""
+
+    def __call__(self, name: str, position: Position, *, keep_age: float) -> Hold:
+        """Keeps history from a position on, under a name."""
+        ...
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -31,107 +40,131 @@ class SnapshotFeed(ChangeFeed):
 
     A subscriber with a method ``on_snapshot(signal)`` is told ``SnapshotBegin``, ``ChunkEnd`` and ``SnapshotEnd`` beside
     what it gets; one with a method ``on_following(subscription)`` is given the subscription to what follows the rows, when it
-    begins. ``max_lag`` counts from the end of the rows on.
+    begins. ``max_lag`` counts where no rows are given. Its subscription has a method ``again``.
 
     Attributes:
-        source: Where rows come from.
+        pages: Where rows come from; takes the keys that are wanted.
         lineage: Puts positions into the form that clients keep.
         holding: Keeps history from a position on, under a name; None if this opening does not own the log.
         start: Where to go on; None for a new snapshot.
-        mode: What follows the rows.
+        mode: When there are rows.
+        rows_first: Whether it begins with rows.
     """
 
-    source: SnapshotSource
+    pages: Callable[[KeyRange], Pages]
     lineage: Lineage
-    holding: Callable[[str, Position], Hold] | None
+    holding: Holding | None
     start: SnapshotCursor | None
     mode: SnapshotMode
+    rows_first: bool
     _ready: SnapshotReader | None = None
 
-    def subscribe(
-        self,
-        subscriber: Subscriber[Change],
-        /,
-        *,
-        executor: AnyExecutor | None = None,
-        max_lag: MaxLag | None = None,
-        batch_events: int | None = None,
-        batch_bytes: int | None = None,
-        name: str | None = None,
-        whole_batches: bool = False,
-    ) -> None:
+    def subscribe(self, subscriber: Subscriber[Change], /, **serving: Unpack[Serving]) -> None:
         """Gives the subscriber its subscription; see ``ChangeFeed.subscribe``."""
-        checked_serving(subscriber, max_lag, batch_events, batch_bytes, name, whole_batches=whole_batches)
+        checked_serving(subscriber, **serving)
         require_told(self.on_gap, subscriber)
-        where = executor if executor is not None else running_loop()
+        given = serving.get("executor")
+        where = given if given is not None else running_loop()
+        name = serving.get("name") or type(subscriber).__name__
         chosen = self._service.pool if where is None else where
-        options = self._service.options
-        called = name or type(subscriber).__name__
-
-        def then(position: Position, following: Any) -> None:
-            feed = ChangeFeed(
-                self._service,
-                self.criteria,
-                position,
-                self.until,
-                self.view,
-                self.on_gap,
-                self._check,
-                _prepared=prepared,
-            )
-            feed.subscribe(
-                following,
-                executor=chosen,
-                max_lag=max_lag,
-                batch_events=batch_events,
-                batch_bytes=batch_bytes,
-                name=called,
-                whole_batches=whole_batches,
-            )
-
+        served: Serving = {**serving, "executor": chosen, "name": name}
+        plan = _Plan(self, served)
+        subscription = SnapshotSubscription(
+            plan, name=name, lasting=self.mode != "initial_only", on_gap=self.mode == "on_gap"
+        )
         try:
             self._admit()
-            with self._lock:
-                reader, prepared = self._ready or self._reader(), self._prepared
-                self._ready = self._prepared = None
-            subscription = SnapshotSubscription(
-                self._service,
-                reader,
-                self.source,
-                subscriber,
-                self._hold(reader),
-                None if self.mode == "initial_only" else then,
-                executor=chosen,
-                batch_events=batch_events or options.batch_events,
-                batch_bytes=batch_bytes or options.batch_bytes,
-                name=called,
-            )
+            subscription.start(subscriber, self.start, rows=self.rows_first)
         except PenstockError as error:
             refuse(subscriber, error, where)
             return
         with self._lock:
             self._subscriptions.add(subscription)
-        subscription.start()
-        if self._service.closed:
-            subscription.wake()
         if self._closed.is_set():
             subscription.close()
 
     def prepare(self) -> None:
         """See ``ChangeFeed.prepare``; for the rows, and for what follows them."""
-        reader, prepared = self._reader(), self._service.registry.prepare(self.criteria)
+        reader, prepared = self._reader(self.start, RowWish()), self._service.registry.prepare(self.criteria)
         with self._lock:
             self._ready, self._prepared = reader, prepared
 
-    def _reader(self) -> SnapshotReader:
+    def _reader(self, begin: SnapshotCursor | Position | None, wish: RowWish) -> SnapshotReader:
+        cursor = new_snapshot(self.lineage.token(begin)) if isinstance(begin, Position) else begin
         return SnapshotReader(
-            self._service, self.source, self.criteria, self.view, self.lineage.token, self.start
+            self._service,
+            self.pages(wish.keys),
+            self.criteria,
+            self.view,
+            self.lineage.token,
+            cursor,
+            wish.only,
         )
+
+    def delivery(
+        self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish, serving: Serving
+    ) -> RowDelivery:
+        """See `SnapshotPlan.rows`."""
+        options = self._service.options
+        reader = None
+        if begin is self.start:
+            with self._lock:
+                reader, self._ready = self._ready, None
+        reader = reader or self._reader(begin, wish)
+        return RowDelivery(
+            self._service,
+            reader,
+            subscriber,
+            self._hold(reader),
+            executor=serving["executor"],
+            batch_events=serving.get("batch_events") or options.batch_events,
+            batch_bytes=serving.get("batch_bytes") or options.batch_bytes,
+        )
+
+    def following(self, subscriber: Any, position: Position | None, serving: Serving) -> None:
+        """See `SnapshotPlan.changes`."""
+        with self._lock:
+            prepared, self._prepared = self._prepared, None
+        feed = ChangeFeed(
+            self._service,
+            self.criteria,
+            self.since if position is None else position,
+            self.until,
+            self.view,
+            self.on_gap,
+            self._check,
+            _prepared=prepared,
+        )
+        feed.subscribe(subscriber, **serving)
 
     def _hold(self, reader: SnapshotReader) -> Hold | None:
         if self.holding is None:
             return None
+        options = self._service.options
+        keep_age = min(options.snapshot_max_duration, options.slot_keep_age or options.snapshot_max_duration)
         try:
-            return self.holding(f"snapshot {reader.id} {next(_numbers)}", reader.position)
+            name = f"snapshot {reader.id} {next(_numbers)}"
+            return self.holding(name, reader.position, keep_age=keep_age)
         except HistoryPruned as error:
             raise SnapshotGone(reader.id, error.oldest) from error
+
+
+class _Plan:
+    """See `SnapshotPlan`; for one subscriber.
+
+    Args:
+        feed: What it has subscribed to.
+        serving: How it is served.
+    """
+
+    def __init__(self, feed: SnapshotFeed, serving: Serving) -> None:
+        self._feed = feed
+        self._serving = serving
+
+    def rows(self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> RowDelivery:
+        """See `SnapshotPlan.rows`."""
+        return self._feed.delivery(subscriber, begin, wish, self._serving)
+
+    def changes(self, subscriber: Any, position: Position | None) -> None:
+        """See `SnapshotPlan.changes`."""
+        self._feed.following(subscriber, position, self._serving)

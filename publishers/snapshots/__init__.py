@@ -8,14 +8,18 @@ row and each change is newer than what was given of its key before, and nothing 
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
 from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd
-from publishers.snapshots.source import SnapshotMode, SnapshotSource
+from publishers.snapshots.source import PageRequest, PageSource, SnapshotMode, SnapshotSource
+from publishers.snapshots.sql import SqlSource
 
 __all__ = [
     "ChunkEnd",
+    "PageRequest",
+    "PageSource",
     "SnapshotBegin",
     "SnapshotChange",
     "SnapshotCursor",
     "SnapshotEnd",
     "SnapshotMode",
     "SnapshotSource",
+    "SqlSource",
 ]

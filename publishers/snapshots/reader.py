@@ -14,15 +14,15 @@ from publishers.model.position import Position, PositionToken
 from publishers.options import MIB
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
+from publishers.snapshots.meanwhile import RowsMeanwhile
+from publishers.snapshots.pages import Pages, SnapshotPage
 from publishers.snapshots.rows import RowReader, in_snapshot
 from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd, SnapshotSignal
-from publishers.snapshots.source import SnapshotSource
 from publishers.state.rows import RowPlace
-from publishers.state.table import TablePage
 from publishers.views.view import View
 from publishers.wal.read.catalog import Location
 
-__all__ = ["Entry", "SnapshotReader"]
+__all__ = ["Entry", "SnapshotReader", "new_snapshot"]
 
 Entry = SnapshotChange | SnapshotSignal
 
@@ -31,16 +31,26 @@ _ROW_BYTES: Final = MIB
 _FRAMES: Final = 64  # that are looked at in one turn, which others wait for
 
 
+def new_snapshot(token: PositionToken) -> SnapshotCursor:
+    """Where a snapshot begins for a subscriber that has everything before a position."""
+    return SnapshotCursor(_new_id(), None, token)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
 class SnapshotReader:
     """One subscriber's way through a snapshot. By one thread at a time.
 
     Args:
         service: The log's frames and watermark.
-        source: Where rows come from.
+        pages: Where rows come from.
         criteria: Which rows and changes are wanted.
         view: How they are seen.
         token: Of a position, the text that clients keep.
-        begin: Where to go on; None for a new snapshot.
+        begin: Where to go on; None for a new snapshot, to a subscriber that has nothing.
+        only: Of which rows are wanted; None for all that fulfil the criteria.
 
     Attributes:
         id: What tells the snapshot from every other one.
@@ -51,25 +61,27 @@ class SnapshotReader:
     def __init__(
         self,
         service: Service,
-        source: SnapshotSource,
+        pages: Pages,
         criteria: Criteria,
         view: View,
         token: Callable[[Position], PositionToken],
         begin: SnapshotCursor | None,
+        only: Criteria | None = None,
     ) -> None:
         self._frames = service.frames
-        self._source = source
+        self.pages = pages
         self._predicate = Predicate(criteria)
-        self._rows = RowReader(criteria, view)
+        self._rows = RowReader(criteria, view, only)
         self._view = view
         self._token = token
         self._begun = False
         self._fresh = begin is None
-        self.id = secrets.token_hex(8) if begin is None else begin.snapshot
+        self.id = _new_id() if begin is None else begin.snapshot
         # A new snapshot has everything that was visible when it was asked for.
         self.position = service.head if begin is None else begin.token.position
         self._last = None if begin is None else begin.last
-        self._page: TablePage | None = None
+        self._page: SnapshotPage | None = None
+        self._meanwhile = RowsMeanwhile(self._rows.plain)
         self._given = 0  # rows of the page that were looked at
         self._found: list[tuple[RowPlace, Change]] = []
         self._location: Location | None = None
@@ -80,13 +92,8 @@ class SnapshotReader:
         """The place behind what was given."""
         return SnapshotCursor(self.id, self._last, self._token(self.position))
 
-    @property
-    def needed(self) -> int:
-        """The version that the next page has to contain."""
-        return self.position.version - 1 if self.position.index == 0 else self.position.version
-
     def read(self, room: int, nbytes: int) -> list[Entry] | None:
-        """What comes next, with at most ``room`` changes; None if the source does not have the version that is needed yet.
+        """What comes next, with at most ``room`` changes; None if the next page is not there yet, for which ``pages`` listens.
 
         It may be empty although more follows.
 
@@ -95,12 +102,13 @@ class SnapshotReader:
             Exception: What the source raises.
         """
         if self._page is None:
-            page = self._source.read(self._last, self._rows.types, _ROWS, _ROW_BYTES)
-            if page.version < self.needed:
+            page = self.pages.read(self._last, self._rows.types, self.position, (_ROWS, _ROW_BYTES))
+            if page is None:
                 return None
             self._page = page
+            self._meanwhile.begin(page)
             if self._fresh:  # there is nothing yet that changes could follow
-                self.position, self._fresh = Position(page.version + 1), False
+                self.position, self._fresh = Position(page.low + 1), False
         entries: list[Entry] = []
         if not self._begun:
             self._begun = True
@@ -120,6 +128,7 @@ class SnapshotReader:
                 found = self._frames.read(location)
                 assert found is not None  # a page is of a visible version
                 block, after = found
+                self._meanwhile.add(block)
                 piece = Slice(block, self._predicate.select(block))
                 if self.position.index and self.position.version == block.version:
                     piece = piece.since(self.position.index)
@@ -140,10 +149,10 @@ class SnapshotReader:
             raise SnapshotGone(self.id, error.oldest) from error
         return entries
 
-    def _of_page(self, page: TablePage, room: int, nbytes: int) -> list[Entry]:
+    def _of_page(self, page: SnapshotPage, room: int, nbytes: int) -> list[Entry]:
         """Rows of the page."""
         if not self._given:
-            self._found = list(self._rows.changes(page.rows, self.position))
+            self._found = list(self._rows.changes(self._meanwhile.rows, self.position))
         entries: list[Entry] = []
         for place, change in self._found[self._given : self._given + room]:
             self._last = place

@@ -1,7 +1,8 @@
 """Rows of a page as changes: those that criteria ask for, as a view shows them."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from publishers.blocks.block import Block
 from publishers.blocks.decode import attached_of, spliced
 from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.intersection import both
 from publishers.criteria.predicate import Predicate
 from publishers.model.change import Area, Change, Operation, time_of
 from publishers.model.position import Position
@@ -34,27 +36,35 @@ class RowReader:
     Args:
         criteria: Which rows are wanted.
         view: How they are seen.
+        only: Further criteria, which must be fulfilled too; None for none.
 
     Attributes:
         types: The entity types of which rows are wanted, sorted; None for all.
-        wanted: Whether any row is.
+        plain: Whether the criteria ask for every change of a row that they ask for.
     """
 
-    def __init__(self, criteria: Criteria, view: View) -> None:
-        asked = [_of_rows(one) for one in criteria.criterions if _asks(one)]
-        self.wanted = bool(asked)
+    def __init__(self, criteria: Criteria, view: View, only: Criteria | None = None) -> None:
         self.types: tuple[str, ...] | None = None
-        if all(one.entity_types for one in asked):
-            self.types = tuple(sorted({name for one in asked for name in one.entity_types}))
-        self._predicate = Predicate(Criteria.of(*asked)) if asked else None
+        self.plain = all(_plain(one) for one in criteria.criterions)
+        self._predicates: list[Predicate] = []
+        for wishes in (criteria,) if only is None else (criteria, only):
+            asked = [wish for one in wishes.criterions if _asks(one) for wish in _of_rows(one)]
+            # ``of`` nothing would be everything.
+            self._predicates.append(Predicate(Criteria.of(*asked) if asked else Criteria(frozenset())))
+            if all(one.entity_types for one in asked):
+                names = {name for one in asked for name in one.entity_types}
+                self.types = tuple(sorted(names if self.types is None else names & set(self.types)))
         self._view = view
 
     def changes(self, rows: list[StoredRow], position: Position) -> Iterator[tuple[RowPlace, Change]]:
         """The rows that are wanted as changes of operation READ at a position, with their places."""
-        if not rows or self._predicate is None:
+        if not rows:
             return
         block = _block(rows, position.version)
-        indices = self._predicate.select(block)
+        indices = self._predicates[0].select(block)
+        for further in self._predicates[1:]:
+            also = set(further.select(block))
+            indices = [index for index in indices if index in also]
         for index, change in zip(indices, block.changes(indices, self._view), strict=True):
             row = rows[index - 1]
             yield (
@@ -71,13 +81,18 @@ def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
     return SnapshotChange(**fields, cursor=cursor)
 
 
+def _plain(one: Criterion) -> bool:
+    return not (one.operations or one.changed or one.transitions) and all(map(_plain, one.also))
+
+
 def _asks(one: Criterion) -> bool:
     areas = not one.areas or Area.DATA in one.areas
-    return areas and (not one.operations or not one.operations <= _OF_NO_ENTITY)
+    operations = not one.operations or not one.operations <= _OF_NO_ENTITY
+    return areas and operations and (not one.also or any(map(_asks, one.also)))
 
 
-def _of_rows(one: Criterion) -> Criterion:
-    return Criterion(
+def _of_rows(one: Criterion) -> Iterable[Criterion]:
+    of_row = Criterion(
         areas={Area.DATA},
         entity_types=one.entity_types,
         keys=one.keys,
@@ -85,6 +100,14 @@ def _of_rows(one: Criterion) -> Criterion:
         key_patterns=one.key_patterns,
         where=one.where,
     )
+    if not one.also:
+        return (of_row,)
+    also = [wish for further in one.also if _asks(further) for wish in _of_rows(further)]
+    if of_row.asks:
+        return (replace(of_row, also=frozenset(also)),)
+    return both(
+        Criteria.of(of_row), Criteria.of(*also)
+    ).criterions  # what it asked for does not apply to rows
 
 
 def _block(rows: list[StoredRow], version: int) -> Block:

@@ -1,41 +1,140 @@
-"""Where the rows of a snapshot come from."""
+"""Where the rows of a snapshot come from, if not from the compacted state of the log."""
 
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from publishers.state.rows import RowPlace
-from publishers.state.table import TablePage
+from publishers.commits import Commit
+from publishers.errors import InvalidOption
+from publishers.model.position import Position
+from publishers.mutations.arguments import check_entity_type
+from publishers.options import MIB, check_switches, check_whole
 
-__all__ = ["SnapshotMode", "SnapshotSource"]
+__all__ = ["PageRequest", "PageSource", "SnapshotMode", "SnapshotSource", "SourceRow", "check_source"]
 
-SnapshotMode = Literal["initial", "initial_only"]
-"""What follows the rows.
+SnapshotMode = Literal["never", "initial", "initial_only", "on_gap"]
+"""When there are rows.
 
+``"never"``
+    Changes only.
 ``"initial"``
-    Every change after them.
+    Rows, then every change after them.
 ``"initial_only"``
-    The end.
+    Rows, then the end.
+``"on_gap"``
+    Changes; where history is missing that was still to be read, rows of the present instead, and changes again.
 """
+
+SourceRow = tuple[str | bytes, Mapping[str, Any] | bytes]
+"""A row: the key of an entity, and its body as for ``upsert``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which rows are to be read.
+
+    Attributes:
+        after: The key behind which the page begins, in the source's own order; None for the first page.
+        until: The last key that is wanted; None for no bound.
+        limit: Most rows. A page of fewer rows is the last one.
+        version: The version of the log as of which the rows are to be, for a source that promises this; else None.
+    """
+
+    after: str | None
+    until: str | None
+    limit: int
+    version: int | None
 
 
 class SnapshotSource(Protocol):
-    """Rows by pages, each as of a version of the log; the compacted state of a log is one."""
+    """Rows of one entity type by pages, in an order of keys that stays the same. Each key has the text that it has in the log."""
 
-    def read(
-        self, after: RowPlace | None, types: tuple[str, ...] | None, limit: int, max_bytes: int
-    ) -> TablePage:
-        """Rows behind one, in the order of entity types and the bytes of keys, all of one moment.
+    @property
+    def entity_type(self) -> str:
+        """Of which entities the rows are."""
+        ...
 
-        A later page is of the same version, or a later one. It may block.
+    @property
+    def as_of(self) -> bool:
+        """Whether rows can be read as of a version of the log.
 
-        Args:
-            after: The row behind which the page begins; None for the first.
-            types: Entity types of which rows are wanted, sorted; None for all.
-            limit: Most rows.
-            max_bytes: Bytes after which the page ends; it holds one row at least, if there is one.
+        If not, they are read as they are at the moment, and two things must be true then: a version of the log that is visible
+        is in the source; and what is in the source is in the log too, at the latest when ``mark`` returns.
         """
         ...
 
-    def listen(self, version: int, tell: Callable[[], object]) -> None:
-        """Calls once what is read is as of a version or a later one, or never will be: at once, or from another thread."""
+    @property
+    def page_rows(self) -> int:
+        """Most rows of a page, from 1."""
         ...
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes after which a page ends; it holds one row at least."""
+        ...
+
+    def read(self, request: PageRequest, /) -> Iterable[SourceRow]:
+        """The rows of a page, from a thread of its own; it may block. What it raises ends the snapshot."""
+        ...
+
+    def mark(self) -> Commit | Position | int | None:
+        """Called behind each page of a source that reads "now".
+
+        Returns:
+            A visible version in or before which everything is that the page may contain: one that was committed by the way
+            that all changes take, after the page was read. None if what was read is in the log already.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSource:
+    """Rows that a function reads; see `SnapshotSource`.
+
+    Attributes:
+        entity_type: Of which entities the rows are.
+        pages: Answers the rows of a page: pairs of key and body.
+        as_of: Whether it reads as of ``request.version``.
+        marker: What ``mark`` does, for a source whose changes reach the log a moment later.
+        page_rows: Most rows of a page, from 1 to 1,000,000.
+        page_bytes: Bytes after which a page ends.
+
+    Raises:
+        InvalidChange: If the entity type is none.
+        InvalidOption: If something else is not what it should be.
+    """
+
+    entity_type: str
+    pages: Callable[[PageRequest], Iterable[SourceRow]]
+    as_of: bool = False
+    marker: Callable[[], Commit | Position | int] | None = None
+    page_rows: int = 1_000
+    page_bytes: int = MIB
+
+    def __post_init__(self) -> None:
+        check_source(self)
+        if not callable(self.pages):
+            raise InvalidOption("pages", self.pages, "a callable that takes a PageRequest")
+        if self.marker is not None and not callable(self.marker):
+            raise InvalidOption("marker", self.marker, "a callable without arguments, or None")
+
+    def read(self, request: PageRequest, /) -> Iterable[SourceRow]:
+        """See `SnapshotSource.read`."""
+        return self.pages(request)
+
+    def mark(self) -> Commit | Position | int | None:
+        """See `SnapshotSource.mark`."""
+        return None if self.marker is None else self.marker()
+
+
+def check_source(source: SnapshotSource) -> None:
+    """Checks what every source says of itself.
+
+    Raises:
+        InvalidChange: If the entity type is none.
+        InvalidOption: If something else is not what it should be.
+    """
+    check_entity_type(source.entity_type)
+    check_switches(as_of=source.as_of)
+    check_whole("page_rows", source.page_rows, "a whole number from 1 to 1000000", 1, 1_000_000)
+    check_whole("page_bytes", source.page_bytes, "a number of bytes, from 1", 1)

@@ -1,77 +1,78 @@
-"""One subscriber's subscription to a snapshot and to the changes after it."""
+"""One subscriber's subscription to the rows of snapshots and to the changes behind them, in turns."""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from flow.contracts import UNBOUNDED, Subscriber, Subscription
 from flow.demand import add, subtract
-from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import INLINE, AnyExecutor, executor_of
-from publishers.errors import LogClosed, LogError
-from publishers.fanout.service import Service
+from publishers.criteria.criteria import Criteria
+from publishers.errors import HistoryPruned, InvalidOption, PenstockError
+from publishers.fanout.batch import Batch
 from publishers.model.change import Change
 from publishers.model.position import Position
-from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.snapshots.reader import Entry, SnapshotReader
-from publishers.snapshots.signals import telling
-from publishers.snapshots.source import SnapshotSource
-from publishers.wal import Hold
+from publishers.snapshots.delivery import RowDelivery
+from publishers.snapshots.pages import KeyRange
 
-__all__ = ["SnapshotSubscription", "Succession"]
+__all__ = ["RowWish", "SnapshotPlan", "SnapshotSubscription"]
 
-Succession = Callable[[Position, Any], None]
-"""Subscribes to the changes from a position on; takes the position and the subscriber."""
+
+class RowWish(NamedTuple):
+    """Which rows a snapshot is to give.
+
+    Attributes:
+        only: What they must fulfil beside the criteria of the subscription; None for nothing.
+        keys: Which keys, of the one entity type of ``only``.
+    """
+
+    only: Criteria | None = None
+    keys: KeyRange = KeyRange()
+
+
+class SnapshotPlan(Protocol):
+    """How a subscription gets rows and changes; its feed knows."""
+
+    def rows(self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> RowDelivery:
+        """Delivers rows, and changes from a place on; None for a subscriber that has nothing yet.
+
+        Raises:
+            SnapshotGone: If changes that follow the place are no longer kept.
+        """
+        ...
+
+    def changes(self, subscriber: Any, position: Position | None) -> None:
+        """Subscribes to the changes from a position on; None for where the feed begins."""
+        ...
 
 
 class SnapshotSubscription:
-    """Gives rows and the changes between them, and then hands over to an ordinary subscription to the changes that follow.
+    """Gives rows with the changes between them, then changes, and rows again when that is asked for, or when history is missing.
 
-    Rows are read by the replayer's threads, one page at a time, when there is demand; the page is all that it keeps.
+    Args:
+        plan: Knows how rows and changes are got.
+        name: What errors call it.
+        lasting: Whether changes follow the rows.
+        on_gap: Whether rows are given in place of changes that are no longer kept.
 
     Attributes:
         name: What errors call it.
-        detached: Whether it is served behind all others.
     """
 
-    detached = False
-
-    def __init__(
-        self,
-        service: Service,
-        reader: SnapshotReader,
-        source: SnapshotSource,
-        subscriber: Subscriber[Change],
-        hold: Hold | None,
-        then: Succession | None,
-        *,
-        executor: AnyExecutor | None,
-        batch_events: int,
-        batch_bytes: int,
-        name: str,
-    ) -> None:
+    def __init__(self, plan: SnapshotPlan, *, name: str, lasting: bool, on_gap: bool) -> None:
         self.name = name
-        self._service = service
-        self._reader = reader
-        self._source = source
-        self._hold = hold
-        self._then = then
-        self._bounds = (batch_events, batch_bytes)
-        self._executor = executor_of(executor)
+        self._plan = plan
+        self._lasting = lasting
+        self._on_gap = on_gap
         self._lock = threading.Lock()
-        self._requested = 0
-        self._given = 0
-        self._told = 0
-        self._cancelled = self._closed = False
-        self._reading = False
-        self._entries: deque[Entry] = deque()
-        self._next: Any = None  # the subscription to what follows
-        self._drain: Drain[Change] = Drain(
-            _First(self, subscriber), self, executor=self._executor, turn=batch_events
-        )
+        self._requested = self._given = 0
+        self._cancelled = self._closed = self._over = False
+        self._known = False  # whether the subscriber was given this
+        self._wishes: deque[RowWish] = deque()
+        self._asked = False  # whether the changes are to be left for rows
+        self._rows: RowDelivery | None = None
+        self._current: Any = None
 
     # What a subscriber may do.
 
@@ -80,200 +81,230 @@ class SnapshotSubscription:
         with self._lock:
             if type(n) is int and n > 0:
                 self._requested = add(self._requested, n)
-            following = self._next
-        (self._drain if following is None else following).request(n)
+            current = self._current
+        if current is not None:
+            current.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
         with self._lock:
             self._cancelled = True
-            following = self._next
-        self._drain.cancel()
-        if following is not None:
-            following.cancel()
+            current = self._current
+        self.forget()
+        if current is not None:
+            current.cancel()
+
+    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> None:
+        """Asks for rows of the present once more, between the changes, which go on: to compare, or to repair what one has.
+
+        They come between ``SnapshotBegin`` and ``SnapshotEnd``, behind what was asked for before. What was removed is told by
+        changes only. From any thread; it does not wait.
+
+        Args:
+            wishes: Of which rows; what the subscription was made with must be fulfilled too. None for all of those.
+            after: The key behind which they begin, in the order of the source; None for the first.
+            until: The last key; None for no bound.
+
+        Raises:
+            InvalidCriteria: If a wish is not one.
+            InvalidOption: If keys are given, and not exactly one entity type.
+        """
+        only = Criteria.of(*wishes)
+        if after is not None or until is not None:
+            types = {name for one in only.criterions for name in one.entity_types}
+            if len(types) != 1 or not all(one.entity_types for one in only.criterions):
+                raise InvalidOption("wishes", wishes, "of exactly one entity type, where keys are given")
+        with self._lock:
+            if self._over or self._cancelled:
+                return
+            self._wishes.append(RowWish(only, KeyRange(after, until)))
+            following, asked = self._current, self._asked
+            if self._rows is not None or following is None or asked:
+                return  # they are looked for where the rows end, or begin
+            self._asked = True
+        following.between(self._leave)
 
     @property
     def following(self) -> Any:
-        """The subscription to what follows the snapshot, a ``ChangeSubscription``; None before."""
-        return self._next
+        """The subscription to what follows the rows, a ``ChangeSubscription``; None while rows are given."""
+        return None if self._rows is not None else self._current
 
     @property
     def cursor(self) -> SnapshotCursor | None:
-        """The place behind what was read for it, at most one batch ahead of what it was given; None after the snapshot."""
-        return None if self._next is not None else self._reader.cursor
+        """The place behind what was read for it, at most one batch ahead of what it was given; None where no rows are given."""
+        rows = self._rows
+        return None if rows is None else rows.reader.cursor
 
     @property
     def ended(self) -> bool:
         """Whether no signal will follow."""
-        following = self._next
-        return bool(self._drain.ended if following is None else following.ended) or self._cancelled
+        return self._over or self._cancelled
 
     # What the log does with it.
 
-    def start(self) -> None:
-        """Gives the subscriber its subscription, after which signals may follow."""
-        self._service.guests.add(self)
-        self._drain.start(self)
+    def start(
+        self, subscriber: Subscriber[Change], begin: SnapshotCursor | Position | None, *, rows: bool
+    ) -> None:
+        """Gives the subscriber its subscription, after which signals may follow.
 
-    def wake(self) -> None:
-        """The log was closed."""
-        self._run(self._drain.signal)
+        Args:
+            subscriber: The subscriber.
+            begin: Where to go on; None for a new snapshot, or for where the feed begins.
+            rows: Whether rows come first.
+
+        Raises:
+            SnapshotGone: If changes that follow the place are no longer kept.
+        """
+        batches = callable(getattr(subscriber, "on_next_batch", None))
+        turn = (_BatchTurns if batches else _Turns)(self, subscriber)
+        if rows:
+            self._begin(turn, begin, RowWish())
+        else:
+            self._plan.changes(turn, None)
 
     def close(self) -> None:
         """Ends the subscription as if the log were closed."""
-        self._closed = True
-        following = self._next
-        if following is None:
-            self._run(self._drain.signal)
-        else:
-            following.close()
-
-    # What its drain pulls from.
-
-    def pull(self, limit: int, /) -> Sequence[Change]:
-        """Takes what was read; never does I/O."""
-        if self._reading or self._ending:
-            return ()
-        self._tell_all(wake=False)
-        entries = self._entries
-        taken: list[Change] = []
-        while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
-            taken.append(first)
-            entries.popleft()
-        self._given += len(taken)
-        if not taken and not entries and not self._reader.done:
-            self._reading = True
-            self._service.replayer.enlist(self)
-        return taken
-
-    def outcome(self) -> Outcome | None:
-        """Whether all rows were given, or the log was closed."""
-        if self._reading:
-            return None
-        if self._ending:
-            return Failed(self._service.reason or LogClosed())
-        self._tell_all(wake=True)
-        return COMPLETED if self._reader.done and not self._entries else None
-
-    def release(self) -> None:
-        """Lets go of the page, and, unless something follows, of the hold."""
-        self._service.guests.discard(self)
-        self._entries = deque()
-        if not self._reader.done or self._then is None:
-            self._let_go()
-
-    def _tell_all(self, *, wake: bool) -> None:
-        entries = self._entries
-        while entries and not isinstance(signal := entries[0], SnapshotChange):
-            entries.popleft()
-            self._told += 1  # under a key of its own, as none may replace another
-            self._drain.tell(("snapshot", self._told), telling(signal), wake=wake)
-
-    @property
-    def _ending(self) -> bool:
-        return self._service.closed or self._closed
-
-    # What the replayer does with it.
-
-    def replay(self) -> bool:
-        """Reads what comes next into the queue; answers whether to go on at once."""
-        events, nbytes = self._bounds
-        room = min(self._drain.demand, events)
-        if self._drain.ended:
-            return False
-        if room and not self._ending:
-            try:
-                entries = self._reader.read(room, nbytes)
-                if self._hold is not None:
-                    self._hold.move(self._reader.position)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
-                if isinstance(error, OSError):
-                    error = LogError(f"the snapshot could not be read: {error}")
-                self._run(partial(self._drain.fail, self._service.explain(error)))
-                return False
-            if entries is None:
-                self._source.listen(self._reader.needed, self._come)
-                return False
-            if not entries:
-                return True
-            self._entries.extend(entries)
-        self.replay_stopped()
-        return False
-
-    def replay_stopped(self) -> None:
-        """It goes on with what there is; likewise when the log was closed while it waited for its turn."""
-        self._reading = False
-        self._run(self._drain.signal)
-
-    def _come(self) -> None:
-        """The source has what it waited for, or has ended."""
-        self._service.replayer.enlist(self)
-
-    def _run(self, signal: Callable[[], None]) -> None:
-        if self._executor is INLINE:
-            self._service.run_aside(signal)
-        else:
-            signal()
-
-    # The end of the rows.
-
-    def hand_over(self, subscriber: Any) -> None:
-        """Subscribes to what follows; on the executor, instead of the end."""
-        try:
-            if self._then is None:
-                subscriber.on_complete()
-            else:
-                self._then(self._reader.position, _Second(self, subscriber))
-        finally:
-            self._let_go()
-
-    def go_on(self, following: Subscription) -> None:
-        """What follows was subscribed to: it gets the demand that is left."""
         with self._lock:
-            self._next = following
+            self._closed = True
+            current = self._current
+        if current is not None:
+            current.close()
+
+    # How it goes from one to the other. Between two signals, as each turn tells its end by one.
+
+    def _begin(self, turn: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> None:
+        delivery = self._plan.rows(turn, begin, wish)
+        with self._lock:
+            self._rows = delivery
+        delivery.start(delivery)
+
+    def _try(self, turn: Any, begin: Position | None, wish: RowWish) -> None:
+        try:
+            self._begin(turn, begin, wish)
+        except PenstockError as error:
+            turn.fail(error)
+
+    def _leave(self, turn: Any) -> None:
+        """Leaves the changes for rows; between two signals."""
+        with self._lock:
+            self._asked = False
+            if not self._wishes:  # cancelled meanwhile
+                return
+            wish = self._wishes.popleft()
+            following, self._current = self._current, None
+        place = max(following.position, turn.place) if turn.place is not None else following.position
+        following.cancel()
+        self._try(turn.next(), place, wish)
+
+    def take(self, current: Any, subscriber: Any) -> None:
+        """The next turn has begun: what was requested and not given is requested of it."""
+        with self._lock:
+            self._current = current
+            leave = self._asked = bool(self._wishes) and self._rows is None
             left = UNBOUNDED if self._requested >= UNBOUNDED else subtract(self._requested, self._given)
-            cancelled = self._cancelled
+            known, self._known = self._known, True
+            cancelled, closed, rows = self._cancelled, self._closed, self._rows
         if cancelled:
-            following.cancel()
+            current.cancel()
+            return
+        if rows is None and callable(tell := getattr(subscriber, "on_following", None)):
+            tell(current)
+        if not known:
+            subscriber.on_subscribe(self)
         elif left:
-            following.request(left)
+            current.request(left)
+        if leave:
+            current.between(self._leave)
+        if closed:
+            current.close()
 
-    def _let_go(self) -> None:
-        hold, self._hold = self._hold, None
-        if hold is not None:
-            hold.release()
+    def count(self, given: int) -> None:
+        """The subscriber is given something."""
+        with self._lock:
+            self._given = add(self._given, given)
+
+    def complete(self, turn: Any, subscriber: Any) -> None:
+        """A turn has given everything."""
+        with self._lock:
+            rows, self._rows, self._current = self._rows, None, None
+            wish = self._wishes.popleft() if rows is not None and self._wishes else None
+        try:
+            if rows is None or (wish is None and not self._lasting):
+                self.forget()
+                subscriber.on_complete()
+            elif wish is not None:
+                self._try(turn.next(), rows.reader.position, wish)
+            else:
+                self._plan.changes(turn.next(), rows.reader.position)
+        finally:
+            if rows is not None:
+                rows.let_go()
+
+    def fail(self, turn: Any, subscriber: Any, error: Exception) -> None:
+        """A turn has failed."""
+        with self._lock:
+            rows, self._rows, self._current = self._rows, None, None
+        if self._on_gap and rows is None and isinstance(error, HistoryPruned):
+            self._try(turn.next(), None, RowWish())
+            return
+        self.forget()
+        subscriber.on_error(error)
+
+    def forget(self) -> None:
+        """Nothing follows."""
+        with self._lock:
+            self._over = True
+            self._wishes.clear()
+            rows = self._rows
+        if rows is not None:
+            rows.let_go()
 
 
-class _First:
-    """Between the drain of the rows and the subscriber, who is told everything but the end."""
+class _Turns:
+    """Between a turn and the subscriber, who is told everything but the end of it."""
 
     def __init__(self, owner: SnapshotSubscription, subscriber: Any) -> None:
         self._owner = owner
         self._subscriber = subscriber
+        self.place: Position | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._subscriber, name)
 
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        self._subscriber.on_subscribe(subscription)
+    def next(self) -> "_Turns":
+        """For the next turn."""
+        return type(self)(self._owner, self._subscriber)
 
-    def on_next(self, change: Change, /) -> None:
-        self._subscriber.on_next(change)
-
-    def on_error(self, error: Exception, /) -> None:
+    def fail(self, error: Exception) -> None:
+        """The next turn cannot begin."""
+        self._owner.forget()
         self._subscriber.on_error(error)
 
-    def on_complete(self) -> None:
-        self._owner.hand_over(self._subscriber)
-
-
-class _Second(_First):
-    """Between what follows and the subscriber, who has a subscription already."""
-
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        if callable(tell := getattr(self._subscriber, "on_following", None)):
-            tell(subscription)
-        self._owner.go_on(subscription)
+        self._owner.take(subscription, self._subscriber)
+
+    def on_next(self, change: Change, /) -> None:
+        self.place = change.after
+        self._owner.count(1)
+        try:
+            self._subscriber.on_next(change)
+        except BaseException:
+            self._owner.forget()
+            raise
+
+    def on_error(self, error: Exception, /) -> None:
+        self._owner.fail(self, self._subscriber, error)
 
     def on_complete(self) -> None:
-        self._subscriber.on_complete()
+        self._owner.complete(self, self._subscriber)
+
+
+class _BatchTurns(_Turns):
+    def on_next_batch(self, changes: Sequence[Change], /) -> None:
+        self.place = changes.end if isinstance(changes, Batch) else changes[-1].after
+        self._owner.count(len(changes))
+        try:
+            self._subscriber.on_next_batch(changes)
+        except BaseException:
+            self._owner.forget()
+            raise

@@ -129,3 +129,18 @@ def test_signals_see_the_context_of_the_start():
     feed.push(1)
     drain.signal()
     assert seen == ["at start"]
+
+
+def test_what_is_told_while_something_is_told_needs_no_further_wake():
+    where = ManualExecutor()
+    probe = Probe()
+    drain = started(probe, QueueFeed([]), executor=where)
+    where.run_all()
+
+    def first(subscriber):
+        subscriber.items.append("first")
+        drain.tell("second", lambda other: other.items.append("second"))
+
+    drain.tell("first", first)
+    where.run_all()
+    assert probe.items == ["first", "second"]

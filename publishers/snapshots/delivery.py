@@ -1,0 +1,195 @@
+"""The delivery of the rows of one snapshot, and of the changes between them."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from flow.contracts import Subscriber, Subscription
+from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.executors import INLINE, Executor, executor_of
+from publishers.errors import LogClosed, LogError, SnapshotGone
+from publishers.fanout.service import Service
+from publishers.model.change import Change
+from publishers.snapshots.change import SnapshotChange
+from publishers.snapshots.reader import Entry, SnapshotReader
+from publishers.snapshots.signals import telling
+from publishers.wal import Hold
+
+__all__ = ["RowDelivery"]
+
+
+class RowDelivery:
+    """Gives rows and the changes between them, and completes behind the last row.
+
+    Rows are read by the replayer's threads, one page at a time, when there is demand; the page is all that it keeps.
+
+    Args:
+        service: The log's replayer and clock.
+        reader: Knows what comes next.
+        subscriber: Gets the signals.
+        hold: Keeps the history that comes next; None if nobody can.
+        executor: Where the signals run.
+        batch_events: Most changes that one read brings.
+        batch_bytes: Likewise in bytes.
+
+    Attributes:
+        detached: Whether it is served behind all others.
+        reader: As given.
+    """
+
+    detached = False
+
+    def __init__(
+        self,
+        service: Service,
+        reader: SnapshotReader,
+        subscriber: Subscriber[Change],
+        hold: Hold | None,
+        *,
+        executor: Executor | asyncio.AbstractEventLoop | None,
+        batch_events: int,
+        batch_bytes: int,
+    ) -> None:
+        self.reader = reader
+        self._service = service
+        self._hold = hold
+        self._bounds = (batch_events, batch_bytes)
+        self._executor = executor_of(executor)
+        self._began = service.clock.monotonic()
+        self._told = 0
+        self._closed = False
+        self._reading = False
+        self._letting_go = threading.Lock()
+        self._entries: deque[Entry] = deque()
+        self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
+
+    def request(self, n: int, /) -> None:
+        """Asks for ``n`` more rows and changes (Reactive Streams §3.8)."""
+        self._drain.request(n)
+
+    def cancel(self) -> None:
+        """Ends it without a further signal (Reactive Streams §3.12)."""
+        self._drain.cancel()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no signal will follow."""
+        return self._drain.ended
+
+    # What the log does with it.
+
+    def start(self, subscription: Subscription) -> None:
+        """Gives the subscriber its subscription, after which signals may follow."""
+        self._service.guests.add(self)
+        self._drain.start(subscription)
+
+    def wake(self) -> None:
+        """The log was closed."""
+        self._run(self._drain.signal)
+
+    def close(self) -> None:
+        """Ends it as if the log were closed."""
+        self._closed = True
+        self._run(self._drain.signal)
+
+    # What its drain pulls from.
+
+    def pull(self, limit: int, /) -> Sequence[Change]:
+        """Takes what was read; never does I/O."""
+        if self._reading or self._ending:
+            return ()
+        self._tell_all(wake=False)
+        entries = self._entries
+        taken: list[Change] = []
+        while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
+            taken.append(first)
+            entries.popleft()
+        if not taken and not entries and not self.reader.done:
+            self._reading = True
+            self._service.replayer.enlist(self)
+        return taken
+
+    def outcome(self) -> Outcome | None:
+        """Whether all rows were given, or the log was closed."""
+        if self._reading:
+            return None
+        if self._ending:
+            return Failed(self._service.reason or LogClosed())
+        self._tell_all(wake=True)
+        return COMPLETED if self.reader.done and not self._entries else None
+
+    def release(self) -> None:
+        """Lets go of the page, and, if it ends before the rows do, of the hold."""
+        self._service.guests.discard(self)
+        self._entries = deque()
+        if not self.reader.done:
+            self.let_go()
+
+    def _tell_all(self, *, wake: bool) -> None:
+        entries = self._entries
+        while entries and not isinstance(signal := entries[0], SnapshotChange):
+            entries.popleft()
+            self._told += 1  # under a key of its own, as none may replace another
+            self._drain.tell(("snapshot", self._told), telling(signal), wake=wake)
+
+    @property
+    def _ending(self) -> bool:
+        return self._service.closed or self._closed
+
+    # What the replayer does with it.
+
+    def replay(self) -> bool:
+        """Reads what comes next into the queue; answers whether to go on at once."""
+        events, nbytes = self._bounds
+        room = min(self._drain.demand, events)
+        if self._drain.ended:
+            return False
+        if room and not self._ending:
+            try:
+                self._check_age()
+                entries = self.reader.read(room, nbytes)
+                hold = self._hold
+                if hold is not None:
+                    hold.move(self.reader.position)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+                if isinstance(error, OSError):
+                    error = LogError(f"the snapshot could not be read: {error}")
+                self._run(partial(self._drain.fail, self._service.explain(error)))
+                return False
+            if entries is None:
+                self.reader.pages.listen(self._come)
+                return False
+            if not entries:
+                return True
+            self._entries.extend(entries)
+        self.replay_stopped()
+        return False
+
+    def _check_age(self) -> None:
+        most = self._service.options.snapshot_max_duration
+        if self._service.clock.monotonic() - self._began > most:
+            raise SnapshotGone(self.reader.id, self._service.oldest, f"it has taken longer than {most:g} s")
+
+    def replay_stopped(self) -> None:
+        """It goes on with what there is; likewise when the log was closed while it waited for its turn."""
+        self._reading = False
+        self._run(self._drain.signal)
+
+    def _come(self) -> None:
+        """There is a page to be read, or the source has ended."""
+        self._service.replayer.enlist(self)
+
+    def _run(self, signal: Callable[[], None]) -> None:
+        if self._executor is INLINE:
+            self._service.run_aside(signal)
+        else:
+            signal()
+
+    def let_go(self) -> None:
+        """Releases the hold: what follows the rows has its own, or needs none."""
+        with self._letting_go:
+            hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()

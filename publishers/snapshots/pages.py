@@ -1,0 +1,220 @@
+"""Pages of rows, each with the versions of the log between which it was read."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from publishers.background import BackgroundThread
+from publishers.commits import Commit
+from publishers.errors import InvalidOption
+from publishers.fanout.service import Service
+from publishers.model.position import Position
+from publishers.mutations.arguments import key_bytes
+from publishers.mutations.mutation import upsert
+from publishers.snapshots.source import PageRequest, SnapshotSource
+from publishers.state import CompactedState
+from publishers.state.rows import RowPlace, StoredRow
+
+__all__ = ["KeyRange", "Pages", "SnapshotPage", "SourcePages", "StatePages"]
+
+
+class KeyRange(NamedTuple):
+    """Keys of one entity type that are wanted.
+
+    Attributes:
+        after: The key behind which they begin; None for the first.
+        until: The last one; None for no bound.
+    """
+
+    after: str | None = None
+    until: str | None = None
+
+
+class SnapshotPage(NamedTuple):
+    """Some rows.
+
+    Attributes:
+        rows: The rows in their order.
+        low: The version that they contain in any case.
+        version: The version above which they contain nothing. What came between is in some rows, and in others not.
+        more: Whether further rows may follow.
+    """
+
+    rows: list[StoredRow]
+    low: int
+    version: int
+    more: bool
+
+
+class Pages(Protocol):
+    """Rows of any source, page by page, for one subscriber."""
+
+    def read(
+        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+    ) -> SnapshotPage | None:
+        """The rows behind one, which contain everything before a position; None if they are not there yet.
+
+        Args:
+            after: The row behind which the page begins; None for the first.
+            types: Entity types of which rows are wanted, sorted; None for all.
+            position: The next change that the subscriber is given.
+            bounds: Most rows, and bytes after which the page ends, if the source names none of its own.
+        """
+        ...
+
+    def listen(self, tell: Callable[[], object]) -> None:
+        """Calls once it makes sense to read again: at once, or from another thread. After ``read`` has answered None."""
+        ...
+
+
+class StatePages:
+    """Pages of the compacted state of the log, each of one moment.
+
+    Args:
+        state: The state.
+        keys: Which keys.
+    """
+
+    def __init__(self, state: CompactedState, keys: KeyRange = KeyRange()) -> None:  # noqa: B008 - immutable
+        self._state = state
+        self._keys = keys
+        self._needed = 0
+
+    def read(
+        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+    ) -> SnapshotPage | None:
+        """See `Pages.read`."""
+        first, last = self._keys
+        if after is None and first is not None:
+            assert types  # who names keys names their entity type
+            after = RowPlace(types[0], key_bytes(first))
+        page = self._state.read(after, None if types is None else tuple(types), *bounds)
+        self._needed = _before(position)
+        if page.version < self._needed:
+            return None
+        rows, more = page.rows, page.more
+        if last is not None:
+            wanted = [row for row in rows if row.key <= key_bytes(last)]
+            rows, more = wanted, more and len(wanted) == len(rows)
+        return SnapshotPage(rows, page.version, page.version, more)
+
+    def listen(self, tell: Callable[[], object]) -> None:
+        """See `Pages.listen`."""
+        self._state.listen(self._needed, tell)
+
+
+class SourcePages:
+    """Pages of sources of the user's, one behind the other; each page is read by a thread of its own.
+
+    Args:
+        service: The log's watermark and clock.
+        sources: The sources, each of another entity type.
+        keys: Which keys.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        sources: Sequence[SnapshotSource],
+        keys: KeyRange = KeyRange(),  # noqa: B008 - immutable
+    ) -> None:
+        self._service = service
+        self._sources = sources
+        self._keys = keys
+        self._wanted: Callable[[], SnapshotPage] | None = None
+        self._found: SnapshotPage | Exception | None = None
+
+    def read(
+        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+    ) -> SnapshotPage | None:
+        """See `Pages.read`. It answers None the first time; what the source raises is raised here the second time."""
+        found, self._found = self._found, None
+        if isinstance(found, Exception):
+            raise found
+        if found is None:
+            self._wanted = lambda: self._next(after, types, position)
+        return found
+
+    def listen(self, tell: Callable[[], object]) -> None:
+        """See `Pages.listen`."""
+        wanted = self._wanted
+        assert wanted is not None  # ``read`` has answered None
+        name = f"penstock-{self._service.log_name}-rows"
+        BackgroundThread(target=self._fetch, args=(wanted, tell), name=name, daemon=True).start()
+
+    def _fetch(self, wanted: Callable[[], SnapshotPage], tell: Callable[[], object]) -> None:
+        try:
+            self._found = wanted()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber hears of it
+            self._found = error
+        tell()
+
+    def _next(self, after: RowPlace | None, types: Sequence[str] | None, position: Position) -> SnapshotPage:
+        """The next page that has rows, or the last one."""
+        sources = [one for one in self._sources if types is None or one.entity_type in types]
+        if after is not None:
+            names = [one.entity_type for one in sources]
+            if after.entity_type not in names:
+                right = "the source, or the sources, with which the snapshot was begun"
+                raise InvalidOption("source", names, right)
+            sources = sources[names.index(after.entity_type) :]
+        for source in sources:
+            page = self._page(source, after, position)
+            more = page.more or source is not sources[-1]
+            if page.rows or not more:
+                return page._replace(more=more)
+            after = None
+        visible = self._service.watermark.visible  # no source is of a type that is wanted
+        return SnapshotPage([], visible, visible, more=False)
+
+    def _page(self, source: SnapshotSource, after: RowPlace | None, position: Position) -> SnapshotPage:
+        watermark = self._service.watermark
+        first, last = self._keys
+        key = first if after is None else after.key.decode("utf-8", "surrogateescape")
+        low = watermark.visible
+        if source.as_of and after is not None:
+            low = _before(position)  # all of its pages are of one version
+        request = PageRequest(key, last, source.page_rows, low if source.as_of else None)
+        rows, more = _taken(source, request, self._service.clock.now_us())
+        high = low if source.as_of else _high(source.mark(), watermark.visible)
+        if more and rows[-1].place == after:
+            raise InvalidOption("source", source, f"one whose pages go on behind the key {key!r}")
+        return SnapshotPage([row._replace(version=high) for row in rows], low, high, more)
+
+
+def _taken(source: SnapshotSource, request: PageRequest, now: int) -> tuple[list[StoredRow], bool]:
+    """The rows of a page as they are stored, and whether further ones may follow."""
+    rows: list[StoredRow] = []
+    room = source.page_bytes
+    found = source.read(request)
+    try:
+        for pair in found:
+            rows.append(row := _stored(source.entity_type, pair, now))
+            room -= row.size
+            if len(rows) == request.limit or room <= 0:
+                return rows, True
+    finally:
+        if callable(close := getattr(found, "close", None)):
+            close()
+    return rows, False
+
+
+def _stored(entity_type: str, pair: Any, now: int) -> StoredRow:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise InvalidOption("source", pair, "pairs of key and body")
+    row = upsert(entity_type, *pair)  # which checks and encodes
+    return StoredRow(entity_type, row.key, row.body, None, 0, 1, now)
+
+
+def _high(mark: object, visible: int) -> int:
+    """Above which version a page contains nothing."""
+    if mark is None:
+        return visible
+    version = mark.version if isinstance(mark, (Commit, Position)) else mark
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= visible:
+        raise InvalidOption("marker", mark, f"a version that is visible, which those up to {visible} are")
+    return version
+
+
+def _before(position: Position) -> int:
+    """The version that rows have to contain if changes go on at a position."""
+    return position.version - 1 if position.index == 0 else position.version
