@@ -12,6 +12,7 @@ from publishers.spark.source_entities import typed_schema
 from publishers.spark.source_log import SourceLog
 from publishers.spark.source_options import SourceOptions
 from publishers.spark.source_reader import ChangeReader, ChangeStreamReader, reader_for
+from publishers.spark.source_server import ServerReader, ServerStreamReader, told_schema
 from publishers.spark.writer import ChangeWriter, WriterOptions
 
 if TYPE_CHECKING:
@@ -38,19 +39,25 @@ class ChangeSource(DataSource):
         options = SourceOptions.of(self.options)
         if options.entity is None:
             return chosen_schema(options.columns or CHANGE_SCHEMA.names)
-        with closing(SourceLog(options.path)) as log:
-            told = log.schema(options.entity)
+        if options.server is not None:
+            told = told_schema(options)
+        else:
+            with closing(SourceLog(options.path)) as log:
+                told = log.schema(options.entity)
         if told is None:
             raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as ChangeSink(tell_schema=True) tells it")  # fmt: skip
         return typed_schema(told, options.columns)
 
-    def reader(self, schema: StructType) -> ChangeReader:
+    def reader(self, schema: StructType) -> ChangeReader | ServerReader:
         """Reads in a batch."""
-        return reader_for(SourceOptions.of(self.options), schema)
+        options = SourceOptions.of(self.options)
+        return reader_for(options, schema) if options.server is None else ServerReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> ChangeStreamReader | ServerStreamReader:  # noqa: N802 - Spark's name
         """Reads in a stream."""
-        return ChangeStreamReader(SourceOptions.of(self.options), schema)
+        options = SourceOptions.of(self.options)
+        reader = ChangeStreamReader if options.server is None else ServerStreamReader
+        return reader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ChangeWriter:
         """Writes a batch."""

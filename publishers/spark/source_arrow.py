@@ -17,7 +17,7 @@ from publishers.spark.source_log import TokenPrefixes
 from publishers.views.view import Content
 from publishers.wal.format.columns import Column
 
-__all__ = ["CHANGE_SCHEMA", "RecordBatches", "chosen_schema"]
+__all__ = ["CHANGE_SCHEMA", "RecordBatches", "array_of", "chosen_schema"]
 
 _LONGS: Final = ("version", "index", "count")
 _STORED: Final = {"key": "key", "body": "body", "before": "before", "changed": "changed", "attached": "meta"}
@@ -98,7 +98,7 @@ class RecordBatches:
         """What was taken one by one."""
         if not self._count:
             return []
-        arrays = [_array(self._few[field.name], field) for field in self.schema]
+        arrays = [array_of(self._few[field.name], field) for field in self.schema]
         self._few = {name: [] for name in self._few}
         self._count = self._weight = 0
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
@@ -192,7 +192,8 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _array(values: list[Any], field: pa.Field) -> pa.Array:
+def array_of(values: list[Any], field: pa.Field) -> pa.Array:
+    """A column of changes that were taken one by one."""
     if field.name in _STORED:  # bytes of the log, whether or not they are UTF-8
         return pa.array(values, pa.binary()).view(pa.string())
     return pa.array(values, field.type)

@@ -47,6 +47,8 @@ _PREIMAGE: Final = "update_preimage"
 _TEXTS: Final = frozenset({"char", "varchar", "uuid", "duration", "interval", "void"})
 _MADE_OF: Final = ("key", "operation", "version", "timestamp", "index")
 _IMAGES: Final = ("body", "before")
+CHANGE_COLUMNS: Final = (*_MADE_OF, *_IMAGES)
+"""The columns of changes of which rows of an entity are made."""
 
 
 def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
@@ -113,16 +115,17 @@ class TypedBatches:
         self._images = EntityImages(
             StructType([field for field in schema if field.name not in FEED_SCHEMA.names])
         )
-        self._changes = RecordBatches(chosen_schema([*_MADE_OF, *_IMAGES]), Content.BODY, prefixes)
+        self._changes = RecordBatches(chosen_schema(CHANGE_COLUMNS), Content.BODY, prefixes)
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def of(self, found: Iterable[tuple[Block, Sequence[int]]]) -> Iterator[pa.RecordBatch]:
         """The batches of some changes of some frames."""
         whole = ((block, _of_entities(block, indices)) for block, indices in found)
         for batch in self._changes.of((block, indices) for block, indices in whole if indices):
-            yield self._typed(batch)
+            yield self.typed(batch)
 
-    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of some changes of whole entities, which have `CHANGE_COLUMNS`."""
         upserts = pc.equal(batch.column("operation"), Operation.UPSERT.name)
         body, before = batch.column("body"), batch.column("before")
         columns = [batch.column(name) for name in _MADE_OF]

@@ -12,15 +12,51 @@ from publishers.errors import InvalidOption
 from publishers.spark.source_entities import CHANGE_TYPES
 from publishers.views.view import Content
 
-__all__ = ["SourceOptions", "check_known", "listed", "path_of"]
+__all__ = ["ServerAddress", "SourceOptions", "check_known", "listed", "path_of"]
 
 _PARTITION_BYTES: Final = 32 * 1024 * 1024
 _OF_ENTITIES: Final = {"areas": ("DATA",), "operations": tuple(one.name for one in CHANGE_TYPES)}
 _WISHES: Final = {"entity_type": "entity_types", "operation": "operations", "key": "keys", "area": "areas"}
 _KNOWN: Final = (
     "path", "since", "until", *_WISHES, "criteria", "content", "columns", "consumer", "maxBytesPerBatch",
-    "maxVersionsPerBatch", "partitionBytes", "schema",
+    "maxVersionsPerBatch", "partitionBytes", "schema", "token", "log_name", "partitions",
 )  # fmt: skip
+_OF_DIRECTORIES: Final = ("consumer", "maxBytesPerBatch", "partitionBytes")
+_OF_SERVERS: Final = ("token", "log_name", "partitions")
+_PARTITIONS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a log of a server is.
+
+    Attributes:
+        url: Of the server.
+        token: Shown to it, or None.
+        log_name: Of the log; None if the server has one.
+        partitions: Most tasks of a batch.
+    """
+
+    url: str
+    token: str | None
+    log_name: str | None
+    partitions: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "ServerAddress | None":
+        """Reads it; None if a directory was named.
+
+        Raises:
+            InvalidOption: If an option belongs to the other of them.
+        """
+        url = given.get("path") or ""
+        served = url.startswith(("ws://", "wss://"))
+        for name in _OF_DIRECTORIES if served else _OF_SERVERS:
+            if name in given:
+                where = "directory" if served else "server"
+                raise InvalidOption(name, "..." if name == "token" else given[name], f"left out, as it is for the log of a {where}")  # fmt: skip
+        partitions = _whole(given, "partitions", 1) or _PARTITIONS
+        return cls(url, given.get("token"), given.get("log_name"), partitions) if served else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +64,8 @@ class SourceOptions:
     """What a source was asked for.
 
     Attributes:
-        path: The directory of the log.
+        path: The directory of the log; nothing if it is one of a server.
+        server: Where it is, if so.
         since: Where to begin: a word, a version or a token; None for what a batch or a stream does by itself.
         until: The last version, or None.
         criteria: Which changes.
@@ -42,6 +79,7 @@ class SourceOptions:
     """
 
     path: Path
+    server: ServerAddress | None
     since: str | None
     until: int | None
     criteria: Criteria
@@ -66,9 +104,11 @@ class SourceOptions:
         if content not in Content.__members__:
             raise InvalidOption("content", content, "BODY or HEADER")
         entity = _entity(given)
+        server = ServerAddress.of(given)
         columns = given.get("columns")
         return cls(
-            path=path_of(given),
+            path=Path() if server is not None else path_of(given),
+            server=server,
             since=given.get("since"),
             until=_whole(given, "until", 0),
             criteria=_criteria(given, _OF_ENTITIES if entity is not None else {}),
@@ -108,7 +148,9 @@ def path_of(given: Mapping[str, str]) -> Path:
     path = path.removeprefix("file://")
     if "://" in path:
         raise InvalidOption(
-            "path", path, "the directory of a log on this machine; logs of a server are not read here yet"
+            "path",
+            path,
+            "the directory of a log on this machine, or to be read one of a server: load('wss://host/ws')",
         )
     return Path(path)
 

@@ -69,6 +69,8 @@ def test_empty_partitions_bring_nothing(spark):
     assert ids_of(windows(frame_of(spark, 3, 20), BY_ID, collect_bytes=1 << 20)) == [0, 1, 2]
     assert ids_of(windows(frame_of(spark, 0, 3), BY_ID, collect_bytes=1 << 20)) == []
     assert ids_of(spread_windows(frame_of(spark, 0, 3), BY_ID, collect_bytes=1 << 20)) == []
+    for encoding in (BY_ID, Encoding(key=("id",), order_by=("id",))):
+        assert ids_of(StoredBatches(frame_of(spark, 0, 3), encoding, collect_bytes=1 << 20)) == []
 
 
 def test_a_window_above_the_limit_is_halved(spark, result_limit):

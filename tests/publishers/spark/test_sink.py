@@ -136,6 +136,14 @@ def test_an_ordered_batch_larger_than_what_is_collected_is_one_version_in_order(
     assert [(c.version, c.key) for c in stored(log)] == [(1, str(row)) for row in range(1000)]
 
 
+def test_a_batch_that_is_larger_than_the_one_before_told_is_brought_all_the_same(spark, log, stored):
+    sink = ChangeSink(log, entity_type="n", key="id", producer="p", collect_bytes=20_000)
+    for batch, rows in enumerate((300, 2000, 300)):
+        sink(spark.range(0, rows, 1, 1), batch)
+    want = [(version, str(row)) for version, rows in ((1, 300), (2, 2000), (3, 300)) for row in range(rows)]
+    assert [(change.version, change.key) for change in stored(log)] == want
+
+
 def test_a_refused_row_in_a_late_window_leaves_nothing_behind(source, tmp_path):
     source.add(*({"id": row if row < 1400 else None, "name": "x" * 100} for row in range(1500)))
     with ChangeLog.open(tmp_path / "small", frame_bytes=4096, spool_bytes=20_000) as log:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
+import transports
 from publishers import Area, ChangeLog, Content, Criterion, Position, remove, upsert
 from publishers.spark import ChangeSink, ProgressListener, QueryState, register
 
@@ -125,7 +126,33 @@ def test_a_stream_that_was_down_too_long_says_that_history_is_pruned(spark, tmp_
 def test_what_cannot_be_loaded_is_refused_at_once(spark):
     """F152."""
     with pytest.raises(PySparkException, match="must be the directory of a log on this machine"):
-        load(spark.read, "wss://host/log")
+        load(spark.read, "https://host/log")
+
+
+def test_executors_read_the_log_of_a_server_and_go_on_behind_its_restart(spark, tmp_path):
+    """F152: nothing but an address is shared with the process that has the log."""
+    files = tmp_path / "log"
+    with ChangeLog.open(files) as log, transports.serve(log, port=0) as server:
+        url, port = server.url, int(server.url.rsplit(":", 1)[1].partition("/")[0])
+        fill(log)
+        assert digest(sorted(rows_of(load(spark.read, url, partitions="3")))) == digest(told(log))
+    frame = load(spark.readStream, url, since="earliest", maxVersionsPerBatch="4")
+    batches = {}
+
+    def run():
+        writer = frame.writeStream.foreachBatch(
+            lambda batch, number: batches.__setitem__(number, rows_of(batch))
+        )
+        checkpoint = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert checkpoint.trigger(availableNow=True).start().awaitTermination(300)
+
+    for versions in (0, 1):
+        with ChangeLog.open(files) as log, transports.serve(log, port=port):
+            fill(log, versions)
+            run()
+            want = told(log)
+    assert [{row[0] for row in batches[number]} for number in sorted(batches)] == [{1, 2, 3, 4}, {5, 6}, {7}]
+    assert digest([row for number in sorted(batches) for row in sorted(batches[number])]) == digest(want)
 
 
 def test_a_batch_job_writes_what_a_sink_would_write(spark, tmp_path):

@@ -579,7 +579,7 @@ def test_filters_that_are_not_understood_are_left_to_spark(path, one):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"path": "wss://host/log"}, InvalidOption, "path is 'wss://host/log', but must be the directory of a log on this machine"),
+        ({"path": "https://host/log"}, InvalidOption, "path is 'https://host/log', but must be the directory of a log on this machine"),
         ({"path": ""}, InvalidOption, "load\\('/path/to/log'\\)"),
         ({"sinec": "1"}, InvalidOption, "sinec is '1', but must be left out: the options are path, since"),
         ({"content": "ALL"}, InvalidOption, "content is 'ALL', but must be BODY or HEADER"),

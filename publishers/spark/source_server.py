@@ -1,0 +1,335 @@
+"""The log of a server as Spark's processes read it: tasks on any host, each a subscription of its own with a start and an end."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+import flow
+from publishers.criteria.criteria import Criterion
+from publishers.model.change import Area, Change
+from publishers.model.position import Position, PositionToken, Start
+from publishers.spark.source_arrow import array_of, chosen_schema
+from publishers.spark.source_entities import CHANGE_COLUMNS, TypedBatches
+from publishers.spark.source_log import TokenPrefixes
+from publishers.spark.source_options import ServerAddress, SourceOptions
+from publishers.views.view import Content
+
+if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+else:  # pragma: no cover - PySpark 4.1, which knows no limits
+    SupportsTriggerAvailableNow = object
+
+__all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "told_schema"]
+
+_POSITION: Final = "position"
+_ATTEMPTS: Final = 8  # to connect, in a row, before a task or a planner fails and Spark tries again
+_LONGEST_WAIT: Final = 5.0
+_STEP: Final = 0.002  # seconds after which a planner looks again whether the server has answered
+_WINDOW: Final = 1024  # changes under way to a task
+_ROWS: Final = 8192
+_BYTES: Final = 4 * 1024 * 1024
+_ATTACHED: Final = ("schema_version", "entry_version", "origin", "meta", "expires_at", "linked", "field", "action")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ServerRange(InputPartition):
+    """What one task reads.
+
+    Attributes:
+        start: Token of its first place.
+        until: Its last version.
+    """
+
+    start: str
+    until: int
+
+
+class ServerReader(DataSourceReader):
+    """Reads what the log of a server has when a query is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cuts it into ranges."""
+        with _Planning.of(self._options) as log:
+            begin, head = log.place(self._options.since or Start.EARLIEST)
+            return log.ranges(begin, log.end(head).position)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads one range; Spark wants a partition also where there is none."""
+        if isinstance(partition, ServerRange):
+            yield from _read(self._options, self._schema, partition)
+
+
+class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what the log of a server gets; offsets are tokens of positions between transactions.
+
+    Nothing is connected between two micro-batches, so that a server may be stopped and started meanwhile.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._target: PositionToken | None = None
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        with _Planning.of(self._options) as log:
+            return _offset(log.place(self._options.since or Start.LATEST)[0])
+
+    def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch; before PySpark 4.2 there are neither a start nor limits."""
+        with _Planning.of(self._options) as log:
+            begin, head = log.place(Start.LATEST if start is None else start[_POSITION])
+            end = log.end(head, self._target)
+            if start is None:
+                return _offset(end)
+            if end.position <= begin.position:
+                return start
+            most = self._options.max_versions
+            if most is not None and not isinstance(limit, ReadAllAvailable):
+                bound = begin.position.version + most
+                if bound < end.position.version:
+                    end = log.place(bound)[0]
+            return _offset(end)
+
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802 - Spark's name
+        """Tells Spark whether there are limits; what they are is known here."""
+        most = self._options.max_versions
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Notes where the query ends."""
+        self._target = self._end()
+
+    def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """The end of the log, for who asks how far behind a query is."""
+        return _offset(self._end())
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Cuts a micro-batch into ranges."""
+        with _Planning.of(self._options) as log:
+            begin, _ = log.place(start[_POSITION])
+            until, _ = log.place(end[_POSITION])
+            return log.ranges(begin, until.position)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads one range."""
+        assert isinstance(partition, ServerRange)
+        return _read(self._options, self._schema, partition)
+
+    def _end(self) -> PositionToken:
+        with _Planning.of(self._options) as log:
+            return log.end(log.place(Start.LATEST)[1], self._target)
+
+
+def told_schema(options: SourceOptions) -> Any:
+    """What was told last of the entities of the type that was asked for, parsed; None if nothing was."""
+    with _connected(_address(options)) as remote:
+        asked = remote.schema(options.entity, log=_address(options).log_name)
+        found = asyncio.run_coroutine_threadsafe(asked, remote.loop).result()
+        return None if found is None else found.body
+
+
+class _Planning:
+    """The log of a server, for a planner."""
+
+    def __init__(self, options: SourceOptions, remote: Any) -> None:
+        self._options = options
+        self._remote = remote
+
+    @classmethod
+    @contextmanager
+    def of(cls, options: SourceOptions) -> "Iterator[_Planning]":
+        """Connects to it."""
+        with _connected(_address(options)) as remote:
+            yield cls(options, remote)
+
+    def place(self, since: str | int) -> tuple[PositionToken, PositionToken]:
+        """The token of a place, as the server judges it, and that of the end of the log.
+
+        Raises:
+            RemoteError: If it cannot be read from; with ``HISTORY_PRUNED`` if it is no longer kept.
+            ConnectionLost: If the server does not answer.
+        """
+        if isinstance(since, str) and since.isascii() and since.isdigit():
+            since = int(since)
+        asked = _Asked()
+        name = _address(self._options).log_name
+        self._remote.changes(Criterion(areas={Area.INFRASTRUCTURE}), since=since, log=name).subscribe(asked)
+        while not asked.ended.wait(_STEP):
+            found = asked.subscription
+            if found is not None and found.head is not None:
+                cursor, head = found.cursor, found.head
+                found.cancel()
+                return PositionToken.parse(cursor), PositionToken.parse(head)
+        assert asked.error is not None  # as nothing without an end is completed
+        raise asked.error
+
+    def end(self, head: PositionToken, target: PositionToken | None = None) -> PositionToken:
+        """Where to stop: at ``until``, at the target of a query that ends, or at the head."""
+        end = head if target is None or head.position < target.position else target
+        until = self._options.until
+        return end if until is None or until + 1 >= end.position.version else self.place(until + 1)[0]
+
+    def ranges(self, begin: PositionToken, end: Position) -> list[ServerRange]:
+        """Cuts what lies between two places into ranges of about as many versions each."""
+        versions = range(begin.position.version, end.version)
+        step = max(1, -(-len(versions) // _address(self._options).partitions))
+        return [
+            ServerRange(
+                str(begin if first == versions[0] else self.place(first)[0]),
+                min(first + step, end.version) - 1,
+            )
+            for first in versions[::step]
+        ]
+
+
+class _Asked:
+    """Subscribes for the answer of the server alone: nothing is requested."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+        self.subscription: Any = None
+
+    def on_subscribe(self, subscription: flow.Subscription) -> None:
+        self.subscription = subscription
+
+    def on_next(self, _change: Change) -> None: ...
+
+    def on_error(self, error: Exception) -> None:
+        self.error = error
+        self.ended.set()
+
+    def on_complete(self) -> None: ...
+
+
+def _address(options: SourceOptions) -> ServerAddress:
+    assert options.server is not None  # for which these readers are made
+    return options.server
+
+
+@contextmanager
+def _connected(address: ServerAddress) -> Iterator[Any]:
+    """A ``RemoteLog`` on an event loop in a thread of its own, as this one waits for Spark."""
+    # The layers of this project are for imports by name: a client is found where one is wanted, and in no other program.
+    transports = import_module("transports")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="penstock-source", daemon=True)
+    thread.start()
+    try:
+        patience = transports.Backoff(attempts=_ATTEMPTS, limit=_LONGEST_WAIT)
+        remote = transports.connect(address.url, token=address.token, reconnect=patience)
+        asyncio.run_coroutine_threadsafe(remote.__aenter__(), loop).result()
+        try:
+            yield remote
+        finally:
+            asyncio.run_coroutine_threadsafe(remote.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _offset(token: PositionToken) -> dict[str, str]:
+    return {_POSITION: str(token)}
+
+
+def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Iterator[pa.RecordBatch]:
+    """The record batches of a range, in the process of a task."""
+    entities = None if options.entity is None else TypedBatches(schema, TokenPrefixes())
+    rows = _Rows(schema if entities is None else chosen_schema(CHANGE_COLUMNS), options.content, found.start)
+    with _connected(_address(options)) as remote:
+        feed = remote.changes(
+            options.criteria,
+            since=found.start,
+            until=found.until,
+            content=options.content,
+            log=_address(options).log_name,
+            window=_WINDOW,
+        )
+        with flow.iter_blocking(feed, prefetch=_WINDOW) as changes:
+            for batch in rows.of(changes, whole=entities is not None):
+                yield batch if entities is None else entities.typed(batch)
+
+
+class _Rows:
+    """Makes the record batches of changes that came from a server."""
+
+    def __init__(self, schema: StructType, content: Content, start: str) -> None:
+        self._names = schema.names
+        self._schema: pa.Schema = to_arrow_schema(chosen_schema(schema.names), timezone="UTC")
+        self._images = content is Content.BODY
+        self._prefix = start.rsplit(":", 2)[0]
+
+    def of(self, changes: Iterator[Any], *, whole: bool) -> Iterator[pa.RecordBatch]:
+        """The batches; with ``whole`` without changes of one field, which come beside that of the entity."""
+        found: list[list[Any]] = []
+        weight = 0
+        for change in changes:
+            if not (whole and change.field is not None):
+                found.append([self._value(change, name) for name in self._names])
+                weight += len(change.body_bytes or b"") + len(change.before_bytes or b"")
+            self._prefix = change.cursor.rsplit(":", 2)[0]
+            if len(found) >= _ROWS or weight >= _BYTES:
+                yield self._batch(found)
+                found, weight = [], 0
+        if found:
+            yield self._batch(found)
+
+    def _batch(self, found: list[list[Any]]) -> pa.RecordBatch:
+        columns = zip(*found, strict=True)
+        arrays = [array_of(list(values), field) for values, field in zip(columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _value(self, change: Any, name: str) -> Any:
+        match name:
+            case "area" | "operation":
+                return getattr(change, name).name
+            case "key":
+                return None if change.key is None else change.key.encode("utf-8", "surrogateescape")
+            case "body" | "before":
+                return getattr(change, f"{name}_bytes") if self._images else None
+            case "changed":
+                return None if change.changed is None else msgspec.json.encode(change.changed)
+            case "attached":
+                return _attached(change)
+            case "position":
+                # What stands before the first event of a version was written in the epoch of the version before.
+                prefix = change.cursor.rsplit(":", 2)[0] if change.index else self._prefix
+                return f"{prefix}:{change.version}:{change.index}"
+            case _:
+                return getattr(change, name)
+
+
+def _attached(change: Change) -> bytes | None:
+    """What else there is, as the log stores it."""
+    if not change.index:
+        # Its id is in the body alone, which a server does not send with HEADER.
+        named = {} if change.body is None else {"id": change.body["id"]}
+        noted = {} if change.meta is None else {"meta": change.meta}
+        return msgspec.json.encode(named | noted) if named or noted else None
+    told = {name: getattr(change, name) for name in _ATTACHED}
+    if change.area is Area.DATA and change.entry_version == change.version:
+        told["entry_version"] = None  # which is what it is unless it is told
+    kept = {name: value for name, value in told.items() if value is not None}
+    return msgspec.json.encode(kept) if kept else None
