@@ -66,7 +66,8 @@ class LogOptions:
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
-        ring_bytes: Most bytes in one ring, blocks with their objects, and as a whole however few of their changes match.
+        ring_bytes: Most bytes in one ring, blocks with their objects, and as a whole however few of their changes match. The last
+            8 batches that were taken from it, each of ``batch_bytes``, are kept with what was made of them until one of its chunks goes.
         replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL; a
             quarter of it for what several with equal criteria read together.
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.

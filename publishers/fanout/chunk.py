@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from publishers.blocks.block import BLOCK_BYTES
 from publishers.blocks.slices import Slice
+from publishers.fanout.batch import Batch
 from publishers.model.position import Position
+from publishers.views.view import View
 
-__all__ = ["Ahead", "Chunk", "RingStatistics", "fitting"]
+__all__ = ["Ahead", "Asked", "Chunk", "Polled", "RingStatistics", "fitting"]
 
 
 class Chunk:
@@ -65,6 +67,45 @@ class Ahead(NamedTuple):
     events: int
     nbytes: int
     more: bool
+
+
+Asked = tuple[int, Position, int, int, bool]
+"""Where a cursor stands, its position, and how much it asks for: changes, bytes, and whether whole transactions."""
+
+
+class Polled(NamedTuple):
+    """What a cursor polled, for all that poll at that place with the same bounds.
+
+    Attributes:
+        slices: The changes.
+        more: Whether more are at hand.
+        batches: What was made of it, by view, for all who get it.
+        upto: The watermark.
+        end: The place behind the last chunk that was linked.
+        place: Of the first chunk that is not taken, or not as a whole.
+        next: The position behind what was taken.
+        events: How many changes that is.
+    """
+
+    slices: tuple[Slice, ...]
+    more: bool
+    batches: dict[View, Batch]
+    upto: int
+    end: int
+    place: int
+    next: Position
+    events: int
+
+    def batch(self, view: View) -> Batch:
+        """The changes as one view sees them, made once for all who get them."""
+        made = self.batches.get(view)
+        if made is None:
+            made = self.batches[view] = Batch(self.slices, self.next, view)
+        return made
+
+    def holds(self, upto: int, end: int) -> bool:
+        """Whether it holds for a later watermark too: if it ended at a bound, or nothing was linked, or became visible, since."""
+        return (self.upto, self.end) == (upto, end) or (self.more and self.upto <= upto)
 
 
 @dataclass(frozen=True, slots=True)

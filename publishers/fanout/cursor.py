@@ -6,6 +6,7 @@ from typing import Any
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
+from publishers.fanout.chunk import Polled
 from publishers.fanout.ring import BEHIND, Ring, RingCursor
 from publishers.fanout.state import Occurrence, StateRow
 from publishers.fanout.watermark import Watermark
@@ -76,7 +77,7 @@ class Cursor(RingCursor):
         """Changes its state as the table says; None if the event means nothing now."""
         return self._ring.move(self, event, at)
 
-    def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> list[Slice] | None:
+    def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> Polled | None:
         """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.
 
         With ``whole`` it ends at the end of a transaction, unless that alone is above the bounds.
@@ -87,7 +88,7 @@ class Cursor(RingCursor):
             return None
         # The watermark is read before the ring: all that is at or below it has been linked.
         taken = self._ring.poll(self, self.upto, max_events, max_bytes, whole=whole)
-        return None if taken is BEHIND else list(taken[0])
+        return None if taken is BEHIND else taken
 
     def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> list[Slice]:
         """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took.

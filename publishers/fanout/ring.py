@@ -26,13 +26,13 @@ Coming back
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from enum import Enum
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.blocks.slices import Slice
-from publishers.fanout.chunk import Ahead, Chunk, RingStatistics, fitting
+from publishers.fanout.chunk import Ahead, Asked, Chunk, Polled, RingStatistics, fitting
 from publishers.fanout.state import Deed, Guard, Occurrence, Phase, StateRow, step
 from publishers.model.position import Position
 
@@ -45,6 +45,9 @@ __all__ = ["BEHIND", "NOWHERE", "TURN", "Ring", "RingCursor", "RingStatistics", 
 _LIVE: Final = Phase.LIVE
 _JOINING: Final = Phase.JOINING
 _PAUSED: Final = Phase.PAUSED
+_POLLED_MAX: Final = (
+    8  # some 250 changes of a WebSocket: what a connection takes before the next one has its turn
+)
 
 
 class RingCursor:
@@ -164,6 +167,7 @@ class Ring:
         self._evicted_events = 0
         self._refused_chunks = 0
         self._copied_events = 0
+        self._polled: dict[Asked, Polled] = {}  # what was polled last, until a chunk leaves the ring
 
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
         """Appends a chunk, after it has evicted what leaves no room for it; answers the cursors that this overtook.
@@ -255,8 +259,8 @@ class Ring:
 
     def poll(
         self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int, *, whole: bool = False
-    ) -> tuple[Sequence[Slice], bool] | _Behind:
-        """Takes what comes next for a cursor, by reference.
+    ) -> Polled | _Behind:
+        """Takes what comes next for a cursor, by reference. It is the same object for all that stand there and ask for as much.
 
         Args:
             cursor: Whose turn it is.
@@ -266,50 +270,61 @@ class Ring:
             whole: Whether a transaction that does not fit behind others is left for the next poll.
 
         Returns:
-            The changes and whether more are at hand, or ``BEHIND`` if the ring does not serve this cursor.
+            The changes, and whether more are at hand; or ``BEHIND`` if the ring does not serve this cursor.
         """
-        taken: list[Slice] = []
         with self.lock:
             place = cursor.place
             if place is None or cursor.phase is _JOINING:
                 return BEHIND
-            chunks = self._chunks
-            base = chunks[0].place if chunks else self._next
-            while (at := place - base) < len(chunks) and chunks[at].version <= upto:
-                chunk = chunks[at]
-                if max_events <= 0 or (max_bytes <= 0 and taken):
-                    break
-                begins = not (cursor.next.index and cursor.next.version == chunk.version)
-                if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
-                    taken += chunk.slices
-                    max_events -= chunk.events
-                    max_bytes -= chunk.nbytes
-                elif whole and begins and taken:
-                    break
-                else:
-                    parts = chunk.slices if begins else chunk.since(cursor.next.index)
-                    pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
-                    taken += pieces
-                    max_events -= sum(map(len, pieces))
-                    max_bytes -= sum(piece.nbytes for piece in pieces)
-                    if sum(map(len, pieces)) < sum(map(len, parts)):
-                        if pieces:
-                            cursor.next = Position(chunk.version, pieces[-1].indices[-1] + 1)
-                        break
-                place += 1
-                cursor.next = tuple.__new__(Position, (chunk.version + 1, 0))
-            more = at < len(chunks) and chunks[at].version <= upto
-            if not more:
-                cursor.next = max(cursor.next, tuple.__new__(Position, (upto + 1, 0)))
-            elif cursor.next.version < chunks[at].version:
-                cursor.next = Position(chunks[at].version, 0)
-            for part in taken:
-                self._copied_events += len(part.indices)
-            if place != cursor.place:
+            asked = (place, cursor.next, max_events, max_bytes, whole)
+            polled = self._polled.get(asked)
+            if polled is None or not polled.holds(upto, self._next):
+                if polled is None and len(self._polled) >= _POLLED_MAX:
+                    del self._polled[next(iter(self._polled))]
+                polled = self._polled[asked] = self._look(asked, upto)
+            cursor.next = polled.next
+            self._copied_events += polled.events
+            if polled.place != place:
                 self._lift(cursor)
-                self._stand(cursor, place)
+                self._stand(cursor, polled.place)
                 self._trim()
-        return taken, more
+        return polled
+
+    def _look(self, asked: Asked, upto: int) -> Polled:
+        """What comes next for all cursors that stand at a place and ask for as much."""
+        place, after, max_events, max_bytes, whole = asked
+        taken: list[Slice] = []
+        chunks = self._chunks
+        base = chunks[0].place if chunks else self._next
+        while (at := place - base) < len(chunks) and chunks[at].version <= upto:
+            chunk = chunks[at]
+            if max_events <= 0 or (max_bytes <= 0 and taken):
+                break
+            begins = not (after.index and after.version == chunk.version)
+            if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
+                taken += chunk.slices
+                max_events -= chunk.events
+                max_bytes -= chunk.nbytes
+            elif whole and begins and taken:
+                break
+            else:
+                parts = chunk.slices if begins else chunk.since(after.index)
+                pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
+                taken += pieces
+                max_events -= sum(map(len, pieces))
+                max_bytes -= sum(piece.nbytes for piece in pieces)
+                if sum(map(len, pieces)) < sum(map(len, parts)):
+                    if pieces:
+                        after = Position(chunk.version, pieces[-1].indices[-1] + 1)
+                    break
+            place += 1
+            after = tuple.__new__(Position, (chunk.version + 1, 0))
+        more = at < len(chunks) and chunks[at].version <= upto
+        if not more:
+            after = max(after, tuple.__new__(Position, (upto + 1, 0)))
+        elif after.version < chunks[at].version:
+            after = Position(chunks[at].version, 0)
+        return Polled(tuple(taken), more, {}, upto, self._next, place, after, asked[2] - max_events)
 
     def groups(self, place: int) -> set[Any]:
         """The groups of the cursors that stand at a place or behind it: whom chunks linked there concern."""
@@ -535,6 +550,7 @@ class Ring:
 
     def _drop_oldest(self) -> None:
         # Each line by itself leaves the ring sound, in case an interrupt comes between them.
+        self._polled.clear()
         self.start = tuple.__new__(Position, (self._chunks[0].version + 1, 0))
         chunk = self._chunks.popleft()
         self._events = self._events - chunk.events if self._chunks else 0

@@ -357,10 +357,10 @@ class ChangeSubscription:
             taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None:
             return self._resync(limit)
-        if not taken:
+        if not taken.slices:
             self._settle(cursor.next)
             return ()
-        return Batch(tuple(taken), cursor.next, self.view)
+        return taken.batch(self.view)
 
     def _ready(self) -> bool:
         """Follows what other threads have noted; answers whether its drain may give something now."""

@@ -342,13 +342,13 @@ _BOTH = ("world", "threads")
 _READING = [
     Mutant(
         "cursor off by one",
-        _RING + "poll",
-        "place += 1\n            cursor.next = tuple.__new__(Position, (chunk.version + 1, 0))",
-        "place += 1\n            cursor.next = tuple.__new__(Position, (chunk.version + 2, 0))",
+        _RING + "_look",
+        "place += 1\n        after = tuple.__new__(Position, (chunk.version + 1, 0))",
+        "place += 1\n        after = tuple.__new__(Position, (chunk.version + 2, 0))",
         _WORLD,
     ),
     Mutant(
-        "index off by one", _RING + "poll", "pieces[-1].indices[-1] + 1", "pieces[-1].indices[-1]", _WORLD
+        "index off by one", _RING + "_look", "pieces[-1].indices[-1] + 1", "pieces[-1].indices[-1]", _WORLD
     ),
     Mutant(
         "replayed index off by one",

@@ -281,10 +281,10 @@ def test_what_does_not_fit_behind_others_stays_for_the_next_poll():
     for version in (1, 2):
         one.link(chunk(version, 2), version - 1)
     first = chunk(1, 2).nbytes
-    found, more = one.poll(cursor, 2, 1000, first + 1)
+    found, more, *_ = one.poll(cursor, 2, 1000, first + 1)
     assert (positions(found), more) == ([(1, 1), (1, 2)], True)
     assert cursor.next == Position(2, 0)
-    found, more = one.poll(cursor, 2, 1000, 1)
+    found, more, *_ = one.poll(cursor, 2, 1000, 1)
     assert (positions(found), more) == ([(2, 1)], True)  # at least one, however large it is
     assert cursor.next == Position(2, 2)
 
@@ -388,11 +388,11 @@ def test_a_poll_in_whole_transactions_leaves_one_that_does_not_fit_behind_others
     cursor = entered(one)
     for version, events in ((1, 2), (2, 3), (3, 9)):
         one.link(chunk(version, events), version - 1)
-    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    found, more, *_ = one.poll(cursor, 3, 4, 2**40, whole=True)
     assert (positions(found), more) == ([(1, 1), (1, 2)], True)
-    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    found, more, *_ = one.poll(cursor, 3, 4, 2**40, whole=True)
     assert (positions(found), more) == ([(2, 1), (2, 2), (2, 3)], True)
-    found, more = one.poll(cursor, 3, 4, 2**40, whole=True)
+    found, more, *_ = one.poll(cursor, 3, 4, 2**40, whole=True)
     assert positions(found) == [(3, 1), (3, 2), (3, 3), (3, 4)]  # it alone is above the bounds
     assert cursor.next == Position(3, 5)
 
@@ -439,3 +439,36 @@ def test_a_cursor_that_no_log_made_never_says_that_it_has_everything():
     cursor = RingCursor(Position(1, 0))
     assert cursor.more
     assert not cursor.idle
+
+
+def test_what_cursors_take_at_the_same_place_is_found_once():
+    """Each of a hundred that lag a little polls by itself; they share what that finds, and what is made of it."""
+    of = ring()
+    first, second, other = entered(of), entered(of), entered(of)
+    for version in range(1, 4):
+        of.link(chunk(version, 2), version - 1)
+    found = of.poll(first, 3, 3, 2**40)
+    assert positions(found.slices) == [(1, 1), (1, 2), (2, 1)]
+    of.link(chunk(4, 2), 3)
+    assert of.poll(second, 4, 3, 2**40) is found  # what came since lies behind it
+    assert first.next == second.next == Position(2, 2)
+    assert of.poll(other, 4, 2, 2**40) is not found  # it asks for less
+    rest = of.poll(first, 3, 100, 2**40)
+    assert positions(rest.slices) == [(2, 2), (3, 1), (3, 2)]
+    assert positions(of.poll(second, 4, 100, 2**40).slices) == [(2, 2), (3, 1), (3, 2), (4, 1), (4, 2)]
+    assert of.statistics().copied_events == 3 + 3 + 2 + 3 + 5
+
+
+def test_what_was_polled_is_kept_for_a_few_places_and_goes_with_a_chunk():
+    of = ring()
+    ahead, behind, last = entered(of), entered(of), entered(of)
+    for version in range(1, 21):
+        of.link(chunk(version, 1), version - 1)
+    found = [of.poll(ahead, 20, 1, 2**40) for _ in range(20)]
+    again = [of.poll(behind, 20, 1, 2**40) for _ in range(20)]
+    assert [positions(one.slices) for one in again] == [positions(one.slices) for one in found]
+    assert again[0] is not found[0]
+    assert len(of._polled) == 8
+    of.poll(last, 20, 100, 2**40)  # the last to take them: the ring is trimmed
+    assert of.statistics().chunks == 0
+    assert not of._polled

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import (
+    Content,
     Criterion,
     Gap,
     HistoryPruned,
@@ -18,6 +19,7 @@ from publishers import (
     LogForked,
     Position,
     PositionAhead,
+    upsert,
 )
 from publishers.fanout.gap import GapNotice
 from publishers.fanout.ring import Ring
@@ -546,3 +548,21 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
         assert probe.terminals == 1
         assert isinstance(probe.error, LogClosed)
         assert probe.positions == []
+
+
+def test_subscribers_that_lag_alike_are_given_the_same_batch():
+    """What is made of it for one of them, such as a frame, is there for the others; another view has its own."""
+    with opened() as log:
+        first, second, other = BatchProbe(0), BatchProbe(0), BatchProbe(0)
+        for probe, content in ((first, Content.BODY), (second, Content.BODY), (other, Content.HEADER)):
+            log.changes(content=content).subscribe(probe, executor=flow.INLINE)
+        for number in range(3):
+            log.commit([upsert("order", str(number), {})])
+        for probe in (first, second, other):
+            probe.request(4)
+        assert first.batches[0] is second.batches[0]
+        assert first.batches[0].slices is other.batches[0].slices
+        assert (first.batches[0].view.content, other.batches[0].view.content) == (
+            Content.BODY,
+            Content.HEADER,
+        )
