@@ -16,12 +16,13 @@ from transports.codec.appends import AppendWish
 from transports.errors import TooManyProducers
 from transports.limits import Limits
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
+from transports.telemetry.append_figures import AppendFigures
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
     from publishers.wal import Columns
 
-__all__ = ["Appending", "Repetitions", "cursor_behind"]
+__all__ = ["Appending", "Repetitions", "cursor_behind", "outcome_of"]
 
 
 class Appending:
@@ -36,6 +37,7 @@ class Appending:
         unanswered: Bytes of appends that are not answered yet, of the whole server.
         spooled: Bytes of transactions that come in parts, or as lines, likewise.
         memory: Of these the bytes that are kept in memory.
+        figures: How they fare.
         transactions: How many transactions in parts are open, or on their way to their log; of event loops of one thread.
     """
 
@@ -50,6 +52,7 @@ class Appending:
             most=limits.principal_spooled_bytes,
         )
         self.transactions = 0
+        self.figures = AppendFigures()
         self._logs = logs
         self._access = access
         self._limits = limits
@@ -146,6 +149,11 @@ class Repetitions:
             self._known = log.versions_of(producer, wish.sequence)
             self._log, self._producer = log, producer
         return self._known.get(wish.sequence, 0)
+
+
+def outcome_of(commit: Commit) -> str:
+    """What became of a transaction, in the word of the figures."""
+    return "DUPLICATE" if commit.duplicate else "WRITTEN"
 
 
 def cursor_behind(log: "ChangeLog", commit: Commit) -> str | None:

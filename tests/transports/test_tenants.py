@@ -7,6 +7,8 @@ import urllib.error
 import urllib.request
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from publishers import Area, Content, Criteria, Criterion, Drop, View
 from publishers.mutations.mutation import rekey, remove, schema, upsert
@@ -110,7 +112,7 @@ def spelled(wishes):
     """The wishes as a variable of GraphQL."""
     if wishes is None:
         return None
-    names = {"key_globs": "keyGlobs"}
+    names = {"key_globs": "keyGlobs", "entity_types": "entityTypes"}
     found = [{names.get(name, name): value for name, value in one.items()} for one in wishes]
     for one in found:
         if "where" in one:
@@ -243,6 +245,111 @@ async def test_what_a_server_tells_of_itself_tells_no_tenant_of_another(log, dia
             )
             unknown = json.loads(await asyncio.to_thread(fetch, server, "/schemas?entity_type=none", "a"))
             assert hidden == {"error": unknown["error"].replace("none", "thing-SECRET-b")}
+
+
+POSSIBLE = st.fixed_dictionaries(
+    {},
+    optional={
+        "keys": st.lists(
+            st.builds("{0}-SECRET-{0}-{1}".format, st.sampled_from(TENANTS), st.integers(0, 4)),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        ),
+        "key_globs": st.lists(
+            st.sampled_from(["*", "a-*", "*-SECRET-b-*", "?-*-1"]), min_size=1, max_size=2, unique=True
+        ),
+        "entity_types": st.lists(
+            st.sampled_from(["order", "thing-SECRET-a", "thing-SECRET-b", "none"]),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        ),
+        "operations": st.lists(st.sampled_from(["UPSERT", "REMOVE"]), min_size=1, max_size=2, unique=True),
+        "areas": st.just(["DATA"]),
+        "where": st.lists(
+            st.sampled_from(
+                [
+                    {"path": ["n"], "compare": "GE", "value": 3},
+                    {"path": ["note"], "compare": "EQ", "value": "SECRET-b"},
+                    {"path": ["tenant"], "compare": "EQ", "value": "a"},
+                ]
+            ),
+            min_size=1,
+            max_size=2,
+            unique_by=str,
+        ),
+    },
+)
+"""A criterion over what both tenants have, also over what only the other one has."""
+
+
+async def refused(dial, server, tenant):
+    """All that is said to a tenant that writes, which it may not, over each transport, as text."""
+    changes = [{"entity_type": "order", "key": "mine", "body": {}}]
+    told = [
+        await asyncio.to_thread(fetch, server, "/changes", tenant, json.dumps({"changes": changes}).encode())
+    ]
+    query = 'mutation { append(changes: [{entityType: "order", key: "mine", body: "{}"}]) { version } }'
+    told.append(
+        await asyncio.to_thread(fetch, server, "/graphql", tenant, json.dumps({"query": query}).encode())
+    )
+    async with dial(server.url) as wire:
+        await wire.init(token=tenant)
+        await wire.send(type="append", id="w", payload={"changes": changes})
+        told.append(str(await wire.receive()))
+        await wire.send(type="begin", id="t")
+        told.append(str(await wire.receive()))
+    assert all("FORBIDDEN" in one for one in told), told
+    return "".join(told)
+
+
+@given(st.sampled_from(sorted(GRANTS)), st.lists(POSSIBLE, max_size=3, unique_by=str))
+@settings(max_examples=scaled(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_two_tenants_wish_they_share_no_byte(two_tenants, dial, graphql, kind, wishes):
+    """F140: drawn wishes, of each what a comparison by hand leaves to it; statuses, errors and metrics too."""
+    server, log, last, rights = two_tenants
+    rights["kind"] = kind
+
+    async def ask():
+        return await asyncio.gather(
+            *(from_socket(dial, server, tenant, wishes or None, last) for tenant in TENANTS),
+            *(from_graphql(graphql, server, tenant, wishes or None, last) for tenant in TENANTS),
+            *(asyncio.to_thread(from_history, server, tenant, wishes or None) for tenant in TENANTS),
+            *(refused(dial, server, tenant) for tenant in TENANTS),
+            *(asyncio.to_thread(fetch, server, path, tenant) for path in PATHS for tenant in TENANTS),
+        )
+
+    found = asyncio.run(ask())
+    criteria = Criteria.from_json(wishes or [{}])
+    wanted = log.history(criteria, limit=10_000, content=Content.BODY).changes
+    for number, told in enumerate(found):
+        tenant, other = TENANTS[number % 2], TENANTS[1 - number % 2]
+        text, events = told if isinstance(told, tuple) else (told, None)
+        assert f"SECRET-{other}" not in text
+        assert "SECRET-log" not in text
+        if events is not None:
+            assert events == [
+                (one.version, one.index, min(one.index + 2, one.count))
+                for one in wanted
+                if granted(kind, tenant, one)
+            ]
+
+
+PATHS = ("/statistics", "/metrics", "/health", "/ready", "/schemas", "/schemas?entity_type=none")
+
+
+@pytest.fixture
+def two_tenants(log):
+    """A server, its log, the last version, and what the kind of the grants is now."""
+    rights = {"kind": "keys"}
+
+    def authorise(principal, name, action):
+        return authorising(rights["kind"])(principal, name, action)
+
+    last = fill_both(log, 3)
+    with serve(log, authenticate=knowing(*TENANTS), authorise=authorise) as server:
+        yield server, log, last, rights
 
 
 async def test_views_of_two_principals_with_equal_wishes_never_mix(log, dial, graphql):

@@ -8,7 +8,8 @@ import strawberry
 
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Wait
-from publishers.model.change import Area, Operation
+from publishers.errors import InvalidChange
+from publishers.model.change import Action, Area, Operation
 from transports.graphql.types import JSON, Cursor, DateTime, Long, described
 
 __all__ = ["AppendOutcome", "ChangeInput", "KeyInput"]
@@ -47,13 +48,22 @@ class ChangeInput:
     entry_version: Long | None = described("The version of the entity.", default=None)
     origin: str | None = described("Where it was first made.", default=None)
     expires_at: DateTime | None = described("When the entity ends by itself.", default=None)
+    new_key: str | None = described(
+        "The key that the entity has from now on: its key changes, which is two changes linked to each other.",
+        default=None,
+    )
+    linked: str | None = described(
+        "The key of the other half of a key change that comes as two.", default=None
+    )
+    field: str | None = described("The field that a field-level change is about.", default=None)
+    action: Action | None = described("What is done to it.", default=None)
 
     def plain(self) -> dict[str, Any]:
         """The change as it travels elsewhere."""
         told: dict[str, Any] = {
             "entity_type": self.entity_type,
             "key": self.key,
-            "operation": self.operation.name if self.area is Area.DATA else None,
+            "operation": self._operation,
             "area": self.area.name,
             "body": _raw(self.body),
             "before": _raw(self.before),
@@ -63,8 +73,22 @@ class ChangeInput:
             "entry_version": self.entry_version,
             "origin": self.origin,
             "expires_at": _moment(self.expires_at),
+            "new_key": self.new_key,
+            "linked": self.linked,
+            "field": self.field,
+            "action": None if self.action is None else self.action.value,
         }
         return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def _operation(self) -> str | None:
+        if self.new_key is not None:
+            if self.operation is not Operation.UPSERT or self.area is not Area.DATA:
+                raise InvalidChange(
+                    "newKey", self.new_key, "given with the operation UPSERT, and no other area"
+                )
+            return "REKEY"
+        return self.operation.name if self.area is Area.DATA else None
 
 
 @strawberry.type(name="Appended", description="What became of a transaction.")

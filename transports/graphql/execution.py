@@ -32,6 +32,7 @@ from publishers.model.change import Change
 from publishers.views.view import View
 from transports.access.access import Access
 from transports.access.principal import ANONYMOUS, Principal
+from transports.appends import Appending
 from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted, told
@@ -65,12 +66,18 @@ class Engine:
         logs: The logs of the server, by name.
         limits: Bounds of documents and pages.
         access: What each principal may do; everything but writing if left out.
+        appending: What the server does for those who append; of this engine alone if left out.
     """
 
     def __init__(
-        self, logs: "Mapping[str, ChangeLog]", limits: "Limits", access: Access | None = None
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        limits: "Limits",
+        access: Access | None = None,
+        appending: Appending | None = None,
     ) -> None:
         self._access = access or Access()
+        self._appending = appending or Appending(logs, self._access, limits)
         self.encodings = 0
         self.executions = 0
         self.refused = 0
@@ -118,7 +125,7 @@ class Engine:
 
     def context(self, principal: Principal) -> Context:
         """What the resolvers of one operation work with."""
-        return Context(self._logs, self._limits, self._access, principal)
+        return Context(self._logs, self._limits, self._access, principal, self._appending)
 
     def answer(self, result: ExecutionResult) -> bytes:
         """The JSON of an answer; if it is too large, of an error that says so."""

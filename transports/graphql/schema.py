@@ -18,13 +18,13 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow, schema_for, schemas_for
 from transports.access.principal import ANONYMOUS, Principal
-from transports.appends import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.starts import explained, kept_place
-from transports.errors import InvalidRequest
+from transports.errors import InvalidRequest, describe
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
@@ -85,6 +85,7 @@ class Context:
         left: How many of the bytes that all pages of the operation may have there still are.
         access: What each principal may do.
         principal: Who asks.
+        appending: What the server does for those who append; None for an operation of its own.
         check: Called between records that are read; what it raises ends the reading.
     """
 
@@ -92,6 +93,7 @@ class Context:
     limits: "Limits"
     access: Access = field(default_factory=Access)
     principal: Principal = ANONYMOUS
+    appending: Appending | None = None
     check: Callable[[], None] | None = None
     left: int = field(init=False)
 
@@ -337,21 +339,28 @@ def _append(
     """Commits a transaction; waits for that on the calling thread."""
     context = info.context
     found: ChangeLog | None = None
+    appending = context.appending or Appending(context.logs, context.access, context.limits)
+    came = appending.figures.come()
     pairs = [{"entity_type": one.entity_type, "key": one.key} for one in keys or ()]
     expected = expect if keys is None else {"cursor": expect, "keys": pairs}
     asked = {"producer": producer, "sequence": sequence, "expect": expected, "wait": wait.value}
     try:
         wish = AppendWish.of({**asked, "meta": None if meta is None else msgspec.json.decode(meta)})
-        appending = Appending(context.logs, context.access, context.limits)
         found = appending.target(context.principal, log)
         mutations = read_objects(change.plain() for change in changes)
         commit = appending.submit(found, context.principal, wish, mutations).result(wait)
         if commit.duplicate and not commit.version:
             version = Repetitions().version(found, context.principal, wish)
             commit = commit._replace(version=version)
+        appending.figures.reached(found, came)
+        appending.figures.told(found, came)
+        appending.figures.count(outcome_of(commit))
         return AppendOutcome.of(commit, cursor_behind(found, commit))
     except PenstockError as error:
+        appending.figures.count(describe(error).code)
         raise told(error, found) from None
+    finally:
+        appending.figures.gone()
 
 
 @strawberry.type(name="Mutation", description="What can be written, where the server allows it.")

@@ -5,6 +5,7 @@ A page of another origin cannot post here by a form or a simple request: the con
 """
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from functools import partial
@@ -23,7 +24,7 @@ from publishers.mutations.rows import Mutation
 from transports.access.access import Access
 from transports.access.principal import Principal
 from transports.access.web_origins import WebOrigins
-from transports.appends import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendPayload, AppendWish, outcome
 from transports.codec.changes import read_array, read_lines, read_objects
 from transports.errors import InvalidRequest, describe
@@ -112,6 +113,7 @@ class ChangesEndpoint:
             told = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
         except Exception as error:  # noqa: BLE001 - one request fails, with an id if nobody knows why, and the server goes on
             problem = describe(error, token)
+            self._appending.figures.count(problem.code)
             otherwise = HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.BAD_REQUEST
             if problem.code == "TOO_COSTLY" and not problem.retryable:
                 otherwise = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -178,6 +180,7 @@ class _Request:
         self._asked = asked
         self._pieces = pieces
         self._log: ChangeLog | None = None
+        self._taken = 0
 
     def token(self, position: Position) -> str:
         """The cursor of a position of its log."""
@@ -195,6 +198,7 @@ class _Request:
                 self._appending.unanswered.take(len(piece))
                 taken += len(piece)
                 body += piece
+                self._taken = taken
                 if taken > most:
                     await self._refuse("message_bytes", most)
             wish, changes = await self._pool.run(
@@ -219,6 +223,7 @@ class _Request:
                 async for piece in self._pieces:
                     self._appending.spooled.take_for(self._principal.name, len(piece))
                     taken += len(piece)
+                    self._taken = taken
                     if taken > most:
                         await self._refuse("transaction_bytes", most)
                     if taken <= _PIECE:
@@ -227,7 +232,8 @@ class _Request:
                         await run(partial(spool.write, piece))
                 if taken <= _PIECE:
                     return await self._commit(wish, await run(lambda: list(read_lines(_rewound(spool)))))
-                commit = await run(partial(self._stream, log, wish, spool))
+                with self._under_way(log):
+                    commit = await run(partial(self._stream, log, wish, spool))
                 return await self._told(log, wish, commit)
             finally:
                 self._appending.spooled.give_for(self._principal.name, taken)
@@ -253,10 +259,25 @@ class _Request:
     async def _commit(self, wish: AppendWish, changes: list[Mutation]) -> tuple[Commit, str | None]:
         log = self._log = self._appending.target(self._principal, wish.log)
         work = partial(self._appending.submit, log, self._principal, wish, changes)
-        submission = await self._pool.run(self._client, work)
-        return await self._told(log, wish, await asyncio.wrap_future(submission.future(wish.wait)))
+        with self._under_way(log):
+            submission = await self._pool.run(self._client, work)
+            commit = await asyncio.wrap_future(submission.future(wish.wait))
+        return await self._told(log, wish, commit)
+
+    @contextlib.contextmanager
+    def _under_way(self, log: "ChangeLog") -> Iterator[None]:
+        """While a transaction that has come is written; it is answered at once."""
+        figures = self._appending.figures
+        came = figures.come()
+        try:
+            yield
+            figures.reached(log, came)
+            figures.told(log, came)
+        finally:
+            figures.gone()
 
     async def _told(self, log: "ChangeLog", wish: AppendWish, commit: Commit) -> tuple[Commit, str | None]:
+        self._appending.figures.count(outcome_of(commit), 0 if commit.duplicate else self._taken)
         if commit.duplicate and not commit.version:
             find = partial(Repetitions().version, log, self._principal, wish)
             commit = commit._replace(version=await self._pool.run(self._client, find))

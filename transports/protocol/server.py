@@ -5,7 +5,7 @@ done comes out as effects, in order. Whoever runs it opens and cancels subscript
 """
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import ClassVar
 
 from publishers.commits.group_commit import Commit
@@ -54,6 +54,10 @@ from transports.protocol.parts import (
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
+
+
+def _nobody(_code: str) -> None:
+    """Nobody counts."""
 
 
 class SubscriptionEntry(WireEntry):
@@ -120,6 +124,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
     Attributes:
         window: Its appends that are not answered yet.
         transactions: Its transactions in parts that are not committed yet.
+        refused: Is told the code of each append that is refused.
 
     Args:
         limits: Bounds of the connection.
@@ -137,6 +142,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         super().__init__(limits, now=now)
         self.window = AppendWindow(limits)
         self.transactions = OpenTransactions(limits)
+        self.refused: Callable[[str], None] = _nobody
         self._server = server
         self._checkpoints = 0
 
@@ -220,7 +226,9 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 raise GoingAway
             entry = self.transactions.begin(message.id, AppendWish.of(message.payload), now)
         except PenstockError as error:
-            return [self._refusal(message.id, describe(error))]
+            problem = describe(error)
+            self.refused(problem.code)
+            return [self._refusal(message.id, problem)]
         return [BeginSpool(entry)]
 
     def _part(self, message: Part, nbytes: int, now: float) -> list[Effect]:
@@ -362,6 +370,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         if entry.ended:
             return []
         self.errors[problem.code] += 1
+        self.refused(problem.code)
         return self.window.refuse(entry, self._error(entry.id, problem))
 
     def spooled(self, transaction: TransactionEntry, parts: int) -> list[Effect]:
@@ -374,6 +383,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         """A transaction that is not committed yet is refused."""
         if transaction.ended:
             return []
+        self.refused(problem.code)
         return [self._refusal(transaction.id, problem), *self._drop(transaction)]
 
     def failed(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:

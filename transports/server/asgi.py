@@ -146,7 +146,11 @@ class Application:
             loads=self._loads,
             costs=self._costs,
             pools=self._pools,
-            latencies=self._latencies,
+            latencies={
+                "sendLatency": self._latencies,
+                "appendLatency": self._appending.figures.durable,
+                "appendAnswerLatency": self._appending.figures.answered,
+            },
             errors=self._errors,
             draining=lambda: self._stopping,
         )
@@ -180,6 +184,12 @@ class Application:
             "criteriaWeight": self._weight.weight,
             "appendingBytes": self._appending.unanswered.taken,
             "spooledBytes": self._appending.spooled.taken,
+            "appends": {
+                "unanswered": self._appending.figures.unanswered,
+                "transactions": self._appending.transactions,
+                "outcomes": dict(self._appending.figures.outcomes),
+                "bytes": self._appending.figures.nbytes,
+            },
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
@@ -317,7 +327,7 @@ class Application:
         """Imports it, which takes a while."""
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
-        return GraphQLEndpoint(self._logs, self._limits, self._access, self._pools)
+        return GraphQLEndpoint(self._logs, self._limits, self._access, self._pools, self._appending)
 
     @staticmethod
     def _elsewhere(path: str, what: str) -> str:

@@ -145,9 +145,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._encoders: dict[ChangeLog, EventEncoder] = {}
         session = ServerSession(serving["limits"], server=server, now=serving["loop"].time())
         super().__init__(session, link, **serving)
+        serves = appending or Appending(logs, self._access, self._limits)
+        session.refused = serves.figures.count
         self._appends = ConnectionAppends(
             session,
-            appending or Appending(logs, self._access, self._limits),
+            serves,
             loop=self._loop,
             pools=self._pools,
             jobs=self._jobs,

@@ -1,6 +1,7 @@
 """What the machine of one connection wants done for those who append: on threads, in order, and back on the event loop."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -11,7 +12,7 @@ from publishers.commits.submission import Submission
 from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.access.principal import Principal
-from transports.appends import Appending, Repetitions, cursor_behind
+from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_array
 from transports.errors import describe
@@ -71,11 +72,15 @@ class ConnectionAppends:
         self._accepted = accepted
         self._repetitions = Repetitions()
         self._lane = AppendLane(loop, pools.appending, client)
+        self._reached: deque[tuple[AppendEntry, ChangeLog, int]] = deque()  # and not answered yet
         self._spools: dict[TransactionEntry, PartSpool] = {}
         self._storing: set[PartSpool] = set()
+        self._closed = False
 
     def close(self) -> None:
         """The connection is gone: drops what was not begun."""
+        self._reached.clear()
+        self._closed = True
         self._lane.close()
 
     def do(self, effect: Effect, principal: Principal) -> None:
@@ -112,7 +117,7 @@ class ConnectionAppends:
         def release() -> None:
             appending.unanswered.give(nbytes)
 
-        self._put(entry, wish, log, principal, submit, release)
+        self._put(entry, wish, log, principal, submit, release, nbytes)
 
     def _put(
         self,
@@ -122,18 +127,26 @@ class ConnectionAppends:
         principal: Principal,
         submit: Callable[[Submission | None], Submission],
         release: Callable[[], object],
+        nbytes: int,
         *,
         alone: bool = False,
     ) -> None:
         """Has something submitted, and answered; ``release`` is called once, whatever becomes of it."""
+        figures = self._appending.figures
+        came = figures.come()
 
         def told(result: Callable[[], Commit]) -> None:
             release()
+            figures.gone()
             try:
                 commit = result()
             except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
                 answer(partial(_fail, error))
                 return
+            figures.reached(log, came)
+            if not self._closed:
+                self._reached.append((entry, log, came))
+            figures.count(outcome_of(commit), 0 if commit.duplicate else nbytes)
             if commit.duplicate and not commit.version:
                 find = partial(self._repetitions.version, log, principal, wish)
                 if self._jobs.send(self._pools.scanning, entry, find, partial(found, commit)):
@@ -151,6 +164,9 @@ class ConnectionAppends:
             except Exception as error:  # noqa: BLE001 - likewise
                 effects = self._session.append_failed(entry, describe(error, partial(_token_of, log)))
             self._perform(effects)
+            while self._reached and self._reached[0][0].ended:
+                _, where, since = self._reached.popleft()
+                figures.told(where, since)
 
         self._lane.put(entry.run, wish.wait, submit, told, alone=alone)
 
@@ -217,7 +233,7 @@ class ConnectionAppends:
             finally:
                 spool.close()  # here, where it may wait for the disk
 
-        self._put(entry, wish, log, principal, submit, release, alone=not spool.small)
+        self._put(entry, wish, log, principal, submit, release, spool.nbytes, alone=not spool.small)
 
     def _discard(self, spool: PartSpool) -> None:
         """Forgets what was kept: of a file on a thread, as that may wait for the disk."""

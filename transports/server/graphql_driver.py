@@ -11,6 +11,7 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from transports.access.access import Access
 from transports.access.principal import Principal
+from transports.appends import Appending
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import describe
 from transports.graphql.cost import is_light
@@ -300,6 +301,7 @@ class GraphQLEndpoint:
         limits: Bounds of each connection.
         access: Who is let in, and what each may do.
         pools: Threads for what reads the disk.
+        appending: What the server does for those who append.
     """
 
     subprotocol: Final = "graphql-transport-ws"
@@ -311,8 +313,9 @@ class GraphQLEndpoint:
         limits: Limits,
         access: Access,
         pools: Pools,
+        appending: Appending,
     ) -> None:
-        self.engine = Engine(logs, limits, access)
+        self.engine = Engine(logs, limits, access, appending)
         self.http = HttpEndpoint(self.engine, limits, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:

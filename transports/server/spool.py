@@ -41,6 +41,7 @@ class PartSpool:
         waiting: What waits to be stored.
 
     Attributes:
+        nbytes: Of what has come.
         stored: How many parts are kept.
 
     Raises:
@@ -56,7 +57,7 @@ class PartSpool:
         self._spooled = spooled
         self._memory = memory
         self._way = waiting
-        self._nbytes = 0
+        self.nbytes = 0
         self._charged = LEAST
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
@@ -74,7 +75,7 @@ class PartSpool:
     @property
     def small(self) -> bool:
         """Whether it is in memory, so that nothing waits for a disk."""
-        return self._nbytes <= self._kept
+        return self.nbytes <= self._kept
 
     def put(self, changes: bytes) -> bool:
         """Takes a part; answers whether ``store`` is to be called, on a thread.
@@ -83,7 +84,7 @@ class PartSpool:
             TooCostly: If there is no room for it; retryable.
         """
         size = len(changes) + _HEAD
-        more = max(0, self._nbytes + size - self._charged)
+        more = max(0, self.nbytes + size - self._charged)
         self._way.take(size)
         try:
             self._spooled.take_for(self._principal, more)
@@ -91,7 +92,7 @@ class PartSpool:
             self._way.give(size)
             raise
         self._charged += more
-        self._nbytes += size
+        self.nbytes += size
         self._waiting.append(changes)
         if not self.small:
             return True
@@ -118,7 +119,7 @@ class PartSpool:
                 self._failure = error
             if self._failure is not None:
                 if self._failure.errno in _FULL:
-                    raise LogFull(0, self._nbytes) from self._failure
+                    raise LogFull(0, self.nbytes) from self._failure
                 raise self._failure
             return self.stored
 

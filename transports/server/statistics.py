@@ -11,6 +11,7 @@ from publishers.fanout.state import SubscriptionLag
 from publishers.log.lag import Expiry, LagStatistics
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.model.position import Position
+from publishers.slots import SlotStatistics
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
 from transports.telemetry.latency import Latencies
@@ -40,7 +41,10 @@ _TYPES: Final = 64
 
 
 def statistics(
-    logs: "Mapping[str, ChangeLog]", *, discreet: bool = False, latencies: Latencies | None = None
+    logs: "Mapping[str, ChangeLog]",
+    *,
+    discreet: bool = False,
+    latencies: Mapping[str, Latencies] | None = None,
 ) -> dict[str, Any]:
     """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
 
@@ -48,18 +52,18 @@ def statistics(
         logs: The logs by name; of a store, its system log is told too.
         discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
             another one that may see less.
-        latencies: How long changes took until they were sent, if that is known.
+        latencies: How long things took, by what they are called, if that is known.
     """
     listed = dict(logs.items())
     system = logs.get(SYSTEM)
     if system is not None:  # last, as it is no log of anybody's
         listed[SYSTEM] = system
     told = {name: _told(log, discreet=discreet) for name, log in listed.items()}
-    if latencies is not None:
+    for called, each in (latencies or {}).items():
         for name, one in told.items():
-            sent = latencies.told(listed[name])
-            if sent is not None and "failure" not in one:
-                one["sendLatency"] = sent
+            took = each.told(listed[name])
+            if took is not None and "failure" not in one:
+                one[called] = took
     return {"logs": told}
 
 
@@ -111,6 +115,10 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "producers": told.producers,
         "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
         "holdStates": dict(Counter(one.state.value for one in told.holds)),
+        "slots": {one.name: _slot(log, one) for one in told.slots.listed},
+        "slotCount": told.slots.count,
+        "slotsLost": told.slots.lost,
+        "slotJournalBytes": told.slots.journal_bytes,
         "delivered": _delivered(told.delivered),
         "lagging": told.lagging,
         "detachedCount": told.detached_count,
@@ -204,6 +212,20 @@ def _hold(log: "ChangeLog", told: HoldStatistics) -> dict[str, Any]:
         "name": told.name,
         "position": place_json(log, told.position),
         "state": told.state.name,
+        "heldBytes": told.held_bytes,
+        "bytesLeft": told.bytes_left,
+        "secondsLeft": told.seconds_left,
+    }
+
+
+def _slot(log: "ChangeLog", told: SlotStatistics) -> dict[str, Any]:
+    return {
+        "position": place_json(log, told.position),
+        "state": told.state.value,
+        "generation": told.generation,
+        "paused": told.paused,
+        "lag": _behind(told.lag),
+        "history": None if told.history is None else told.history.name,
         "heldBytes": told.held_bytes,
         "bytesLeft": told.bytes_left,
         "secondsLeft": told.seconds_left,

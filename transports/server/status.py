@@ -118,7 +118,7 @@ class Status:
         loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
         costs: Tells what clients cost, by name.
         pools: Threads for what reads the disk.
-        latencies: How long changes take until they are sent.
+        latencies: How long changes take until they are sent, and appends until they are answered, by what they are called.
         errors: Counts the errors that are told, by their codes.
         draining: Tells whether the server takes no new connections, as it is about to stop.
     """
@@ -135,7 +135,7 @@ class Status:
         loads: Callable[[], Awaitable[Collection[tuple[int, int]]]],
         costs: Callable[[], Mapping[str, Any]],
         pools: Pools,
-        latencies: Latencies,
+        latencies: Mapping[str, Latencies],
         errors: Counter[str],
         draining: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -85,11 +85,32 @@ def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample
     return read
 
 
-def _sent(told: Told) -> Iterator[Sample]:
-    """The buckets of the histogram, each with its upper bound, then count and sum."""
-    if (found := told.get("sendLatency")) is not None:
-        yield from (((bound,), float(count)) for bound, count in found["buckets"].items())
-        yield ("sum",), found["seconds"]
+def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
+    """The buckets of a histogram, each with its upper bound, then count and sum."""
+
+    def read(told: Told) -> Iterator[Sample]:
+        if (found := told.get(name)) is not None:
+            yield from (((bound,), float(count)) for bound, count in found["buckets"].items())
+            yield ("sum",), found["seconds"]
+
+    return read
+
+
+def _of_slots(*path: str) -> Callable[[Told], Iterator[Sample]]:
+    """A figure of each slot, where it is known."""
+    find = _at(*path)
+
+    def read(told: Told) -> Iterator[Sample]:
+        for name, slot in told.get("slots", {}).items():
+            for _, value in find(slot):
+                yield (name,), value
+
+    return read
+
+
+def _slot_states(told: Told) -> Iterator[Sample]:
+    for name, slot in told.get("slots", {}).items():
+        yield (name, slot["state"]), 1.0
 
 
 def _server(
@@ -126,8 +147,12 @@ SERVER_METRICS: Final = (
     _server("criteria_weight_limit", _G, "Most that they may (option `criteria_weight`)", _at("limits", "criteriaWeight")),
     _server("appending_bytes", _G, "Bytes of appends that are not answered yet", _at("appendingBytes")),
     _server("appending_bytes_limit", _G, "Most that they may be (option `appending_bytes`)", _at("limits", "appendingBytes")),
-    _server("spooled_bytes", _G, "Bytes of transactions that come in pieces", _at("spooledBytes")),
+    _server("spooled_bytes", _G, "Bytes of transactions that come in parts, or as lines", _at("spooledBytes")),
     _server("spooled_bytes_limit", _G, "Most that they may be (option `spooled_bytes`)", _at("limits", "spooledBytes")),
+    _server("append_transactions", _G, "Transactions in parts that are open, or on their way to their log", _at("appends", "transactions")),
+    _server("appends_unanswered", _G, "Appends that have come and are not as far as their clients wait for", _at("appends", "unanswered")),
+    _server("appends_total", _C, "Appends, by what became of them: `WRITTEN`, `DUPLICATE`, or the code of the error", _each("appends", "outcomes"), ("outcome",)),
+    _server("append_bytes_total", _C, "Bytes of those that were written, as they came", _at("appends", "bytes")),
     _server("most_connection_weight", _G, "What those of the heaviest connection weigh", _at("mostConnectionWeight")),
     _server("connection_weight_limit", _G, "Most that they may (option `connection_weight`)", _at("limits", "connectionWeight")),
     _server("work", _G, "Pieces of work that clients cause: `preparing`, `scanning`, `waiting` for a thread, or `held` until their answer is taken", _each("threads"), ("state",)),
@@ -196,7 +221,20 @@ _LOG_METRICS: Final = (
     _log("holds", _G, "Holds, by what becomes of them", _each("holdStates"), ("state",)),
     _log("hold_expiry_seconds", _G, "Time until the first hold is above its `keep_age` and lost", _at("holdExpiry", "seconds")),
     _log("hold_expiry_bytes", _G, "Bytes that may be written until the first hold is above its `keep_bytes`", _at("holdExpiry", "bytes")),
-    _log("send_latency_seconds", _H, "Time from the commit of the first change of a message until it is written to its connection, of subscriptions that are LIVE; one that has no demand waits for its client", _sent),
+    _log("send_latency_seconds", _H, "Time from the commit of the first change of a message until it is written to its connection, of subscriptions that are LIVE; one that has no demand waits for its client", _took("sendLatency")),
+    _log("append_latency_seconds", _H, "Time from the coming of an append, or of the commit of one in parts, until it is as far as its client waits for", _took("appendLatency")),
+    _log("append_answer_latency_seconds", _H, "The same until it is answered, which is behind all that its client has appended before", _took("appendAnswerLatency")),
+    _log("slots", _G, "Slots", _at("slotCount")),
+    _log("slots_lost", _G, "Those that need a reset: they are lost, or forked", _at("slotsLost")),
+    _log("slot_journal_bytes", _G, "Bytes of the journal of the slots", _at("slotJournalBytes")),
+    _log("slot_state", _G, "1 for the state in which a slot is; this and all of single slots for 64 of them", _slot_states, ("slot", "state")),
+    _log("slot_lag_versions", _G, "Versions that the consumer of a slot has not acknowledged", _of_slots("lag", "versions"), ("slot",)),
+    _log("slot_lag_events", _G, "Changes in them", _of_slots("lag", "changes"), ("slot",)),
+    _log("slot_lag_bytes", _G, "Their stored bytes", _of_slots("lag", "bytes"), ("slot",)),
+    _log("slot_lag_seconds", _G, "Age of the oldest of them", _of_slots("lag", "seconds"), ("slot",)),
+    _log("slot_held_bytes", _G, "Bytes of the log from the segment of its place on", _of_slots("heldBytes"), ("slot",)),
+    _log("slot_left_bytes", _G, "Bytes that may be written until it is above its cap in bytes, and lost", _of_slots("bytesLeft"), ("slot",)),
+    _log("slot_left_seconds", _G, "Time until it is above its cap in seconds, and lost", _of_slots("secondsLeft"), ("slot",)),
 )  # fmt: skip
 
 TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)

@@ -7,9 +7,10 @@ import urllib.request
 
 import pytest
 
-from publishers import Content, Position
+from publishers import ChangeLog, Content, Position
 from publishers.commits.label import RemoteProducer
 from tests.transports.server.test_appending import WRITERS
+from transports.codec.changes import read_objects
 
 APPEND = """mutation ($changes: [ChangeInput!]!, $producer: String, $sequence: Long, $expect: Cursor, $keys: [KeyInput!], $meta: JSON) {
   append(changes: $changes, producer: $producer, sequence: $sequence, expect: $expect, keys: $keys, meta: $meta, wait: VISIBLE) {
@@ -111,3 +112,35 @@ async def test_a_mutation_is_taken_over_a_websocket(ask, dial, log):
         await wire.send(type="subscribe", id="a", payload=payload)
         assert (await wire.expect("next"))["payload"]["data"]["append"]["version"] == "1"
         await wire.expect("complete")
+
+
+def test_key_changes_and_changes_of_fields_are_appended_too(ask, log, tmp_path):
+    """F145: what other writers write, so does a mutation."""
+    changes = [
+        {**change(1, n=1), "newKey": "2", "before": {"n": 0}},
+        {**change(2, tags=["new"]), "field": "tags", "action": "ADD"},
+        {"entityType": "order", "key": "3", "operation": "REMOVE", "linked": "4"},
+        {**change(4, n=2), "linked": "3"},
+    ]
+    assert "append" in (told := ask(APPEND, changes=changes)), told
+    with ChangeLog.open(tmp_path / "other") as other:
+        told = [
+            {
+                "entity_type": "order",
+                "key": "1",
+                "operation": "REKEY",
+                "new_key": "2",
+                "body": {"n": 1},
+                "before": {"n": 0},
+            },
+            {"entity_type": "order", "key": "2", "body": {"tags": ["new"]}, "field": "tags", "action": "ADD"},
+            {"entity_type": "order", "key": "3", "operation": "REMOVE", "linked": "4"},
+            {"entity_type": "order", "key": "4", "body": {"n": 2}, "linked": "3"},
+        ]
+        other.commit(read_objects(told))
+        wanted = other.history(content=Content.BODY).changes[1:]
+        assert log.history(content=Content.BODY).changes[1:] == wanted
+        assert {one.linked for one in wanted} >= {"1", "2", "3", "4"}
+    for wrong in ({"operation": "REMOVE"}, {"area": "SCHEMA"}):
+        error = ask(APPEND, changes=[{**change(1), "newKey": "2", **wrong}])
+        assert (error["extensions"]["code"], error["extensions"]["path"]) == ("INVALID_CHANGE", "newKey")

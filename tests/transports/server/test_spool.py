@@ -232,8 +232,9 @@ async def test_an_idle_transaction_is_dropped(writable, dial):
     async with dial(server.url) as wire:
         await wire.init()
         await send_parts(wire, "t", [1])
-        await wire.expect("spooled")
-        assert (await wire.expect("error"))["payload"]["code"] == "TRANSACTION_IDLE"
+        while (message := await wire.receive())["type"] != "error":
+            assert message["type"] == "spooled"  # not even that, on a machine that is busy enough
+        assert message["payload"]["code"] == "TRANSACTION_IDLE"
     await asyncio.to_thread(wait_until, lambda: not server.application._appending.spooled.taken)
 
 

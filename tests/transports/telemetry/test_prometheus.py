@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from publishers import upsert
 from publishers.log.changelog import ChangeLog
 from tests.transports.principals import knowing
+from tests.transports.server.test_appending import WRITERS
 from tests.transports.telemetry.page import PAGE, written
 from transports import Forbidden, Grant, LogAction, serve
 from transports.access.access import SERVER
@@ -114,10 +115,13 @@ async def _figures(server):
 
 async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, dial, fill, log):
     """F135: a path of the table that leads nowhere would be a metric that is never told."""
-    server = serving()
+    server = serving(authorise=WRITERS)
+    log.slots.create("billing", keep_bytes=10_000_000)
     log.hold("slow", log.oldest, keep_bytes=10_000_000)
     async with dial(server.url) as wire:
         await wire.init()
+        await wire.send(type="append", id="w", payload={"changes": [], "producer": "etl", "sequence": 1})
+        await wire.expect("appended")
         await wire.subscribe(credits=10)
         fill(2)
         await wire.events(4)
@@ -127,7 +131,8 @@ async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, di
         await fetch(server, "/graphql?query={__typename}")
         told = await _figures(server)
     never = {metric.name for metric in TABLE if not list(samples(metric, told))}
-    assert never == {"penstock_log_hold_expiry_seconds"}  # a hold without a bound in time
+    # A hold without a bound in time, and a slot whose segment is being written.
+    assert never == {"penstock_log_hold_expiry_seconds", "penstock_log_slot_left_seconds"}
 
 
 async def test_each_principal_is_told_of_the_logs_that_it_may_operate(tmp_path):
