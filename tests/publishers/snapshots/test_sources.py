@@ -21,6 +21,7 @@ from publishers import (
     SqlSource,
     StateOff,
     remove,
+    truncate,
     upsert,
 )
 from publishers.errors import InvalidChange, SnapshotGone
@@ -111,6 +112,30 @@ def test_a_key_that_changes_while_its_page_is_read_is_no_row_of_it(log):
         ("REMOVE", "2", None),
         ("READ", "3", {"n": "old"}),
     ]
+
+
+def test_a_truncation_while_a_page_is_read_leaves_no_row_of_it(log):
+    """F88: but what was put since."""
+
+    def pages(request):
+        yield "1", {"n": "old"}
+        yield "2", {"n": "old"}
+        log.commit([truncate("order"), upsert("order", "2", {"n": "new"})])
+
+    source = PageSource(entity_type="order", pages=pages)
+    told = {Operation.TRUNCATE, Operation.REMOVE}
+    probe = rows_of(log, source, Criterion(entity_types={"order"}, operations=told))
+    assert [(c.operation.name, c.key) for c in probe.changes] == [("TRUNCATE", None), ("READ", "2")]
+    assert probe.changes[1].body == {"n": "new"}
+
+
+def test_further_wishes_hold_for_rows_too(log):
+    """F88: whatever else was asked for does not apply to them."""
+    source = table({"1": {}, "2": {}, "12": {}})
+    either = Criterion(keys={"1", "2"}, also=[Criterion(key_globs={"*2"})])
+    assert keys(rows_of(log, source, either).changes) == ["2"]
+    changed = Criterion(entity_types={"order"}, changed="n", also=[Criterion(key_globs={"1*"})])
+    assert keys(rows_of(log, source, changed).changes) == ["1", "12"]
 
 
 def test_where_changes_are_not_wanted_a_row_is_as_its_change_has_left_it(log):
