@@ -13,6 +13,22 @@ from publishers.fanout.gap import Gap
 from publishers.fanout.shared_publisher import Standing
 from publishers.fanout.state import Checkpoint, State
 from publishers.fanout.subscription import ChangeSubscription
+from publishers.groups import (
+    ClaimedDeliveries,
+    ConsumerGroup,
+    ConsumerGroups,
+    DeadLetter,
+    DeadLetters,
+    GroupDelivery,
+    GroupMember,
+    GroupSettings,
+    GroupState,
+    GroupStatistics,
+    PendingRow,
+    PendingSummary,
+)
+from publishers.groups import errors as group_errors
+from publishers.groups.errors import *  # noqa: F403 - likewise
 from publishers.log.changelog import ChangeLog
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.health import LogHealth, Soundness
@@ -71,18 +87,28 @@ __all__ = [
     "ChangeSubscription",
     "Checkpoint",
     "ChunkEnd",
+    "ClaimedDeliveries",
     "Columns",
     "Commit",
     "CompactedState",
     "Comparison",
+    "ConsumerGroup",
+    "ConsumerGroups",
     "Content",
     "Criteria",
     "Criterion",
+    "DeadLetter",
+    "DeadLetters",
     "Deduplicator",
     "Drop",
     "EntityRow",
     "FieldChange",
     "Gap",
+    "GroupDelivery",
+    "GroupMember",
+    "GroupSettings",
+    "GroupState",
+    "GroupStatistics",
     "Hash",
     "History",
     "Hold",
@@ -103,6 +129,8 @@ __all__ = [
     "PageRequest",
     "PageSource",
     "Partial",
+    "PendingRow",
+    "PendingSummary",
     "Position",
     "PositionToken",
     "Produced",
@@ -153,4 +181,4 @@ __all__ = [
     "truncate",
     "upsert",
 ]
-__all__ += errors.__all__ + slot_errors.__all__
+__all__ += errors.__all__ + group_errors.__all__ + slot_errors.__all__

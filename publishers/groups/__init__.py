@@ -4,6 +4,36 @@
 
     groups/NAME/JOURNAL        what is done: the first frame holds all of it, each further one what has changed since
     groups/NAME/JOURNAL.copy   the same, written and synced after it
+    groups/NAME.dead           the change log of its dead letters, if it has any
 
 `machine` decides what is delivered to which consumer, without threads, files and log; the others are around it.
 """
+
+from publishers.groups.dead import DeadLetters
+from publishers.groups.delivery import (
+    ClaimedDeliveries,
+    DeadLetter,
+    GroupDelivery,
+    GroupStatistics,
+    PendingRow,
+    PendingSummary,
+)
+from publishers.groups.group import ConsumerGroup, GroupMember
+from publishers.groups.groups import ConsumerGroups
+from publishers.groups.settings import GroupSettings
+from publishers.groups.state import GroupState
+
+__all__ = [
+    "ClaimedDeliveries",
+    "ConsumerGroup",
+    "ConsumerGroups",
+    "DeadLetter",
+    "DeadLetters",
+    "GroupDelivery",
+    "GroupMember",
+    "GroupSettings",
+    "GroupState",
+    "GroupStatistics",
+    "PendingRow",
+    "PendingSummary",
+]

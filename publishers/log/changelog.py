@@ -28,6 +28,7 @@ from publishers.errors import (
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.fanout.service import Service
+from publishers.groups import ConsumerGroups
 from publishers.log.health import LogHealth, health_of
 from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
@@ -38,7 +39,7 @@ from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter
 from publishers.mutations.mutation import Mutation
-from publishers.options import LogOptions, check_directory, check_switches, check_whole
+from publishers.options import KIB, LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
 from publishers.slots import Slots
 from publishers.wal import (
@@ -90,6 +91,7 @@ class ChangeLog(KeepingLog):
         self._committer: Committer | None = None
         self._following: Following | None = None
         self._slots: Slots | None = None
+        self._groups: ConsumerGroups | None = None
         self._transactions: TransactionWriter | None = None
         self._tracer: Tracer | None = None
         self._oldest = service.oldest
@@ -107,7 +109,7 @@ class ChangeLog(KeepingLog):
                 options,
                 self._check_open,
             )
-            self._keep(files, self._committer)
+            self._keep(files, self._committer, self._beside)
             interval: float | Following = (
                 options.sync_interval if options.sync == "interval" else min(_HOUSEKEEPING, options.ack_sync)
             )
@@ -179,12 +181,25 @@ class ChangeLog(KeepingLog):
                 log._schemas.settle()
                 assert log._slots is not None
                 log._slots.book.load()
+                assert log._groups is not None
+                log._groups.load()
             if log._state is not None:
                 log._state.start()
         except BaseException:
             (log or files).close()
             raise
         return log
+
+    def _beside(self, path: Path) -> "ChangeLog":
+        """The log of the dead letters of a group, which are kept until they are discarded."""
+        return ChangeLog.open(
+            path,
+            filesystem=self._storage,
+            clock=self._service.clock,
+            fill_step=64 * KIB,
+            retain_age=None,
+            retain_bytes=None,
+        )
 
     @property
     def epoch(self) -> int:
@@ -455,6 +470,8 @@ class ChangeLog(KeepingLog):
             last.callback(self._files.close)
             if self._slots is not None:
                 last.callback(self._slots.book.close)
+            if self._groups is not None:
+                last.callback(self._groups.close)
             last.callback(self._service.close, wake)
             for part in (self._following, self._housekeeping, self._committer, self._state):
                 if part is not None:
@@ -506,6 +523,7 @@ class ChangeLog(KeepingLog):
             self._committer.sync()
             needed = self._schemas.settle()
             safe = self._slots is not None and self._slots.book.settle()
+            safe = self._groups is not None and self._groups.settle() and safe
             self._files.maintain(needed if safe else 0)
             with contextlib.suppress(LogFull):  # the next step tries again
                 self._committer.roll()

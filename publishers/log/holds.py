@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flow import hooks
 from publishers.commits import Committer
 from publishers.errors import InvalidOption, LogReadOnly, PositionAhead
+from publishers.groups import ConsumerGroups
 from publishers.journal import Journal
+from publishers.log.dead_log import DeadLetterLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.log_port import LogPort
 from publishers.log.readable import ReadableLog
@@ -34,6 +37,7 @@ class KeepingLog(ReadableLog):
     _storage: FileSystem
     _committer: Committer | None
     _slots: Slots | None
+    _groups: ConsumerGroups | None
     _housekeeping: Housekeeping
 
     @property
@@ -49,7 +53,20 @@ class KeepingLog(ReadableLog):
         self._check_open()
         return self._slots
 
-    def _keep(self, files: Wal, committer: Committer) -> None:
+    @property
+    def groups(self) -> ConsumerGroups:
+        """The groups of the log: consumers that share its changes, for its owner.
+
+        Raises:
+            LogReadOnly: If this opening does not own the log.
+            LogClosed: If the log was closed.
+        """
+        if self._groups is None:
+            raise LogReadOnly(self.path, "was opened with read_only=True: its groups belong to its owner,")
+        self._check_open()
+        return self._groups
+
+    def _keep(self, files: Wal, committer: Committer, open_beside: Callable[[Path], Any]) -> None:
         """Makes the slots and, where the options ask for it, the compacted state, which is not started yet."""
         log = LogPort(
             self.path.resolve().name,
@@ -64,6 +81,15 @@ class KeepingLog(ReadableLog):
         )
         journal = Journal(self._storage, self.path / SLOTS_NAME, files.log_id, files.insist)
         self._slots = Slots(log, SlotBook(log, journal, self._service.options))
+        self._groups = ConsumerGroups(
+            log,
+            self._storage,
+            self.path,
+            files.log_id,
+            self._service.options,
+            files.insist,
+            lambda path: DeadLetterLog(open_beside(path)),
+        )
         self._snapshot_hold = self.hold
         if self._service.options.state:
             if not isinstance(self._storage, RealFileSystem):

@@ -1,24 +1,27 @@
-"""A log as its slots and its compacted state use it."""
+"""A log as its slots, its groups and its compacted state use it."""
 
 from collections.abc import Callable
 from typing import Any
 
 from publishers.commits.group_commit import Committer
 from publishers.criteria.criteria import Criteria
+from publishers.criteria.predicate import Predicate
 from publishers.errors import PositionAhead
 from publishers.fanout.service import Service
 from publishers.fanout.state import SubscriptionLag
+from publishers.log.bell import BellSubscriber
 from publishers.log.feed import ChangeFeed
+from publishers.log.history import History, PageBounds, read_history
 from publishers.log.start import Places
 from publishers.model.position import Position, Start
-from publishers.views.view import View
+from publishers.views.view import Content, View
 from publishers.wal import Hold, Wal
 
 __all__ = ["LogPort"]
 
 
 class LogPort:
-    """See `publishers.slots.ports.PlaceLog` and `publishers.state.ports.StatedLog`.
+    """See `publishers.slots.ports.PlaceLog`, `publishers.groups.ports.GroupLog` and `publishers.state.ports.StatedLog`.
 
     Args:
         name: What the log is called.
@@ -55,6 +58,7 @@ class LogPort:
         self._check_published = check_published
         self.poke = poke
         self.vouch = committer.vouch
+        self.clock = service.clock
         self.monotonic = service.clock.monotonic
         self.holds = files.retention.statistics
         self.judge = places.kept
@@ -87,3 +91,17 @@ class LogPort:
             check()
 
         return ChangeFeed(self._service, criteria, since, None, view, "fail", admit)
+
+    def page(self, predicate: Predicate, since: Position, limit: int, nbytes: int, view: View) -> History:
+        """See `GroupLog.page`."""
+        self.check()
+        return read_history(self._service, predicate, since, PageBounds(limit, nbytes, self.check), view)
+
+    def bell(self, criteria: Criteria, since: Position, ring: Callable[[], object]) -> Callable[[], object]:
+        """See `GroupLog.bell`."""
+        subscriber = BellSubscriber(ring)
+        view = View.of(Content.HEADER)
+        ChangeFeed(self._service, criteria, since, None, view, "fail", self._check_published).subscribe(
+            subscriber
+        )
+        return subscriber.end

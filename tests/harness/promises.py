@@ -21,8 +21,11 @@ PARTLY = {
     "F88": "from the state of the log, by its owner and its server",
     "F89": "likewise",
     "F90": "likewise",
-    "F85": "slots",
-    "F86": "slots",
+    **dict.fromkeys(
+        ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"), "in the owner's process"
+    ),
+    "F86": "groups in the owner's process",
+    "F163": "in the owner's process",
     "F98": "for servers and their clients",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",

@@ -1,0 +1,348 @@
+"""What is known of one group, in memory and in its journal.
+
+Two locks, as in the book of slots: ``_writing`` is for whoever writes the journal; ``lock``, taken inside of it or alone, is held for no
+I/O. HEAD covers what is to be written before either is taken. A generation is used when it is durable.
+"""
+
+import contextlib
+import logging
+import threading
+from typing import Final
+
+import msgspec
+
+from publishers.criteria.criteria import Criteria
+from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.groups.errors import GroupForked, GroupLost, GroupPaused, GroupUnwritten, NoSuchGroup
+from publishers.groups.machine import GroupMachine
+from publishers.groups.ports import GroupLog
+from publishers.groups.record import GROUP_FORMAT, GroupEntry, GroupRecord
+from publishers.groups.state import DeliveryState, GroupState
+from publishers.journal import Journal
+from publishers.model.position import Position, PositionToken
+from publishers.options import LogOptions
+from publishers.slots.book import advance
+from publishers.wal import Hold, HoldState
+
+__all__ = ["GroupBook"]
+
+_LOG: Final = logging.getLogger("penstock.groups")
+_LOST_KEPT: Final = 1_000
+
+
+class GroupBook:
+    """One group. Thread-safe.
+
+    Args:
+        log: The log.
+        journal: Where it is written.
+        record: What the journal has, or is to have.
+        options: ``ack_sync`` and ``ack_every`` of the log.
+
+    Attributes:
+        lock: For the machine, and what else is known.
+        machine: What is delivered to which consumer.
+        record: What is kept of it, but for head and opens, which the machine has.
+        criteria: Which changes.
+        state: What it is doing.
+        lost: Positions that retention took last, before they were done.
+    """
+
+    def __init__(self, log: GroupLog, journal: Journal, record: GroupRecord, options: LogOptions) -> None:
+        self.lock = threading.Lock()
+        self.record = record
+        self.criteria = Criteria.from_json(record.criteria)
+        self.state = GroupState.SERVING
+        self.lost: dict[Position, None] = {}
+        self._log = log
+        self._journal = journal
+        self._options = options
+        self._writing = threading.Lock()
+        self._gapping = threading.Lock()
+        self._hold: Hold | None = None
+        self._oldest: Position | None = None
+        self._acks = 0
+        self._since: float | None = None
+        self._vouched = 0
+        self._complained = False
+        self.machine = self._made()
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.record.name
+
+    def begin(self) -> None:
+        """Holds the history that it needs; whatever is wrong with its place is noted."""
+        if self.record.paused:
+            self.state = GroupState.TRIPPED if self.record.tripped else GroupState.PAUSED
+            self.machine.paused, self.machine.tripped = True, self.record.tripped
+        try:
+            if self.record.lost:
+                raise HistoryPruned(self._log.find("earliest"))
+            self._take_hold()
+            self._log.judge(self.record.head)
+        except HistoryPruned as error:
+            self._lose(error.oldest)
+        except PositionError as error:
+            self.state = GroupState.FORKED
+            _LOG.error("group %s: %s", self.name, error)
+
+    def check(self) -> None:
+        """Refuses what cannot be done.
+
+        Raises:
+            GroupLost, GroupForked, GroupPaused, NoSuchGroup: By its state; a pause of its own choice is none.
+        """
+        self._log.check()
+        hold = self._hold
+        if hold is not None and hold.state is HoldState.LOST:
+            self.gap(hold.oldest or self._log.find("earliest"))
+        if self.state is GroupState.LOST:
+            raise GroupLost(self.name, self._oldest or self._log.find("earliest"))
+        if self.state is GroupState.FORKED:
+            raise GroupForked(self.name, self.record.head)
+        if self.state is GroupState.DROPPED:
+            raise NoSuchGroup(self.name, ())
+
+    def check_serving(self) -> None:
+        """Refuses to deliver, too, while the breaker has paused the group."""
+        self.check()
+        with self.lock:
+            tripped = self.machine.tripped
+            if tripped and self.state is GroupState.SERVING:
+                self.state = GroupState.TRIPPED
+                self.record = msgspec.structs.replace(self.record, paused=True, tripped=True)
+                _LOG.error("group %s is paused: more than half of its last deliveries failed", self.name)
+        if tripped:
+            raise GroupPaused(self.name, "more than half of its last deliveries failed")
+
+    def gap(self, oldest: Position) -> None:
+        """Retention took what the group had not done: it stops, or goes on behind it, loudly.
+
+        Raises:
+            GroupLost: If it stops.
+        """
+        with self._gapping:
+            hold, policy = self._hold, self.record.settings.on_gap
+            with self.lock:
+                passed = self.machine.floor >= oldest and self.machine.reading >= oldest
+            if passed and hold is not None and hold.state is not HoldState.LOST:
+                return  # another thread has seen to it
+            if policy == "error":
+                self._lose(oldest)
+                raise GroupLost(self.name, oldest)
+            place = self._log.find("latest") if policy == "latest" else self._log.find("earliest")
+            with self.lock:
+                found = self.machine.prune(place, place)
+                self._note_lost(found)
+            if hold is not None:
+                hold.release()
+            self._take_hold()
+            text = "group %s goes on at %s: what lies before is lost, %d changes of it had been read"
+            _LOG.error(text, self.name, place, len(found))
+            self.flush(force=True)
+
+    def _note_lost(self, found: list[Position]) -> None:
+        self.lost |= dict.fromkeys(found)
+        for old in list(self.lost)[:-_LOST_KEPT]:
+            del self.lost[old]
+        lost = self.record.lost_changes + len(found)
+        self.record = msgspec.structs.replace(self.record, lost_changes=lost)
+
+    def _lose(self, oldest: Position) -> None:
+        with self.lock:
+            self.state, self._oldest = GroupState.LOST, oldest
+            self.record = msgspec.structs.replace(self.record, lost=True)
+        _LOG.error("%s", GroupLost(self.name, oldest))
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def acked(self, count: int) -> None:
+        """Notes acknowledgements; under the lock. They are written ``ack_sync`` later, or when there are many."""
+        self._acks += count
+        if self._since is None:
+            self._since = self._log.monotonic()
+        if self._acks >= self._options.ack_every:
+            self._log.poke()
+
+    def settle(self) -> None:
+        """Writes what was acknowledged, if it is time; for the housekeeping. It never raises for the disk."""
+        with self.lock:
+            since, acks = self._since, self._acks
+        if since is None:
+            return
+        late = self._log.monotonic() - since >= self._options.ack_sync
+        if late or acks >= self._options.ack_every:
+            try:
+                self.flush()
+            except (OSError, PenstockError) as error:
+                if not self._complained:
+                    self._complained = True
+                    _LOG.warning("%s", error)
+            else:
+                self._complained = False
+
+    def flush(self, *, force: bool = False) -> None:
+        """Writes what has changed, durably, and lets go of the history behind it.
+
+        Args:
+            force: Whether to write the whole group.
+
+        Raises:
+            GroupUnwritten: If the disk has no room or fails; it is tried again.
+            LogFailed: If the log has failed.
+        """
+        if self.state in (GroupState.FORKED, GroupState.DROPPED):
+            return
+        self._vouch()
+        with self._writing:
+            with self.lock:
+                if not force and not self.machine.unsynced:
+                    self._acks, self._since = 0, None
+                    return
+                if _wrote(self.machine.head) > self._vouched:
+                    return  # what was read meanwhile is written the next time
+                head, opened, closed = self.machine.news()
+                floor = self.machine.floor
+                record = self._whole()
+                acks = self._acks
+            delta = GroupEntry(
+                head=record.head,
+                opened=opened,
+                closed=[(place.version, place.index) for place in closed],
+                dead=record.dead,
+                lost_changes=record.lost_changes,
+            )
+            self._append(GroupEntry(group=record) if force else delta, record)
+            with self.lock:
+                self.machine.stored(head, opened, closed)
+                self._acks -= acks
+                self._since = self._log.monotonic() if self._acks else None
+        advance(self._hold, floor)
+
+    def raise_generation(self) -> int:
+        """The next generation, which is durable when this returns.
+
+        Raises:
+            GroupUnwritten: If the disk has no room or fails.
+        """
+        with self.lock:
+            generation = self.record.generation + 1
+            self.record = msgspec.structs.replace(self.record, generation=generation)
+        self.write()
+        return generation
+
+    def write(self) -> None:
+        """Writes the whole group as it is now, durably. Errors are those of `flush`."""
+        written = False
+        while not written:
+            self._vouch()
+            with self._writing:
+                with self.lock:
+                    written = _wrote(self.machine.head) <= self._vouched
+                    head, opened, closed = self.machine.news()
+                    record = self._whole()
+                if written:
+                    self._append(GroupEntry(group=record), record)
+                    with self.lock:
+                        self.machine.stored(head, opened, closed)
+
+    def reset(self, position: Position) -> None:
+        """Begins anew elsewhere, with a new generation: all consumers are fenced.
+
+        Raises:
+            GroupUnwritten: If the disk has no room or fails; opening the log again tells where it is.
+        """
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
+        with self.lock:
+            self.record = msgspec.structs.replace(
+                self.record,
+                head=self._log.token(position),
+                opens=[],
+                lost=False,
+                generation=self.record.generation + 1,
+            )
+            self.machine = self._made()
+            self.machine.paused, self.machine.tripped = self.record.paused, self.record.tripped
+            self.state = GroupState.PAUSED if self.record.paused else GroupState.SERVING
+            self._oldest = None
+        self._take_hold()
+        self.write()
+
+    def drop(self) -> None:
+        """Is gone, durably; holds nothing any more."""
+        with self._writing:
+            record = msgspec.structs.replace(self.record, dropped=True, opens=[])
+            self._append(GroupEntry(group=record), record)
+            with self.lock:
+                self.state = GroupState.DROPPED
+        if self._hold is not None:
+            self._hold.release()
+
+    def release(self) -> None:
+        """Holds nothing; for a group that could not be made."""
+        if self._hold is not None:
+            self._hold.release()
+
+    def _vouch(self) -> None:
+        with self.lock:
+            newest = _wrote(self.machine.head)
+        if newest > self._vouched:
+            self._log.vouch(newest)
+            self._vouched = max(self._vouched, newest)
+
+    def _whole(self) -> GroupRecord:
+        machine = self.machine
+        dead = self.record.dead
+        token = self.record.head if self.state is GroupState.LOST else self._log.token(machine.head)
+        return msgspec.structs.replace(self.record, head=token, opens=machine.opens(), dead=dead)
+
+    def _append(self, entry: GroupEntry, record: GroupRecord) -> None:
+        whole = GroupEntry(group=record, format=GROUP_FORMAT)
+        try:
+            self._journal.append(msgspec.json.encode(entry), lambda: msgspec.json.encode(whole))
+        except OSError as error:
+            raise GroupUnwritten(self.name, error.strerror or str(error)) from error
+
+    def _made(self) -> GroupMachine:
+        record = self.record
+        head = PositionToken.parse(record.head).position
+        return GroupMachine(
+            record.name,
+            record.settings,
+            head,
+            record.opens,
+            generation=record.generation,
+            clock=self._log.clock,
+        )
+
+    def _take_hold(self) -> None:
+        settings = self.record.settings
+        self._hold = self._log.hold(
+            f"group:{self.name}",
+            self.machine.floor,
+            keep_bytes=settings.keep_bytes,
+            keep_age=settings.keep_age,
+            on_lost=lambda _hold: self._told_lost(),
+        )
+
+    def _told_lost(self) -> None:
+        with contextlib.suppress(PenstockError):
+            self.check()
+
+    def count_dead(self) -> None:
+        """One more dead letter; under the lock."""
+        self.record = msgspec.structs.replace(self.record, dead=self.record.dead + 1)
+
+    @property
+    def due(self) -> int:
+        """How many are to be delivered again; under the lock."""
+        return sum(unit.state is DeliveryState.DUE for unit in self.machine.units.values())
+
+
+def _wrote(position: Position) -> int:
+    """The newest version of which a change lies before a position."""
+    return position.version if position.index else position.version - 1

@@ -1,0 +1,131 @@
+"""The dead letters of a group: what was delivered too often, or given up, in a change log of their own."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from publishers.groups.delivery import DeadLetter
+from publishers.groups.ports import DeadLog
+from publishers.model.change import Change, time_of
+from publishers.model.position import Position
+
+__all__ = ["DeadLetters", "letter_of", "read_letter"]
+
+
+class DeadLetters:
+    """The dead letters of one group: ``group.dead``.
+
+    Args:
+        open_log: Opens their log, at first need.
+    """
+
+    def __init__(self, open_log: Callable[[], DeadLog]) -> None:
+        self._open = open_log
+        self._log: DeadLog | None = None
+
+    def inspect(self) -> list[DeadLetter]:
+        """All that are there, in the order of their positions."""
+        return sorted(map(read_letter, self._opened().letters().values()), key=lambda one: one.position)
+
+    def discard(self, positions: Iterable[Position] | None = None) -> int:
+        """Takes letters away.
+
+        Args:
+            positions: Which; None for all.
+
+        Returns:
+            How many were there.
+        """
+        chosen = self._chosen(positions)
+        self._opened().remove([str(one.position) for one in chosen])
+        return len(chosen)
+
+    def replay(
+        self, apply: Callable[[DeadLetter], object], positions: Iterable[Position] | None = None
+    ) -> int:
+        """Gives letters to a function, in the order of their positions, and takes away each for which it returns.
+
+        Args:
+            apply: What handles a letter; what it raises ends the replay, and that letter and the later ones stay.
+            positions: Which; None for all.
+
+        Returns:
+            How many were handled.
+        """
+        chosen = self._chosen(positions)
+        for one in chosen:
+            apply(one)
+            self._opened().remove([str(one.position)])
+        return len(chosen)
+
+    def put(self, position: Position, letter: dict[str, Any]) -> None:
+        """Adds a letter, durably; for the group."""
+        self._opened().put(str(position), letter)
+
+    def close(self) -> None:
+        """Closes their log; for the group."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+    def _chosen(self, positions: Iterable[Position] | None) -> list[DeadLetter]:
+        wanted = None if positions is None else set(positions)
+        return [one for one in self.inspect() if wanted is None or one.position in wanted]
+
+    def _opened(self) -> DeadLog:
+        if self._log is None:
+            self._log = self._open()
+        return self._log
+
+
+def letter_of(
+    cursor: str,
+    consumer: str | None,
+    count: int,
+    errors: tuple[str, str],
+    died_us: int,
+    changes: Iterable[Change],
+) -> dict[str, Any]:
+    """A letter, as it is stored."""
+    return {
+        "cursor": cursor,
+        "consumer": consumer,
+        "count": count,
+        "first_error": errors[0],
+        "last_error": errors[1],
+        "died_us": died_us,
+        "changes": [
+            {
+                "position": str(one.position),
+                "operation": one.operation.name,
+                "entity_type": one.entity_type,
+                "key": _text(one.key),
+                "body": _text(one.body_bytes),
+                "before": _text(one.before_bytes),
+            }
+            for one in changes
+        ],
+    }
+
+
+def read_letter(letter: dict[str, Any]) -> DeadLetter:
+    """A letter, as it was stored."""
+    version, index = letter["cursor"].split(":")[-2:]
+    died: datetime = time_of(letter["died_us"])
+    return DeadLetter(
+        Position(int(version), int(index)),
+        letter["cursor"],
+        letter["consumer"],
+        letter["count"],
+        letter["first_error"],
+        letter["last_error"],
+        died,
+        tuple(letter["changes"]),
+    )
+
+
+def _text(value: bytes | str | None) -> str | None:
+    """What JSON can hold; bytes that are not UTF-8 are shown by their numbers."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    return None if value is None else value.decode("utf-8", "backslashreplace")

@@ -1,0 +1,239 @@
+"""All groups of a log: made, opened, moved and dropped here."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption, PenstockError, TooCostly
+from publishers.groups.book import GroupBook
+from publishers.groups.dead import DeadLetters
+from publishers.groups.delivery import GroupStatistics
+from publishers.groups.errors import GroupCorrupted, GroupError, GroupExists, NoSuchGroup
+from publishers.groups.group import ConsumerGroup, GroupMember
+from publishers.groups.ports import DeadLog, GroupLog
+from publishers.groups.record import GROUPS_NAME, GroupRecord, replay_group
+from publishers.groups.settings import GroupSettings
+from publishers.journal import Journal, JournalDamaged
+from publishers.model.position import Start
+from publishers.options import LogOptions
+from publishers.slots.slots import check_slot_name
+from publishers.wal import FileSystem
+
+__all__ = ["ConsumerGroups"]
+
+_LOG: Final = logging.getLogger("penstock.groups")
+
+
+class ConsumerGroups:
+    """The groups of one log, for its owner: ``log.groups``. Thread-safe; iterating gives their names.
+
+    Args:
+        log: The log.
+        filesystem: Where it is.
+        path: Its directory.
+        log_id: Its id.
+        options: ``groups``, ``ack_sync`` and ``ack_every``.
+        insist: See `Journal`.
+        open_dead: Opens the log of dead letters in a directory.
+    """
+
+    def __init__(
+        self,
+        log: GroupLog,
+        filesystem: FileSystem,
+        path: Path,
+        log_id: UUID,
+        options: LogOptions,
+        insist: Callable[[Callable[[], None]], None],
+        open_dead: Callable[[Path], DeadLog],
+    ) -> None:
+        self._log = log
+        self._filesystem = filesystem
+        self._directory = path / GROUPS_NAME
+        self._log_id = log_id
+        self._options = options
+        self._insist = insist
+        self._open_dead = open_dead
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._journals: dict[str, Journal] = {}
+        self._broken: dict[str, PenstockError] = {}
+        self._making = threading.Lock()
+        self._loaded = False
+
+    def load(self) -> None:
+        """Reads all journals, and holds what the groups need; a damaged one is noted, and nothing is deleted from the log meanwhile."""
+        try:
+            names = self._filesystem.listing(self._directory)
+        except FileNotFoundError:
+            names = []
+        for name in names:
+            if not name.endswith(".dead"):
+                self._load(name)
+        self._loaded = not self._broken
+
+    def _load(self, name: str) -> None:
+        journal = self._journal(name)
+        try:
+            record = replay_group(journal.load())
+            if record is not None and not record.dropped:
+                self._add(journal, record)
+        except JournalDamaged as error:
+            self._broken[name] = GroupCorrupted(name, error.path, error.why)
+        except (OSError, ValueError, PenstockError) as error:
+            self._broken[name] = GroupCorrupted(name, journal.path, f"not what was written there ({error})")
+        if name in self._broken:
+            _LOG.error("%s; until then nothing of the log is deleted", self._broken[name])
+
+    def create(
+        self,
+        name: str,
+        criteria: Criteria | Criterion | Iterable[Criterion] | None = None,
+        *,
+        start: Any = Start.LATEST,
+        **options: Any,
+    ) -> ConsumerGroup:
+        """Makes a group; durable when it returns. From now on history is held for it, within its caps.
+
+        Args:
+            name: Of it: 1 to 64 small letters, digits, ``_`` and ``-``.
+            criteria: Which changes, for as long as the group lives; None for everything.
+            start: Its place, as ``since`` of ``ChangeLog.changes``: the next version by default.
+            options: See `GroupSettings`.
+
+        Raises:
+            InvalidOption: If an argument is not what it must be.
+            InvalidCriteria: If the criteria are none.
+            GroupExists: If there is one of that name.
+            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
+            TooCostly: If there are as many groups as the option ``slots`` of the log.
+            GroupUnwritten: If the disk has no room or fails; there is no such group then.
+        """
+        check_slot_name(name)
+        settings = GroupSettings.chosen(options)
+        self._log.check()
+        wanted, position = Criteria.of(criteria), self._log.find(start)
+        if not wanted.criterions:
+            raise InvalidOption("criteria", criteria, "some that a change can fulfil")
+        with self._making:
+            if name in self._broken:
+                raise self._broken[name]
+            if name in self._groups:
+                raise GroupExists(name)
+            count, most = len(self._groups) + 1, self._options.slots
+            if count > most:
+                raise TooCostly(
+                    "slots", count, most, "to drop those that nobody needs", what="groups of the log"
+                )
+            journal = self._journals.get(name)
+            if journal is None:
+                journal = self._journal(name)
+                journal.load()
+            record = GroupRecord(
+                name=name, criteria=wanted.to_json(), settings=settings, head=self._log.token(position)
+            )
+            group = self._add(journal, record)
+            try:
+                group.book.check()
+                group.book.write()
+            except BaseException:
+                group.book.release()
+                del self._groups[name]
+                raise
+            return group
+
+    def open(self, name: str) -> ConsumerGroup:
+        """A group of the log.
+
+        Raises:
+            NoSuchGroup: If there is none of that name.
+            GroupCorrupted: If its journal is damaged.
+        """
+        self._log.check()
+        if isinstance(name, str) and name in self._broken:
+            raise self._broken[name]
+        found = self._groups.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise NoSuchGroup(name, self._groups)
+        return found
+
+    def join(self, name: str, consumer: str) -> GroupMember:
+        """``open(name).join(consumer)``."""
+        return self.open(name).join(consumer)
+
+    def info(self, name: str) -> GroupStatistics:
+        """What a group tells of itself. Errors are those of `open`."""
+        return self.open(name).info()
+
+    def reset(self, name: str, start: Any = Start.LATEST) -> GroupStatistics:
+        """Moves a group, whatever has become of it; a lost one is good again. All its consumers are fenced, and nothing is pending.
+
+        Args:
+            name: Of the group.
+            start: Its new place, as for `create`.
+
+        Raises:
+            NoSuchGroup: If there is none of that name.
+            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
+            GroupUnwritten: If the disk has no room or fails; opening the log again tells where it is.
+        """
+        group = self.open(name)
+        group.book.reset(self._log.find(start))
+        group.ring()
+        return group.info()
+
+    def drop(self, name: str) -> None:
+        """Drops a group; nothing is held for it any more. Its dead letters stay on the disk.
+
+        Raises:
+            NoSuchGroup: If there is none of that name.
+            GroupUnwritten: If the disk has no room or fails; opening the log again tells whether it is there.
+        """
+        with self._making:
+            group = self.open(name)
+            group.book.drop()
+            del self._groups[name]
+        group.ring()
+        group.dead.close()
+
+    def statistics(self) -> tuple[GroupStatistics, ...]:
+        """What all of them tell of themselves."""
+        return tuple(self._groups[name].info() for name in sorted(self._groups))
+
+    def settle(self) -> bool:
+        """Writes what was acknowledged, where it is time; for the housekeeping. Answers whether history may be deleted."""
+        for group in list(self._groups.values()):
+            group.book.settle()
+        return self._loaded
+
+    def close(self) -> None:
+        """Writes what was acknowledged; for the log."""
+        for group in list(self._groups.values()):
+            try:
+                group.close()
+            except (OSError, GroupError, PenstockError) as error:
+                _LOG.warning("%s", error)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._groups))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._groups
+
+    def _journal(self, name: str) -> Journal:
+        return Journal(self._filesystem, self._directory / name, self._log_id, self._insist)
+
+    def _add(self, journal: Journal, record: GroupRecord) -> ConsumerGroup:
+        book = GroupBook(self._log, journal, record, self._options)
+        book.begin()
+        directory = self._directory / f"{record.name}.dead"
+        group = ConsumerGroup(self._log, book, DeadLetters(lambda: self._open_dead(directory)))
+        self._journals[record.name] = journal
+        self._groups[record.name] = group
+        return group

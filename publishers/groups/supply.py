@@ -1,0 +1,143 @@
+"""Where a group reads: ahead, as far as its bounds allow, and again, what is to be delivered again."""
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from publishers.criteria.predicate import Predicate
+from publishers.errors import HistoryPruned
+from publishers.groups.book import GroupBook
+from publishers.groups.delivery import GroupDelivery
+from publishers.groups.members import GroupConsumer
+from publishers.groups.ports import GroupLog
+from publishers.groups.unit import GroupLane, GroupUnit
+from publishers.model.change import Area, Change, Operation
+from publishers.model.position import Position
+from publishers.views.view import Content, View
+
+__all__ = ["GroupSupply"]
+
+_PAGE: Final = 100
+_KEPT: Final = 4  # times ``max_bytes``
+_VIEW: Final = View.of(Content.BODY)
+
+
+class GroupSupply:
+    """Reads for one group. What was read ahead is kept until it is delivered, up to four times ``max_bytes``; beyond that it is read again.
+
+    Args:
+        log: The log.
+        book: The group.
+    """
+
+    def __init__(self, log: GroupLog, book: GroupBook) -> None:
+        self._log = log
+        self._book = book
+        self._predicate = Predicate(book.criteria)
+        self._reading = threading.Lock()
+        self._kept: dict[Position, Change] = {}
+        self._kept_bytes = 0
+        self._events = any(
+            Area.INFRASTRUCTURE in one.areas or Operation.TRANSACTION in one.operations
+            for one in book.criteria.criterions
+        )
+
+    def take(self, consumer: GroupConsumer, most: int, *, history: bool) -> list[GroupUnit]:
+        """Delivers what there is, reading ahead for it as needed.
+
+        Raises:
+            ConsumerFenced: If the consumer does not count any more.
+            GroupLost: If retention took what is to be read.
+            WalCorrupted: If the log is damaged there.
+        """
+        book, settings = self._book, self._book.record.settings
+        with book.lock:
+            machine = book.machine
+            units = machine.take(consumer, most, history=history)
+        with self._reading:
+            while len(units) < most:
+                with book.lock:
+                    room, since = machine.room, machine.reading
+                    full = machine.paused or len(consumer.pending) >= settings.max_consumer_pending
+                if machine is not book.machine or not room or full or since >= self._log.find("latest"):
+                    break
+                try:
+                    page = self._log.page(
+                        self._predicate, since, min(room, max(most, _PAGE)), settings.max_bytes, _VIEW
+                    )
+                except HistoryPruned as error:
+                    book.gap(error.oldest)
+                    continue
+                self._keep(page.changes[:room], page.nbytes)
+                after = page.next if len(page.changes) <= room else page.changes[room].position
+                found = [(one.position, _lane(one)) for one in page.changes[:room] if self._wanted(one)]
+                with book.lock:
+                    if machine.reading == since:
+                        machine.feed(found, after)
+                    units += machine.take(consumer, most - len(units))
+        return units
+
+    def fetch(self, consumer: GroupConsumer, units: Sequence[GroupUnit]) -> list[GroupDelivery]:
+        """The changes of what was taken, up to ``max_bytes``; the rest goes back.
+
+        Raises:
+            HistoryPruned: If retention took one of them.
+            WalCorrupted: If the log is damaged there.
+        """
+        found: list[GroupDelivery] = []
+        nbytes = 0
+        for at, unit in enumerate(units):
+            changes = self.changes(unit.position)
+            nbytes += sum(_weight(one) for one in changes)
+            if found and nbytes > self._book.record.settings.max_bytes:
+                with self._book.lock:
+                    self._book.machine.give_back(consumer, units[at:])
+                break
+            if changes:
+                found.append(GroupDelivery(unit.position, changes, unit.count, consumer.generation))
+        return found
+
+    def changes(self, position: Position) -> tuple[Change, ...]:
+        """The change at a position, or all that match of the transaction that begins there.
+
+        Raises:
+            HistoryPruned: If retention took it.
+            WalCorrupted: If the log is damaged there.
+        """
+        most = self._book.record.settings.max_bytes
+        if self._book.record.settings.ack != "transaction":
+            with self._book.lock:
+                kept = self._kept.pop(position, None)
+            if kept is None:
+                page = self._log.page(self._predicate, position, 1, most, _VIEW)
+                return tuple(one for one in page.changes if one.position == position)
+            return (kept,)
+        changes: list[Change] = []
+        since = position
+        while since.version == position.version:
+            page = self._log.page(self._predicate, since, _PAGE, most, _VIEW)
+            changes += [one for one in page.changes if one.version == position.version and self._wanted(one)]
+            since = page.next
+        return tuple(changes)
+
+    def _keep(self, changes: Sequence[Change], nbytes: int) -> None:
+        if self._book.record.settings.ack == "transaction":
+            return
+        with self._book.lock:
+            if self._kept_bytes + nbytes > _KEPT * self._book.record.settings.max_bytes:
+                self._kept, self._kept_bytes = {}, 0
+            self._kept |= {one.position: one for one in changes}
+            self._kept_bytes += nbytes
+
+    def _wanted(self, change: Change) -> bool:
+        return self._events or change.operation is not Operation.TRANSACTION
+
+
+def _lane(change: Change) -> GroupLane | None:
+    if change.operation is Operation.TRANSACTION:
+        return None
+    return (change.entity_type or "", change.key)
+
+
+def _weight(change: Change) -> int:
+    return len(change.body_bytes or b"") + len(change.before_bytes or b"") + len(change.key or "") + 256

@@ -1,0 +1,241 @@
+"""A group on a simulated disk: crashes between any two writes of its journal, and what a restart finds."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from publishers import Area, Change, HistoryPruned, Operation, Position
+from publishers.groups import ConsumerGroups
+from publishers.groups.errors import ConsumerFenced, GroupExists
+from tests.harness.scale import scaled
+from tests.publishers.slots.owner import OPTIONS, BareLog
+from tests.publishers.wal.logs import commit, opened
+from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
+from tests.simulation.workload import LOG, Clock
+
+MOST = 8
+PARKED = 12
+
+
+class SharedLog(BareLog):
+    """See ``publishers.groups.ports.GroupLog``: each version has one change, of one of three keys."""
+
+    def __init__(self, wal, clock):
+        super().__init__(wal)
+        self.clock = clock
+        self.monotonic = clock.monotonic
+
+    def page(self, predicate, since, limit, nbytes, view):
+        if since < self.oldest:
+            raise HistoryPruned(self.oldest)
+        first = since.version + (since.index > 1)
+        versions = range(first, self.head.version)
+        changes = tuple(
+            Change(version, 1, 2, datetime.now(UTC), Area.DATA, Operation.UPSERT, "order", str(version % 3))
+            for version in versions[:limit]
+        )
+        after = Position(versions[limit], 1) if len(versions) > limit else self.head
+        return SimpleNamespace(changes=changes, next=after, nbytes=len(changes))
+
+    def bell(self, *_):
+        raise AssertionError
+
+
+class Buried(dict):
+    """See ``DeadLog``: one that outlives every crash."""
+
+    put = dict.__setitem__
+
+    def close(self):
+        pass
+
+
+class Crashes(RuleBasedStateMachine):
+    @initialize(seed=st.integers(0, 2**32), deliver=st.sampled_from([None, 3]))
+    def begin(self, seed, deliver):
+        self.system = SimulatedFileSystem(seed)
+        self.clock = Clock()
+        self.deliver = deliver
+        self.dead = Buried()
+        self.sure = set()  # acknowledged durably
+        self.said = set()  # acknowledged
+        self.counted = {}  # how often each was given, if that is kept
+        self.generation = 0
+        self.floor = Position(1)
+        self.open_log()
+        self.groups.create("g", start="earliest", **self.options())
+
+    def options(self):
+        return {
+            "max_ack_pending": MOST,
+            "max_parked": PARKED,
+            "max_deliver": self.deliver,
+            "backoff": (0.0,),
+            "breaker": False,
+        }
+
+    def open_log(self):
+        self.wal = opened(self.system, OPTIONS)
+        self.log = SharedLog(self.wal, self.clock)
+        self.groups = ConsumerGroups(
+            self.log, self.system, LOG, self.wal.log_id, OPTIONS, self.wal.insist, lambda _: self.dead
+        )
+        self.groups.load()
+        self.members = []
+
+    def attempt(self, action):
+        """Does something; a power cut on the way is followed by a restart. Answers whether it was done."""
+        try:
+            self.result = action()
+        except PowerCut:
+            self.system.power_cut()
+            self.reopen(cut=True)
+            return False
+        return True
+
+    def reopen(self, *, cut):
+        self.system.faults.clear()
+        self.open_log()
+        assert list(self.groups) == ["g"]
+        group = self.groups.open("g")
+        told = group.info()
+        assert told.generation >= self.generation
+        self.generation = told.generation
+        book = group.book
+        not_done = {row.position for row in book.machine.opens()} | {
+            Position(version, 1)
+            for version in range(book.machine.head.version, self.log.head.version)
+            if Position(version, 1) >= book.machine.head
+        }
+        assert not self.sure & not_done, "something acknowledged durably comes again"
+        written = {Position(version, 1) for version in range(1, self.log.head.version)}
+        done = written - not_done
+        dead = {Position(*map(int, key.split(":"))) for key in self.dead}
+        assert done <= self.said | dead, "something that was never acknowledged is done"
+        self.said = done
+        self.floor = told.floor
+        if cut:
+            self.sure = set(done)
+        for row in book.machine.opens():
+            if self.deliver:
+                assert row.count >= self.counted.get(row.position, 0), "a delivery that was counted is not"
+
+    @rule(after=st.integers(1, 10))
+    def arm(self, after):
+        self.system.faults.clear()
+        self.system.faults[self.system.operations + after] = "crash"
+
+    @rule()
+    def die(self):
+        """The process alone: the page cache survives it."""
+        self.system.kill()
+        self.reopen(cut=False)
+
+    @rule(count=st.integers(1, 6))
+    def commit(self, count):
+        for _ in range(count):
+            if not self.attempt(lambda: commit(self.wal, b"body")):
+                return
+
+    @rule()
+    def grow(self):
+        for _ in range(4):
+            if not self.attempt(lambda: commit(self.wal, b"x" * 30_000)):
+                return
+
+    @rule(seconds=st.sampled_from([-50, 0, 1, 40]))
+    def settle(self, seconds):
+        self.clock.now += seconds * 1_000_000
+
+        def house():
+            safe = self.groups.settle()
+            while self.wal.maintain(None if safe else 0):
+                pass
+
+        self.attempt(house)
+
+    @rule(name=st.sampled_from("ab"))
+    def join(self, name):
+        if self.attempt(lambda: self.groups.join("g", name)):
+            assert self.result.generation > self.generation
+            self.generation = self.result.generation
+            self.members.append(self.result)
+
+    @rule()
+    def again(self):
+        try:
+            self.groups.create("g")
+        except GroupExists:
+            return
+        raise AssertionError
+
+    @precondition(lambda self: self.members)
+    @rule(chosen=st.integers(0, 9), most=st.integers(1, 9), history=st.booleans())
+    def read(self, chosen, most, history):
+        member = self.members[chosen % len(self.members)]
+        try:
+            if not self.attempt(lambda: member.read(most, history=history, wait=0)):
+                return
+        except ConsumerFenced:
+            return
+        for one in self.result:
+            assert one.position not in self.said
+            assert self.deliver is None or one.count <= self.deliver
+            self.counted[one.position] = one.count
+
+    @precondition(lambda self: self.members)
+    @rule(
+        chosen=st.integers(0, 9),
+        share=st.integers(1, 3),
+        what=st.sampled_from(["ack", "ack", "durable", "nack", "term", "claim"]),
+    )
+    def say(self, chosen, share, what):
+        member = self.members[chosen % len(self.members)]
+        had = sorted(member._consumer.pending)[::share]
+        if not had:
+            return
+
+        def act():
+            if what in ("ack", "durable"):
+                self.said |= set(had)
+                return member.ack(*had, durable=what == "durable")
+            if what == "nack":
+                return member.nack(had[0])
+            if what == "term":
+                return member.term(had[0], "bad")
+            return member.claim(0.0, had)
+
+        before = set(self.said)
+        try:
+            if self.attempt(act) and what == "durable":
+                self.sure |= self.said
+        except ConsumerFenced:
+            self.said = before
+        if what == "claim":
+            for row in self.groups.open("g").pending_rows():
+                self.counted[row.position] = (
+                    max(row.count, self.counted.get(row.position, 0)) if self.deliver else 0
+                )
+
+    @invariant()
+    def what_holds(self):
+        """5, 7, 8: bounds, the floor, what is held."""
+        if not hasattr(self, "groups"):
+            return
+        told = self.groups.info("g")
+        assert told.pending + told.due + told.dying <= MOST
+        assert told.parked <= PARKED
+        assert told.floor >= self.floor
+        self.floor = told.floor
+        assert told.floor.version <= self.wal.durable + 1
+        (hold,) = self.log.holds()
+        assert hold.position <= told.floor
+        assert hold.position >= self.log.oldest
+
+
+TestCrashes = Crashes.TestCase
+TestCrashes.__doc__ = """F85, F81, F84, T1: what was acknowledged durably never comes again after any crash, and everything else does."""
+TestCrashes.settings = settings(max_examples=scaled(60), stateful_step_count=50, deadline=None)
