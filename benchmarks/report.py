@@ -71,7 +71,9 @@ def _replaced(text: str, begin: str, end: str, lines: Iterator[str]) -> str:
 
 def _summary(found: dict[str, Any]) -> Iterator[str]:
     """The table with which the page opens, and how many goals were reached."""
-    tables = {table["title"]: table for run in found.values() for table in run["tables"].values()}
+    tables: dict[str, Any] = {}
+    for table in chain.from_iterable(run["tables"].values() for run in found.values()):
+        tables.setdefault(table["title"], table)  # some are taken again where a sync takes as long as told
     yield "\n| | unit | " + " | ".join(_SYNCED) + " |"
     yield "|---|---|" + "---:|" * len(_SYNCED)
     for label, title, variants in SUMMARY:
