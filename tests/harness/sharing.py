@@ -19,7 +19,6 @@ SHARED = {
     "tests/clients/": "clients",
     "tests/crash/test_limits.py": "limits of the machine",
     "tests/publishers/spark/": "Spark",
-    "tests/test_benchmarks.py": "Spark",
     "tests/test_benchmarks.py::test_a_benchmark_runs_and_leaves_its_figures[spark]": "Spark",
     "tests/flights/": "demo",
 }
@@ -35,6 +34,7 @@ LONG = (
     "tests/typing/test_types.py",
     "browser",
     "clients",
+    "tests/test_benchmarks.py",
 )
 """Units that take longest, the longest first; but before them what forks, in a process in which nothing else has run."""
 
