@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Shows it until SIGINT (then 130) or SIGTERM (then 0)."""
     with _looking(chosen) as look:
         before = look()  # what is wrong at first is told at once
-        stop, changed = threading.Event(), threading.Event()
+        stop, changed = threading.Event(), SimpleQueue[None]()
         with _signals(stop, changed), _display(chosen) as show:
             _watch(chosen, look, before, show, stop, changed)
     return 0
@@ -72,7 +73,7 @@ def _watch(
     before: Moment,
     show: "Callable[[Mapping[str, Any], str], None]",
     stop: threading.Event,
-    changed: threading.Event,
+    changed: "SimpleQueue[None]",
 ) -> None:
     told = digest(None, before)
     if not chosen.once:
@@ -81,9 +82,10 @@ def _watch(
     while True:
         until = SYSTEM_CLOCK.monotonic() + chosen.interval
         while (left := until - SYSTEM_CLOCK.monotonic()) > 0 and not stop.is_set():
-            if changed.wait(min(left, 0.25)) and not stop.is_set():
-                changed.clear()
-                if not chosen.once and not chosen.json:
+            with contextlib.suppress(Empty):
+                # A signal may come while this waits, and an event's lock would then be waited for forever.
+                changed.get(timeout=min(left, 0.25))
+                if not (stop.is_set() or chosen.once or chosen.json):
                     show(told, problem)
         if stop.is_set():
             return
@@ -106,13 +108,13 @@ def _watch(
 
 
 @contextlib.contextmanager
-def _signals(stop: threading.Event, changed: threading.Event) -> Iterator[None]:
+def _signals(stop: threading.Event, changed: "SimpleQueue[None]") -> Iterator[None]:
     def end(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
-        changed.set()
+        changed.put(None)
 
     def redraw(_signal: int, _frame: FrameType | None) -> None:
-        changed.set()
+        changed.put(None)
 
     before = signal.signal(signal.SIGTERM, end), signal.signal(signal.SIGWINCH, redraw)
     try:
