@@ -22,7 +22,6 @@ from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
 from publishers.mutations.rows import Mutation
 from publishers.schemas.registry import SchemaVersion
-from publishers.snapshots import SnapshotMode
 from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
@@ -33,7 +32,7 @@ from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
-from transports.codec.starts import start_json
+from transports.codec.starts import WireSnapshot, start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
 from transports.protocol.client import (
@@ -77,7 +76,7 @@ class RemoteReading(TypedDict, total=False):
     on_lag: Literal["resync", "fail"]
     on_gap: OnGap
     whole: bool
-    snapshot: SnapshotMode
+    snapshot: WireSnapshot
     heartbeat_ms: int | None
 
 
@@ -192,7 +191,7 @@ class RemoteLog:
         on_lag: Literal["resync", "fail"] = "resync",
         on_gap: OnGap = "fail",
         whole: bool = False,
-        snapshot: SnapshotMode = "initial",
+        snapshot: WireSnapshot = "initial",
         heartbeat_ms: int | None = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> RemoteFeed | ModelFeed[Any]:

@@ -16,12 +16,11 @@ from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria, TooCostly
 from publishers.model.position import Position, Start
-from publishers.snapshots import SnapshotMode
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
-from transports.codec.starts import VERSION_MAX, asks_for_state, start_of
+from transports.codec.starts import VERSION_MAX, WireSnapshot, asks_for_state, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
@@ -218,7 +217,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     empty: bool = False
     jump: bool = False
     whole: bool = False
-    snapshot: SnapshotMode = "initial"
+    snapshot: WireSnapshot = "initial"
     wishes: object = None
 
     @property

@@ -28,7 +28,7 @@ from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
-from publishers.snapshots import SnapshotCursor, SnapshotMode
+from publishers.snapshots import SnapshotCursor
 from publishers.views.view import View
 from transports.codec.fields import whole
 from transports.errors import InvalidRequest
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERSION_MAX",
+    "WireSnapshot",
     "asks_for_state",
     "explained",
     "feed_of",
@@ -51,6 +52,9 @@ __all__ = [
 
 VERSION_MAX: Final = 2**53 - 1
 """The greatest version that a number of JSON tells exactly to everybody."""
+
+WireSnapshot = Literal["initial", "initial_only"]
+"""What follows the rows of a state that comes from a server: every change, or the end."""
 
 _INDEX_MAX: Final = 2**31 - 1
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
@@ -195,7 +199,7 @@ def feed_of(
     whole: bool,
     jump: bool,
     prepared: bool,
-    snapshot: SnapshotMode = "initial",
+    snapshot: WireSnapshot = "initial",
 ) -> ChangeFeed:
     """What a client subscribes to; may read the disk, see ``reads_disk``.
 
