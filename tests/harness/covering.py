@@ -13,6 +13,7 @@ MEASURED = (
     "tests/publishers/blocks/",
     "tests/publishers/commits/",
     "tests/publishers/fanout/",
+    "tests/publishers/snapshots/",
     *(
         f"tests/publishers/{name}.py"
         for name in (
