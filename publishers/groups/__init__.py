@@ -9,7 +9,7 @@
 `machine` decides what is delivered to which consumer, without threads, files and log; the others are around it.
 """
 
-from publishers.groups.dead import DeadLetters
+from publishers.groups.dead_letters import DeadLetters
 from publishers.groups.delivery import (
     ClaimedDeliveries,
     DeadLetter,

@@ -9,7 +9,7 @@ import msgspec
 
 from publishers.errors import HistoryPruned, InvalidOption, PenstockError
 from publishers.groups.book import GroupBook
-from publishers.groups.dead import DeadLetters, letter_of
+from publishers.groups.dead_letters import DeadLetters, letter_of
 from publishers.groups.delivery import (
     ClaimedDeliveries,
     GroupDelivery,
@@ -77,7 +77,7 @@ class ConsumerGroup:
         generation = self.book.raise_generation()
         with self.book.lock:
             joined = self.book.machine.join(consumer, generation)
-        self.ring()
+        self.notify()
         return GroupMember(self, joined)
 
     def pause(self) -> bool:
@@ -101,7 +101,7 @@ class ConsumerGroup:
             self.book.state = GroupState.PAUSED if paused else GroupState.SERVING
         if changed:
             self.book.write()
-            self.ring()
+            self.notify()
         return changed
 
     def pending(self) -> PendingSummary:
@@ -242,7 +242,7 @@ class ConsumerGroup:
                     self.book.acked(1)
         if dying:
             self.book.flush()
-            self.ring()
+            self.notify()
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[threading.Event]:
@@ -269,13 +269,13 @@ class ConsumerGroup:
         if full:  # nothing new can be read, whatever is committed
             event.wait(seconds)
             return
-        end = self._log.bell(self.book.criteria, since, event.set)
+        end = self._log.listen(self.book.criteria, since, event.set)
         try:
             event.wait(seconds)
         finally:
             end()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """There may be something for those who wait."""
         with self.book.lock:
             waiting = list(self._waiting)
@@ -288,7 +288,7 @@ class ConsumerGroup:
             self.book.flush()
         finally:
             self.dead.close()
-            self.ring()
+            self.notify()
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self.name!r} {self.book.state.value} at {self.book.machine.floor}>"
@@ -401,7 +401,7 @@ class GroupMember:
             lambda machine: machine.nack(self._consumer, position, delay, count=count, error=error)
         )
         self._group.bury()
-        self._group.ring()
+        self._group.notify()
         return found
 
     def in_progress(self, place: Position | GroupDelivery) -> bool:
@@ -474,7 +474,7 @@ class GroupMember:
             book.flush()
         except PenstockError:  # it is tried again by whoever settles or closes
             return
-        self._group.ring()
+        self._group.notify()
 
     def __enter__(self) -> Self:
         return self
@@ -501,7 +501,7 @@ class GroupMember:
         if durable:
             book.flush()
         if count:
-            self._group.ring()
+            self._group.notify()
         return count
 
 

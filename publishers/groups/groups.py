@@ -10,7 +10,7 @@ from uuid import UUID
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, PenstockError, TooCostly
 from publishers.groups.book import GroupBook
-from publishers.groups.dead import DeadLetters
+from publishers.groups.dead_letters import DeadLetters
 from publishers.groups.delivery import GroupStatistics
 from publishers.groups.errors import GroupCorrupted, GroupError, GroupExists, NoSuchGroup
 from publishers.groups.group import ConsumerGroup, GroupMember
@@ -182,7 +182,7 @@ class ConsumerGroups:
         """
         group = self.open(name)
         group.book.reset(self._log.find(start))
-        group.ring()
+        group.notify()
         return group.info()
 
     def drop(self, name: str) -> None:
@@ -196,7 +196,7 @@ class ConsumerGroups:
             group = self.open(name)
             group.book.drop()
             del self._groups[name]
-        group.ring()
+        group.notify()
         group.dead.close()
 
     def statistics(self) -> tuple[GroupStatistics, ...]:

@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from flow.clock import Clock
 from publishers.groups.breaker import GroupBreaker
-from publishers.groups.gathering import GatheredTransaction
+from publishers.groups.journal_changes import JournalChanges, row_of
 from publishers.groups.members import GroupConsumer, GroupConsumers
-from publishers.groups.ready import ReadyHeap
+from publishers.groups.ready_heap import ReadyHeap
 from publishers.groups.record import OpenRow
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DeliveryEvent, DeliveryState, delivery_after
 from publishers.groups.timers import GroupTimers
-from publishers.groups.told import ToldJournal, row_of
+from publishers.groups.transaction import GatheredTransaction
 from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, Holder, LanePlan
 from publishers.model.position import Position
 
@@ -87,7 +87,7 @@ class GroupMachine:
         self.pending = 0
         self.parked = 0
         self._gathered = GatheredTransaction()
-        self._told = ToldJournal(head, opens)
+        self._told = JournalChanges(head, opens)
 
     # --- where it is -----------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,9 @@ class GroupLog(PlaceLog, Protocol):
         """Reads up to the watermark."""
         ...
 
-    def bell(self, criteria: Criteria, since: Position, ring: Callable[[], object]) -> Callable[[], object]:
+    def listen(
+        self, criteria: Criteria, since: Position, notify: Callable[[], object]
+    ) -> Callable[[], object]:
         """Has something called when there is a change from a position on, or never will be; answers with what ends that."""
         ...
 

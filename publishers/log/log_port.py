@@ -9,9 +9,9 @@ from publishers.criteria.predicate import Predicate
 from publishers.errors import PositionAhead
 from publishers.fanout.service import Service
 from publishers.fanout.state import SubscriptionLag
-from publishers.log.bell import BellSubscriber
 from publishers.log.feed import ChangeFeed
 from publishers.log.history import History, PageBounds, read_history
+from publishers.log.notification import NotifyingSubscriber
 from publishers.log.start import Places
 from publishers.model.position import Position, Start
 from publishers.views.view import Content, View
@@ -97,9 +97,11 @@ class LogPort:
         self.check()
         return read_history(self._service, predicate, since, PageBounds(limit, nbytes, self.check), view)
 
-    def bell(self, criteria: Criteria, since: Position, ring: Callable[[], object]) -> Callable[[], object]:
-        """See `GroupLog.bell`."""
-        subscriber = BellSubscriber(ring)
+    def listen(
+        self, criteria: Criteria, since: Position, notify: Callable[[], object]
+    ) -> Callable[[], object]:
+        """See `GroupLog.listen`."""
+        subscriber = NotifyingSubscriber(notify)
         view = View.of(Content.HEADER)
         ChangeFeed(self._service, criteria, since, None, view, "fail", self._check_published).subscribe(
             subscriber

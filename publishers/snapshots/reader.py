@@ -14,7 +14,7 @@ from publishers.model.position import Position, PositionToken
 from publishers.options import MIB
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.snapshots.meanwhile import RowsMeanwhile
+from publishers.snapshots.page_changes import PageChanges
 from publishers.snapshots.pages import Pages, SnapshotPage
 from publishers.snapshots.rows import RowReader, in_snapshot
 from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd, SnapshotSignal
@@ -81,7 +81,7 @@ class SnapshotReader:
         self.position = service.head if begin is None else begin.token.position
         self._last = None if begin is None else begin.last
         self._page: SnapshotPage | None = None
-        self._meanwhile = RowsMeanwhile(self._rows.plain)
+        self._meanwhile = PageChanges(self._rows.plain)
         self._given = 0  # rows of the page that were looked at
         self._found: list[tuple[RowPlace, Change]] = []
         self._location: Location | None = None

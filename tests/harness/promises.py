@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
-    "F88": "from the state of the log, by its owner and its server",
+    "F88": "in process, from the state of the log, SQL or a function; by its server, from the state",
     "F89": "likewise",
     "F90": "likewise",
+    "F91": "in process",
     **dict.fromkeys(
         ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"), "in the owner's process"
     ),

@@ -40,7 +40,7 @@ class SharedLog(BareLog):
         after = Position(versions[limit], 1) if len(versions) > limit else self.head
         return SimpleNamespace(changes=changes, next=after, nbytes=len(changes))
 
-    def bell(self, *_):
+    def listen(self, *_):
         raise AssertionError
 
 

@@ -6,10 +6,10 @@ from publishers.groups.record import OpenRow
 from publishers.groups.unit import GroupUnit
 from publishers.model.position import Position
 
-__all__ = ["ToldJournal", "row_of"]
+__all__ = ["JournalChanges", "row_of"]
 
 
-class ToldJournal:
+class JournalChanges:
     """As many places as are not done, or were not when it was told last.
 
     Args:

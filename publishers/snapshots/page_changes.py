@@ -5,10 +5,10 @@ from publishers.snapshots.pages import SnapshotPage
 from publishers.state.deeds import RowDeeds
 from publishers.state.rows import RowPlace, StoredRow
 
-__all__ = ["RowsMeanwhile"]
+__all__ = ["PageChanges"]
 
 
-class RowsMeanwhile:
+class PageChanges:
     """The rows of a page, without what changes since then have made of them.
 
     A page that is read "now" has of some changes the effect and of others not. A key that was changed meanwhile is not given

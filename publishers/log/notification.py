@@ -6,18 +6,18 @@ from collections.abc import Callable
 from flow.contracts import Subscription
 from publishers.model.change import Change
 
-__all__ = ["BellSubscriber"]
+__all__ = ["NotifyingSubscriber"]
 
 
-class BellSubscriber:
+class NotifyingSubscriber:
     """Asks for one change, and tells that it is there, or that the log has ended.
 
     Args:
-        ring: What is called.
+        notify: What is called.
     """
 
-    def __init__(self, ring: Callable[[], object]) -> None:
-        self._ring = ring
+    def __init__(self, notify: Callable[[], object]) -> None:
+        self._notify = notify
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
         self._ended = False
@@ -33,14 +33,14 @@ class BellSubscriber:
 
     def on_next(self, change: Change, /) -> None:
         """There is one."""
-        self._ring()
+        self._notify()
 
     def on_error(self, error: Exception, /) -> None:
         """There will be none; whoever waits has a bound on that."""
 
     def on_complete(self) -> None:
         """There will be none."""
-        self._ring()
+        self._notify()
 
     def end(self) -> None:
         """Nothing is told any more."""
