@@ -344,14 +344,14 @@ class RemoteLog:
         Raises:
             InvalidTransactionState: On that thread.
         """
+        loop = self.loop
         try:
-            here = asyncio.get_running_loop() is self.loop
+            here = asyncio.get_running_loop() is loop
         except RuntimeError:
             here = False
         if here:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
-        work = self.commit_async(mutations, **committing)
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        return asyncio.run_coroutine_threadsafe(self.commit_async(mutations, **committing), loop).result()
 
     def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
         """A transaction that is filled in a block, and committed on leaving it: ``async with`` on the loop, else ``with``."""

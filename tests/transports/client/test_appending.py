@@ -1,6 +1,7 @@
 """RemoteLog.commit, transaction and commit_async against real servers."""
 
 import asyncio
+import gc
 
 import msgspec
 import pytest
@@ -287,3 +288,11 @@ def test_what_is_sent_is_read_as_what_it_was(rows):
         if not any(0xD800 <= ord(one) < 0xE000 for one in key)
     ]
     assert read_array(msgspec.json.encode(changes_json(mutations))) == flattened(mutations)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_commit_before_the_connection_is_opened_begins_nothing():
+    """F145."""
+    with pytest.raises(ConnectionLost, match="it was not opened"):
+        connect("ws://127.0.0.1:1/ws").commit([order(1)])
+    gc.collect()  # a coroutine that was made and not awaited would complain now
