@@ -87,19 +87,18 @@ class AppendLane:
             self._waiting.popleft().told(_raising(GoingAway()))
 
     def _start(self) -> None:
-        if self._turn is not None or not self._waiting:
-            return
-        appends = self._taken()
-        found: list[tuple[_Append, Submission | Exception]] = []
-        try:
-            self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
-        except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
-            self._refused = True
-            for append in appends:
-                append.told(_raising(error))
-            return
-        done = asyncio.wrap_future(self._turn.result, loop=self._loop)
-        done.add_done_callback(partial(self._done, appends, found))
+        while self._turn is None and self._waiting:
+            appends = self._taken()
+            found: list[tuple[_Append, Submission | Exception]] = []
+            try:
+                self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
+            except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
+                self._refused = True
+                while appends:  # not to be submitted by a turn that was queued all the same
+                    appends.popleft().told(_raising(error))
+                continue  # with what is behind them, which else nothing would start
+            done = asyncio.wrap_future(self._turn.result, loop=self._loop)
+            done.add_done_callback(partial(self._done, appends, found))
 
     def _taken(self) -> deque[_Append]:
         """What one thread is to submit: everything up to the first that is to be alone, or that one."""

@@ -241,19 +241,26 @@ class ConnectionAppends:
         if spool.small:
             spool.close()
         else:
-            self._run(spool.close).add_done_callback(lambda _: spool.close())
+            self._run(spool.close).add_done_callback(partial(_close, spool))
 
     def _run(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
         """Does something on a thread; what the pool refuses fails."""
         try:
             result = self._pools.appending.submit(self._client, lambda _: work()).result
-        except PenstockError as error:
+        except (PenstockError, RuntimeError) as error:  # the latter where no thread is to be had
             result = Future()
             result.set_exception(error)
         return asyncio.wrap_future(result, loop=self._loop)
 
 
 def _fail(error: Exception) -> Commit:
+def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
+    """Here, if no thread has."""
+    if not tried.cancelled():
+        tried.exception()  # looked at, so that it is not reported as forgotten
+    spool.close()
+
+
     raise error
 
 

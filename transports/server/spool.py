@@ -1,5 +1,6 @@
 """What has come of a transaction in parts: in memory while it is small, then in a file without a name."""
 
+import contextlib
 import errno
 import tempfile
 import threading
@@ -150,6 +151,9 @@ class PartSpool:
             self._closed = True
             self._way.give(sum(len(part) + _HEAD for part in self._waiting))
             self._waiting.clear()
-            self._file.close()
+            with contextlib.suppress(
+                OSError
+            ):  # it writes what is left first, for which a full disk has no room
+                self._file.close()
         self._memory.give(self._kept)
         self._spooled.give_for(self._principal, self._charged)

@@ -2,20 +2,27 @@
 
 import asyncio
 import errno
+import gc
 import json
 import threading
 
 import pytest
 
 from publishers import InvalidChange, LogFull, Position, TooCostly
+from publishers.commits.group_commit import Commit
+from publishers.commits.submission import Submission, Wait
+from publishers.errors import PredecessorFailed
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, answers, append, change
 from transports import Grant
 from transports.access.access import EVERYBODY
 from transports.access.principal import ANONYMOUS
+from transports.errors import GoingAway
 from transports.protocol.connection import Send
+from transports.quotas.pool import Pool
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
+from transports.server.append_lane import AppendLane
 from transports.server.connection_appends import ConnectionAppends
 from transports.server.spool import LEAST, SMALL, PartSpool
 
@@ -178,6 +185,7 @@ async def test_a_transaction_in_parts_is_one_version(writable, dial, log):
         await wire.send(type="commit", id="v")
         assert (await wire.expect("error"))["payload"]["path"] == "parts[1].changes"
     assert log.visible == 2
+    assert log.history(since=2).changes[0].meta == {"by": "ann"}
     await asyncio.to_thread(wait_until, lambda: not server.application._appending.transactions)
     assert server.application._appending.spooled.taken == 0
 
@@ -330,3 +338,79 @@ async def test_a_server_that_stops_drops_what_is_open(writable, dial, monkeypatc
         await asyncio.to_thread(server.stop)
     appending = server.application._appending
     assert (appending.spooled.taken, appending.transactions) == (0, 0)
+
+
+@pytest.mark.parametrize("pad", [10, SMALL])
+def test_a_file_that_fails_as_it_is_closed_gives_its_bytes_back(monkeypatch, pad):
+    """F145: what is still to be written finds a full disk, and nobody wants it any more."""
+    bounds = Bounds()
+    spool = bounds.spool()
+    spool.put(part(1, pad=pad))
+    close = spool._file.close
+
+    def fail():
+        close()
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool._file, "close", fail)
+        spool.close()
+    assert bounds.taken == (0, 0, 0)
+
+
+@pytest.mark.parametrize("error", [GoingAway(), RuntimeError("can't start new thread")])
+async def test_what_no_thread_forgets_is_forgotten_all_the_same(writable, dial, monkeypatch, caplog, error):
+    """F145: and nothing of it is reported as an error."""
+    monkeypatch.setattr("transports.server.spool.SMALL", 100)
+    server = writable()
+    appending = server.application._appending
+
+    def refuse(*_):
+        raise error
+
+    async with dial(server.url) as wire:
+        await wire.init()
+        await send_parts(wire, "t", range(10))
+        await wire.expect("spooled")
+        monkeypatch.setattr(server.application._pools.appending, "submit", refuse)
+        await wire.send(type="abort", id="t")
+        await asyncio.to_thread(wait_until, lambda: not appending.spooled.taken)
+        await wire.send(type="ping")
+        await wire.expect("pong")
+        gc.collect()
+    assert appending.transactions == 0
+    assert not caplog.records
+
+
+async def test_an_append_that_gets_no_thread_stops_none_behind_it():
+    """F145: what is to be alone waits for its own turn, which nothing else would begin."""
+    go = threading.Event()
+    pool = Pool("append", 1, 1, 10)
+    lane = AppendLane(asyncio.get_running_loop(), pool, "client")
+    answers = {name: asyncio.get_running_loop().create_future() for name in "abcd"}
+
+    def submit(_):
+        assert go.wait(20)
+        return Submission.of(Commit(1, False, 1, 1))
+
+    def put(name, *, alone=False):
+        def told(result):
+            try:
+                answers[name].set_result(result())
+            except Exception as error:
+                answers[name].set_exception(error)
+
+        lane.put(0, Wait.DURABLE, submit, told, alone=alone)
+
+    def crowd(*_):
+        pool.submit = submitted
+        raise TooCostly("scans_waiting", 2, 1, "to ask later", what="requests that wait", left=0)
+
+    put("a")
+    submitted, pool.submit = pool.submit, crowd
+    for name, alone in (("b", False), ("c", True), ("d", False)):
+        put(name, alone=alone)
+    go.set()
+    async with asyncio.timeout(20):
+        found = await asyncio.gather(*answers.values(), return_exceptions=True)
+    assert [type(one) for one in found] == [Commit, TooCostly, PredecessorFailed, PredecessorFailed]
