@@ -7,7 +7,10 @@ refused of it refuses nothing else. With ``commit`` it takes its place in the wi
 import math
 from typing import Final
 
+import msgspec
+
 from publishers.errors import TransactionTooLarge
+from publishers.mutations.arguments import encode_value
 from transports.codec.appends import AppendWish
 from transports.errors import TooManyAppends
 from transports.limits import Limits
@@ -25,22 +28,30 @@ class TransactionEntry(WireEntry):
     """A transaction that comes in parts, and is not committed yet.
 
     Attributes:
-        wish: What is said of it.
+        wish: What is said of it, without its annotations.
         nbytes: Of the messages of its parts.
         waiting: Of those that are not stored yet, in the order in which they came.
         parts: How many parts are stored.
         touched: When its last part came.
     """
 
-    __slots__ = ("nbytes", "parts", "touched", "waiting", "wish")
+    __slots__ = ("_meta", "nbytes", "parts", "touched", "waiting", "wish")
 
     def __init__(self, name: str, wish: AppendWish, now: float) -> None:
         super().__init__(name, b"")
-        self.wish = wish
+        # As text, since objects take many times as much, for as long as the client likes.
+        self._meta = None if wish.meta is None else encode_value("meta", wish.meta)
+        self.wish = msgspec.structs.replace(wish, meta=None)
         self.nbytes = 0
         self.waiting: list[int] = []
         self.parts = 0
         self.touched = now
+
+    def annotated(self, wish: AppendWish) -> AppendWish:
+        """A wish with the annotations of the transaction."""
+        if self._meta is None:
+            return wish
+        return msgspec.structs.replace(wish, meta=msgspec.json.decode(self._meta))
 
 
 class BeginSpool(Effect, frozen=True):
@@ -96,6 +107,7 @@ class OpenTransactions:
 
         Raises:
             TooManyAppends: If too many are open.
+            InvalidChange: If its annotations cannot be stored.
         """
         if len(self._entries) >= self._limits.transactions:
             raise TooManyAppends("transactions", self._limits.transactions)

@@ -96,7 +96,7 @@ class ConnectionAppends:
                 if (spool := self._spools.pop(transaction, None)) is not None:
                     self._discard(spool)
             case WriteSpool(entry, wish, transaction):
-                self._append_spool(entry, wish, self._spools.pop(transaction), principal)
+                self._append_spool(entry, wish, transaction, principal)
             case _:
                 raise TypeError(f"{effect!r} is no effect of one who appends")
 
@@ -212,9 +212,9 @@ class ConnectionAppends:
         self._run(spool.store).add_done_callback(done)
 
     def _append_spool(
-        self, entry: AppendEntry, wish: AppendWish, spool: PartSpool, principal: Principal
+        self, entry: AppendEntry, wish: AppendWish, transaction: TransactionEntry, principal: Principal
     ) -> None:
-        appending = self._appending
+        appending, spool = self._appending, self._spools.pop(transaction)
         release = partial(self._discard, spool)
         try:
             log = appending.target(principal, wish.log)
@@ -225,11 +225,12 @@ class ConnectionAppends:
 
         def submit(after: Submission | None) -> Submission:
             try:
+                whole = transaction.annotated(wish)
                 if spool.small:
-                    return appending.submit(log, principal, wish, list(spool.mutations()), after)
+                    return appending.submit(log, principal, whole, list(spool.mutations()), after)
                 if after is not None:
                     after.check()
-                return Submission.of(appending.commit_columns(log, principal, wish, spool.batches()))
+                return Submission.of(appending.commit_columns(log, principal, whole, spool.batches()))
             finally:
                 spool.close()  # here, where it may wait for the disk
 
@@ -253,7 +254,6 @@ class ConnectionAppends:
         return asyncio.wrap_future(result, loop=self._loop)
 
 
-def _fail(error: Exception) -> Commit:
 def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
     """Here, if no thread has."""
     if not tried.cancelled():
@@ -261,6 +261,7 @@ def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
     spool.close()
 
 
+def _fail(error: Exception) -> Commit:
     raise error
 
 

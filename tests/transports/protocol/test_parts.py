@@ -1,7 +1,9 @@
 """Transactions that come in parts, as a machine: what is open, what is stored, and their turn among the appends."""
 
+import gc
 import json
 import math
+import tracemalloc
 
 import pytest
 
@@ -162,3 +164,21 @@ def test_what_is_wrong_with_a_beginning_is_told_at_once():
     made.goaway(5.0, "restart")
     assert isinstance(part(made)[0], Spool)
     assert code(say(made, "commit")[:1]) == code(say(made, "begin")) == ["GOING_AWAY"]
+
+
+def test_what_is_said_of_a_transaction_takes_no_more_memory_than_its_message():
+    """F145: as objects it would take many times as much, which nothing counts, until the client commits."""
+    made, meta = acknowledged(), {"empty": [[] for _ in range(20_000)]}
+    message = json.dumps({"type": "begin", "id": "t", "payload": {"meta": meta}}, separators=(",", ":"))
+    tracemalloc.start()
+    try:
+        (effect,) = made.receive(message, 0.0)
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 * len(message)
+    (written,) = say(made, "commit")
+    assert effect.entry.annotated(written.wish).meta == meta
+    plain = begin(made, "u")
+    assert plain.annotated(plain.wish) is plain.wish
