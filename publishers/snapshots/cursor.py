@@ -12,6 +12,7 @@ __all__ = ["SnapshotCursor"]
 
 _PREFIX: Final = "n1"
 _LONGEST: Final = 64 * 1024
+_DIGITS: Final = frozenset("0123456789abcdef")  # nothing else, as it is told again as it came, within JSON
 
 
 class SnapshotCursor(NamedTuple):
@@ -48,10 +49,9 @@ class SnapshotCursor(NamedTuple):
         if not isinstance(text, str) or len(text) > _LONGEST or not text.isascii():
             raise PositionMalformed(text)
         parts = text.split(":", 3)
-        if len(parts) != 4 or parts[0] != _PREFIX or len(parts[1]) != 16:
+        if len(parts) != 4 or parts[0] != _PREFIX or len(parts[1]) != 16 or not _DIGITS.issuperset(parts[1]):
             raise PositionMalformed(text)
         try:
-            int(parts[1], 16)
             last = _row(parts[2]) if parts[2] else None
         except ValueError:
             raise PositionMalformed(text) from None

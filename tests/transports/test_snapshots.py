@@ -203,6 +203,8 @@ async def test_what_cannot_be_is_told_by_name(log, until, tmp_path):
     assert await refused("c", since="n1:nonsense") == ("CURSOR_INVALID", None)
     assert await refused("d", since="n1:0123456789abcdef:~AA~:x") == ("CURSOR_INVALID", None)
     token = log.token(Position(1))
+    for name in ("\n00000000000000a", "0x0000000000000a", " 0000000000_000a", "0123456789ABCDEF"):
+        assert await refused(name, since=f"n1:{name}::{token}") == ("CURSOR_INVALID", None)
     strange = f"n1:0123456789abcdef:~{'A' * 44}:{token}"
     assert await refused("e", since=strange) == ("SNAPSHOT_GONE", None)
     assert link.messages[-1]["payload"]["oldest"] == str(log.token(log.oldest))
