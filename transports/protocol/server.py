@@ -60,6 +60,11 @@ def _nobody(_code: str) -> None:
     """Nobody counts."""
 
 
+def _nbytes(text: bytes | str) -> int:
+    """Of a message that could be read."""
+    return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
+
+
 class SubscriptionEntry(WireEntry):
     """One subscription of a connection.
 
@@ -163,13 +168,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             case Ask():
                 return self._ask(message)
             case Append():
-                return self._append(message, len(text))
+                return self._append(message, _nbytes(text))
             case BeginParts():
                 return self._begin(message, now)
             case Part():
-                return self._part(message, len(text), now)
+                return self._part(message, _nbytes(text), now)
             case CommitParts():
-                return self._commit(message, len(text))
+                return self._commit(message, _nbytes(text))
             case Abort():
                 return self._drop(self.transactions.find(message.id))
             case Complete():

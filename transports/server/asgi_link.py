@@ -124,14 +124,14 @@ class AsgiLink:
     async def _read(self) -> None:
         while (message := await self._receive())["type"] != "websocket.disconnect":
             text = message.get("text")
-            if text is None:
-                text = message.get("bytes") or b""
-            if len(text) > self._limits.message_bytes:
+            # As bytes, which all bounds count; what is no text there is refused where it is read.
+            data = message.get("bytes") or b"" if text is None else text.encode("utf-8", "surrogatepass")
+            if len(data) > self._limits.message_bytes:
                 self.close(
                     CloseCode.MESSAGE_TOO_BIG, f"a message holds at most {self._limits.message_bytes} bytes"
                 )
             elif self._receiver is not None:
-                self._receiver.received(text)
+                self._receiver.received(data)
             # Answers to the peer must be taken before it may say more.
             await self._room.wait()
 

@@ -182,3 +182,19 @@ def test_what_is_said_of_a_transaction_takes_no_more_memory_than_its_message():
     assert effect.entry.annotated(written.wish).meta == meta
     plain = begin(made, "u")
     assert plain.annotated(plain.wish) is plain.wish
+
+
+def test_what_waits_is_counted_in_bytes_and_not_in_characters():
+    """F145, F130: a bound of memory is none if a text of other scripts takes several times as much."""
+    made = acknowledged()
+    texts = [
+        json.dumps(
+            {"type": kind, "id": name, "payload": {"changes": ["\N{SNOWMAN}" * 100]}}, ensure_ascii=False
+        )
+        for kind, name in (("append", "a"), ("part", "t"))
+    ]
+    begin(made)
+    for text in (*texts, texts[0].replace('"a"', '"b"').encode()):
+        made.receive(text, 0.0)
+    size = len(texts[0].encode())
+    assert (made.window.nbytes, made.transactions.waiting) == (2 * size, len(texts[1].encode()))

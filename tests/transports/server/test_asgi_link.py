@@ -58,6 +58,9 @@ async def test_refusals_and_closes_reach_the_client(log, dial):
         async with dial(url) as wire:
             await wire.raw("x" * 1001)
             assert (await wire.closed())[0] == 1009
+        async with dial(url) as wire:  # in bytes, not in characters
+            await wire.raw("\N{SNOWMAN}" * 334)
+            assert (await wire.closed())[0] == 1009
 
 
 async def test_a_stalled_client_stops_its_own_subscription_only(log, dial, fill, until):
