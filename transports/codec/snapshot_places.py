@@ -20,6 +20,8 @@ __all__ = ["opened", "sealed", "token_in"]
 _KEY: Final = secrets.token_bytes(32)
 _MARK: Final = "~"
 _TAG: Final = 16
+_SALT: Final = 8
+"""Random bytes before the name of a row, lest the same row have the same text, with which a guess could be confirmed."""
 _PADDED: Final = (
     64  # bytes, to a multiple of which the name of a row is filled up, as its length tells something too
 )
@@ -30,7 +32,7 @@ def sealed(cursor: SnapshotCursor | str) -> str:
     head, snapshot, last, token = str(cursor).split(":", 3)
     if not last:
         return str(cursor)
-    data = last.encode()
+    data = secrets.token_bytes(_SALT) + last.encode()
     data += b"=" * (-len(data) % _PADDED)
     tag = _tag(snapshot, data)
     text = urlsafe_b64encode(tag + _crossed(tag, data)).decode().rstrip("=")
@@ -58,7 +60,7 @@ def opened(text: str, oldest: Position) -> str:
     data = _crossed(tag, given[_TAG:])
     if not hmac.compare_digest(tag, _tag(snapshot, data)):
         raise SnapshotGone(found.snapshot, oldest)
-    return f"{head}:{snapshot}:{data.decode().rstrip('=')}:{token}"
+    return f"{head}:{snapshot}:{data[_SALT:].decode().rstrip('=')}:{token}"
 
 
 def token_in(text: str) -> PositionToken:
