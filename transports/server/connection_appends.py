@@ -256,9 +256,8 @@ class ConnectionAppends:
 
 def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
     """Here, if no thread has."""
-    if not tried.cancelled():
-        tried.exception()  # looked at, so that it is not reported as forgotten
     spool.close()
+    _ = tried.cancelled() or tried.exception()  # looked at, so that it is not reported as forgotten
 
 
 def _fail(error: Exception) -> Commit:
