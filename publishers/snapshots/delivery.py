@@ -60,6 +60,7 @@ class RowDelivery:
         self._began = service.clock.monotonic()
         self._told = 0
         self._closed = False
+        self._completed = False
         self._reading = False
         self._letting_go = threading.Lock()
         self._entries: deque[Entry] = deque()
@@ -118,13 +119,14 @@ class RowDelivery:
         if self._ending:
             return Failed(self._service.reason or LogClosed())
         self._tell_all(wake=True)
-        return COMPLETED if self.reader.done and not self._entries else None
+        self._completed = self.reader.done and not self._entries
+        return COMPLETED if self._completed else None
 
     def release(self) -> None:
-        """Lets go of the page, and, if it ends before the rows do, of the hold."""
+        """Lets go of the page, and, if it does not end behind the rows, of the hold."""
         self._service.guests.discard(self)
         self._entries = deque()
-        if not self.reader.done:
+        if not self._completed:
             self.let_go()
 
     def _tell_all(self, *, wake: bool) -> None:

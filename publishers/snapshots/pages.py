@@ -84,8 +84,7 @@ class StatePages:
     ) -> SnapshotPage | None:
         """See `Pages.read`."""
         first, last = self._keys
-        if after is None and first is not None:
-            assert types  # who names keys names their entity type
+        if after is None and first is not None and types:  # none, if the criteria do not ask for that type
             after = RowPlace(types[0], key_bytes(first))
         page = self._state.read(after, None if types is None else tuple(types), *bounds)
         self._needed = _before(position)

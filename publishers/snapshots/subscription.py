@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from flow.contracts import UNBOUNDED, Subscriber, Subscription
@@ -269,7 +270,15 @@ class _Turns:
         self.place: Position | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._subscriber, name)
+        found = getattr(self._subscriber, name)
+        return partial(self._signal, found) if name == "on_snapshot" else found
+
+    def _signal(self, signal: Callable[[Any], object], told: Any) -> None:
+        try:
+            signal(told)
+        except BaseException:
+            self._owner.forget()
+            raise
 
     def next(self) -> "_Turns":
         """For the next turn."""
@@ -286,11 +295,7 @@ class _Turns:
     def on_next(self, change: Change, /) -> None:
         self.place = change.after
         self._owner.count(1)
-        try:
-            self._subscriber.on_next(change)
-        except BaseException:
-            self._owner.forget()
-            raise
+        self._signal(self._subscriber.on_next, change)
 
     def on_error(self, error: Exception, /) -> None:
         self._owner.fail(self, self._subscriber, error)
@@ -303,8 +308,4 @@ class _BatchTurns(_Turns):
     def on_next_batch(self, changes: Sequence[Change], /) -> None:
         self.place = changes.end if isinstance(changes, Batch) else changes[-1].after
         self._owner.count(len(changes))
-        try:
-            self._subscriber.on_next_batch(changes)
-        except BaseException:
-            self._owner.forget()
-            raise
+        self._signal(self._subscriber.on_next_batch, changes)
