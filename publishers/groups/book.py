@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.errors import HistoryPruned, InvalidOption, LogClosed, PenstockError, PositionError
 from publishers.groups.errors import GroupForked, GroupLost, GroupPaused, GroupUnwritten, NoSuchGroup
 from publishers.groups.machine import GroupMachine
 from publishers.groups.ports import GroupLog
@@ -65,6 +65,7 @@ class GroupBook:
         self._since: float | None = None
         self._vouched = 0
         self._complained = False
+        self._closed = False
         self.machine = self._made()
 
     @property
@@ -110,10 +111,14 @@ class GroupBook:
         self.check()
         with self.lock:
             tripped = self.machine.tripped
-            if tripped and self.state is GroupState.SERVING:
+            told = not tripped or self.state is not GroupState.SERVING
+            if not told:
                 self.state = GroupState.TRIPPED
                 self.record = msgspec.structs.replace(self.record, paused=True, tripped=True)
                 _LOG.error("group %s is paused: more than half of its last deliveries failed", self.name)
+        if not told:
+            with contextlib.suppress(PenstockError):  # the next frame holds the whole group then
+                self.write()
         if tripped:
             raise GroupPaused(self.name, "more than half of its last deliveries failed")
 
@@ -193,18 +198,25 @@ class GroupBook:
             GroupUnwritten: If the disk has no room or fails; it is tried again.
             LogFailed: If the log has failed.
         """
+        while not self._flushed(force=force):
+            pass  # something was read meanwhile, for which the log has to vouch first
+
+    def _flushed(self, *, force: bool) -> bool:
         if self.state in (GroupState.FORKED, GroupState.DROPPED):
-            return
+            return True
         self._vouch()
         with self._writing:
             with self.lock:
-                if not force and not self.machine.unsynced:
+                if self.record.dropped:
+                    return True
+                machine, hold = self.machine, self._hold  # which a reset may replace
+                if not force and not machine.unsynced:
                     self._acks, self._since = 0, None
-                    return
-                if _wrote(self.machine.head) > self._vouched:
-                    return  # what was read meanwhile is written the next time
-                head, opened, closed = self.machine.news()
-                floor = self.machine.floor
+                    return True
+                if _wrote(machine.head) > self._vouched:
+                    return False
+                head, opened, closed = machine.news()
+                floor = machine.floor
                 record = self._whole()
                 acks = self._acks
             delta = GroupEntry(
@@ -216,10 +228,12 @@ class GroupBook:
             )
             self._append(GroupEntry(group=record) if force else delta, record)
             with self.lock:
-                self.machine.stored(head, opened, closed)
+                machine.stored(head, opened, closed)
                 self._acks -= acks
                 self._since = self._log.monotonic() if self._acks else None
-        advance(self._hold, floor)
+        with contextlib.suppress(InvalidOption):  # it was released meanwhile
+            advance(hold, floor)
+        return True
 
     def raise_generation(self) -> int:
         """The next generation, which is durable when this returns.
@@ -234,19 +248,22 @@ class GroupBook:
         return generation
 
     def write(self) -> None:
-        """Writes the whole group as it is now, durably. Errors are those of `flush`."""
+        """Writes the whole group as it is now, durably. Errors are those of `flush`; and NoSuchGroup, if it was dropped."""
         written = False
         while not written:
             self._vouch()
             with self._writing:
                 with self.lock:
-                    written = _wrote(self.machine.head) <= self._vouched
-                    head, opened, closed = self.machine.news()
+                    if self.record.dropped:
+                        raise NoSuchGroup(self.name, ())
+                    machine = self.machine
+                    written = _wrote(machine.head) <= self._vouched
+                    head, opened, closed = machine.news()
                     record = self._whole()
                 if written:
                     self._append(GroupEntry(group=record), record)
                     with self.lock:
-                        self.machine.stored(head, opened, closed)
+                        machine.stored(head, opened, closed)
 
     def reset(self, position: Position) -> None:
         """Begins anew elsewhere, with a new generation: all consumers are fenced.
@@ -279,8 +296,17 @@ class GroupBook:
             self._append(GroupEntry(group=record), record)
             with self.lock:
                 self.state = GroupState.DROPPED
+                self.record = msgspec.structs.replace(self.record, dropped=True)
         if self._hold is not None:
             self._hold.release()
+
+    def close(self) -> None:
+        """Writes what has changed, and nothing any more: another process may own the log then."""
+        try:
+            self.flush()
+        finally:
+            with self._writing:
+                self._closed = True
 
     def release(self) -> None:
         """Holds nothing; for a group that could not be made."""
@@ -301,6 +327,8 @@ class GroupBook:
         return msgspec.structs.replace(self.record, head=token, opens=machine.opens(), dead=dead)
 
     def _append(self, entry: GroupEntry, record: GroupRecord) -> None:
+        if self._closed:
+            raise LogClosed
         whole = GroupEntry(group=record, format=GROUP_FORMAT)
         try:
             self._journal.append(msgspec.json.encode(entry), lambda: msgspec.json.encode(whole))

@@ -1,9 +1,12 @@
 """The dead letters of a group: what was delivered too often, or given up, in a change log of their own."""
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from publishers.errors import TransactionTooLarge
 from publishers.groups.delivery import DeadLetter
 from publishers.groups.ports import DeadLog
 from publishers.model.change import Change, time_of
@@ -22,6 +25,7 @@ class DeadLetters:
     def __init__(self, open_log: Callable[[], DeadLog]) -> None:
         self._open = open_log
         self._log: DeadLog | None = None
+        self._opening = threading.Lock()
 
     def inspect(self) -> list[DeadLetter]:
         """All that are there, in the order of their positions."""
@@ -59,12 +63,19 @@ class DeadLetters:
         return len(chosen)
 
     def put(self, position: Position, letter: dict[str, Any]) -> None:
-        """Adds a letter, durably; for the group."""
-        self._opened().put(str(position), letter)
+        """Adds a letter, durably; for the group. One that is too large leaves out the bodies, or the changes: the log has them."""
+        changes = letter["changes"]
+        bare = [{**one, "body": None, "before": None} for one in changes]
+        for kept in (changes, bare):
+            with contextlib.suppress(TransactionTooLarge):
+                self._opened().put(str(position), {**letter, "changes": kept})
+                return
+        self._opened().put(str(position), {**letter, "changes": []})
 
     def close(self) -> None:
         """Closes their log; for the group."""
-        log, self._log = self._log, None
+        with self._opening:
+            log, self._log = self._log, None
         if log is not None:
             log.close()
 
@@ -73,9 +84,10 @@ class DeadLetters:
         return [one for one in self.inspect() if wanted is None or one.position in wanted]
 
     def _opened(self) -> DeadLog:
-        if self._log is None:
-            self._log = self._open()
-        return self._log
+        with self._opening:
+            if self._log is None:
+                self._log = self._open()
+            return self._log
 
 
 def letter_of(

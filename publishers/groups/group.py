@@ -47,6 +47,7 @@ class ConsumerGroup:
         self.book = book
         self.dead = dead
         self._log = log
+        self.check_open = log.check
         self.monotonic = log.monotonic
         self._supply = GroupSupply(log, book)
         self._burying = threading.Lock()
@@ -211,7 +212,11 @@ class ConsumerGroup:
                 book.gap(error.oldest)
                 return []
             raise
-        self.bury()
+        try:
+            self.bury()
+        except (OSError, PenstockError):
+            if not found:  # else it is tried again by the next read, and what was found is delivered
+                raise
         return found
 
     def fetch(self, consumer: GroupConsumer, units: list[GroupUnit]) -> list[GroupDelivery]:
@@ -285,7 +290,7 @@ class ConsumerGroup:
     def close(self) -> None:
         """Writes what was acknowledged; for the log."""
         try:
-            self.book.flush()
+            self.book.close()
         finally:
             self.dead.close()
             self.notify()
@@ -468,9 +473,10 @@ class GroupMember:
     def leave(self) -> None:
         """Leaves: what it has pending is due at once. Harmless if it was fenced, or the log is closed."""
         book = self._group.book
-        with book.lock:
-            book.machine.remove(self._consumer)
         try:
+            self._group.check_open()  # a child of fork takes no lock, and does not touch the journal
+            with book.lock:
+                book.machine.remove(self._consumer)
             book.flush()
         except PenstockError:  # it is tried again by whoever settles or closes
             return

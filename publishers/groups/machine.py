@@ -230,7 +230,7 @@ class GroupMachine:
                 break
             found = self._plan.blocker(unit, holder)
             if unit.holder != holder and found is None:
-                unit.holder = holder
+                unit.holder, unit.recalled = holder, True
                 self._timers.set(unit, self._clock.monotonic() + self.settings.ack_wait)
                 taken.append(unit)
         for unit in taken:
@@ -251,7 +251,7 @@ class GroupMachine:
         now, wall = self._clock.monotonic(), self._clock.now_us()
         unit.holder, unit.last, unit.last_us = holder, now, wall
         unit.first_us = unit.first_us or wall
-        unit.blocker = None
+        unit.blocker, unit.recalled = None, False
         consumer.pending[unit.position] = unit
         self.pending += 1
         self._timers.set(unit, now + self.settings.ack_wait)
@@ -353,8 +353,10 @@ class GroupMachine:
     def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:
         """What was taken and not given to the consumer counts as not delivered."""
         for unit in sorted(units, key=lambda one: one.position, reverse=True):
-            if unit.state is _PENDING and consumer.pending.get(unit.position) is unit:
-                self._uncount(unit)
+            known = self.units.get(unit.position) is unit  # not if the group was moved meanwhile
+            if known and unit.state is _PENDING and consumer.pending.get(unit.position) is unit:
+                if not unit.recalled:
+                    self._uncount(unit)
                 self._take_back(unit, self._clock.monotonic())
 
     def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:

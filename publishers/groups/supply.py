@@ -54,27 +54,32 @@ class GroupSupply:
         with book.lock:
             machine = book.machine
             units = machine.take(consumer, most, history=history)
-        with self._reading:
-            while len(units) < most:
-                with book.lock:
-                    room, since = machine.room, machine.reading
-                    full = machine.paused or len(consumer.pending) >= settings.max_consumer_pending
-                if machine is not book.machine or not room or full or since >= self._log.find("latest"):
-                    break
-                try:
-                    page = self._log.page(
-                        self._predicate, since, min(room, max(most, _PAGE)), settings.max_bytes, _VIEW
-                    )
-                except HistoryPruned as error:
-                    book.gap(error.oldest)
-                    continue
-                self._keep(page.changes[:room], page.nbytes)
-                after = page.next if len(page.changes) <= room else page.changes[room].position
-                found = [(one.position, _lane(one)) for one in page.changes[:room] if self._wanted(one)]
-                with book.lock:
-                    if machine.reading == since:
-                        machine.feed(found, after)
-                    units += machine.take(consumer, most - len(units))
+        try:
+            with self._reading:
+                while len(units) < most:
+                    with book.lock:
+                        room, since = machine.room, machine.reading
+                        full = machine.paused or len(consumer.pending) >= settings.max_consumer_pending
+                    if machine is not book.machine or not room or full or since >= self._log.find("latest"):
+                        break
+                    try:
+                        page = self._log.page(
+                            self._predicate, since, min(room, max(most, _PAGE)), settings.max_bytes, _VIEW
+                        )
+                    except HistoryPruned as error:
+                        book.gap(error.oldest)
+                        continue
+                    self._keep(page.changes[:room], page.nbytes)
+                    after = page.next if len(page.changes) <= room else page.changes[room].position
+                    found = [(one.position, _lane(one)) for one in page.changes[:room] if self._wanted(one)]
+                    with book.lock:
+                        if machine.reading == since:
+                            machine.feed(found, after)
+                        units += machine.take(consumer, most - len(units))
+        except BaseException:
+            with book.lock:
+                machine.give_back(consumer, units)
+            raise
         return units
 
     def fetch(self, consumer: GroupConsumer, units: Sequence[GroupUnit]) -> list[GroupDelivery]:

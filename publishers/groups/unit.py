@@ -38,6 +38,7 @@ class GroupUnit:
         errors: What it was refused with first, and last.
         waiters: Those that were found to wait for it.
         blocker: The one that it was found to wait for.
+        recalled: Whether the last delivery was given again as history, which counts as none.
         order: Its place among all.
         places: Its places in the lines of its lanes.
     """
@@ -54,6 +55,7 @@ class GroupUnit:
         "order",
         "places",
         "position",
+        "recalled",
         "state",
         "timed",
         "until",
@@ -74,6 +76,7 @@ class GroupUnit:
         self.errors: tuple[str, str] | None = None
         self.waiters: dict[GroupUnit, None] = {}
         self.blocker: GroupUnit | None = None
+        self.recalled = False
         self.order: LinePlace[GroupUnit] | None = None
         self.places: list[tuple[dict[GroupLane, GroupLine[GroupUnit]], GroupLane, LinePlace[GroupUnit]]] = []
 

@@ -1,0 +1,274 @@
+"""Groups where something comes between: a failing read, a reset, a drop, another consumer, a child process."""
+
+import json
+import os
+import threading
+
+import pytest
+
+from publishers import ChangeLog, Criterion, Position, upsert
+from publishers.errors import LogClosed, LogFull, TransactionTooLarge
+from publishers.groups.errors import ConsumerFenced, GroupPaused, NoSuchGroup
+from tests.publishers.support import QUICK, opened, order, scratch, wait_until
+
+
+@pytest.fixture
+def log():
+    with opened() as log:
+        yield log
+
+
+def keys(deliveries):
+    return [int(one.change.key) for one in deliveries]
+
+
+def once(monkeypatch, owner, name, act):
+    """Runs something before a method, the first time that it is called."""
+    method, calls = getattr(owner, name), []
+
+    def called(*arguments, **named):
+        calls.append(name)
+        if len(calls) == 1:
+            act()
+        return method(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+def test_what_was_taken_before_a_read_fails_counts_as_not_delivered(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    log.commit([order(n) for n in range(2)])
+    member = group.join("one")
+    assert keys(member.read(1, wait=0)) == [0]
+    log.commit([order(2)])
+
+    def fail():
+        raise OSError(5, "Input/output error")
+
+    once(monkeypatch, group.book._log, "page", fail)
+    with pytest.raises(OSError, match="Input"):
+        member.read(5, wait=0)
+    assert keys(member.read(5, wait=0)) == [1, 2]
+
+
+def test_history_that_does_not_fit_keeps_its_count(log):
+    group = log.groups.create("stock", start="earliest", max_deliver=2, max_bytes=1024)
+    log.commit([upsert("order", str(n), {"text": "x" * 600}) for n in range(3)])
+    member = group.join("one")
+    for n in range(3):
+        assert keys(member.read(1, wait=0)) == [n]
+    member = group.join("one")
+    assert keys(member.read(wait=0, history=True)) == [0]
+    with group.book.lock:
+        assert [unit.count for unit in group.book.machine.units.values()] == [1, 1, 1]
+
+
+def test_a_durable_acknowledgement_is_durable_although_another_consumer_reads_on(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest")
+    log.commit([order(0)])
+    one, two = group.join("one"), group.join("two")
+    found = one.read(wait=0)
+
+    def read_on():
+        log.commit([order(1)])
+        assert keys(two.read(wait=0)) == [1]
+
+    vouch = group.book._vouch
+    calls = []
+
+    def vouched():
+        vouch()
+        calls.append(1)
+        if len(calls) == 1:
+            read_on()
+
+    monkeypatch.setattr(group.book, "_vouch", vouched)
+    assert one.ack(*found, durable=True) == 1
+    with group.book.lock:
+        assert not group.book.machine._told._gone
+        assert not group.book._acks
+
+
+def test_a_reset_while_acknowledgements_are_written_holds_its_history(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest")
+    log.commit([order(0)])
+    log.commit([order(1)])
+    member = group.join("one")
+    member.ack(*member.read(wait=0))
+    resets = threading.Thread(target=lambda: log.groups.reset("stock", "earliest"))
+
+    def reset():
+        machine = group.book.machine
+        resets.start()
+        wait_until(lambda: group.book.machine is not machine and group.book._hold is not None)
+
+    once(monkeypatch, group.book._journal, "append", reset)
+    group.book.flush()
+    resets.join()
+    assert [one.position for one in log.statistics().holds] == [Position(1)]
+    assert keys(group.join("one").read(wait=0)) == [0, 1]
+
+
+@pytest.mark.parametrize("writes", ["join", "flush"])
+def test_a_group_that_was_dropped_meanwhile_stays_dropped(monkeypatch, writes):
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        group = log.groups.create("stock", start="earliest")
+        log.commit([order(0)])
+        member = group.join("one")
+        member.ack(*member.read(wait=0))
+        drop, book = log.groups.drop, group.book
+        vouch, calls = book._vouch, []
+
+        def vouched():
+            vouch()
+            calls.append(1)
+            if len(calls) == 1:
+                drop("stock")
+
+        monkeypatch.setattr(book, "_vouch", vouched)
+        if writes == "join":
+            with pytest.raises(NoSuchGroup):
+                group.join("one")
+        else:
+            book.flush()
+    with ChangeLog.open(path, **QUICK) as log:
+        assert list(log.groups) == []
+
+
+def test_a_reset_while_a_read_fails_counts_nothing_twice(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest", ack="none")
+    log.commit([order(0)])
+    member = group.join("one")
+    once(monkeypatch, group._supply, "fetch", lambda: log.groups.reset("stock", "earliest"))
+    with pytest.raises(ConsumerFenced):
+        member.read(wait=0)
+    assert group.info().pending == 0
+    assert keys(group.join("one").read(wait=0)) == [0]
+    group.book.flush()
+    assert not group.info().unsynced
+
+
+def test_deliveries_are_given_although_a_dead_letter_cannot_be_written(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest", max_deliver=1, breaker=False)
+    log.commit([order(0)])
+    member = group.join("one")
+    assert keys(member.read(wait=0)) == [0]
+    with group.book.lock:
+        unit = next(iter(group.book.machine.units.values()))
+        group.book.machine.nack(group.book.machine.consumers.listed()[0], unit.position, 0.0, count=False)
+        unit.count = 1
+    log.commit([order(1)])
+    put = group.dead.put
+
+    def full(*_):
+        raise LogFull(None, 1)
+
+    monkeypatch.setattr(group.dead, "put", full)
+    assert keys(member.read(wait=0)) == [1]
+    with pytest.raises(LogFull):
+        member.read(wait=0)
+    monkeypatch.setattr(group.dead, "put", put)
+    assert member.read(wait=0) == []
+    assert len(group.dead.inspect()) == 1
+
+
+def test_a_tripped_group_is_tripped_after_a_restart():
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        group = log.groups.create("stock", start="earliest", max_deliver=1)
+        log.commit([order(n) for n in range(101)])
+        member = group.join("one")
+        for one in member.read(101, wait=0):
+            member.nack(one, 0.0)
+        with pytest.raises(GroupPaused, match="half"):
+            member.read(wait=0)
+    with ChangeLog.open(path, **QUICK) as log:
+        assert log.groups.info("stock").state.name == "TRIPPED"
+
+
+def test_a_child_of_fork_writes_nothing(log):
+    group = log.groups.create("stock", start="earliest")
+    log.commit([order(0), order(1)])
+    member = group.join("one")
+    found = member.read(wait=0)
+    member.ack(found[0], durable=True)
+    member.ack(found[1])
+    before = group.book._journal.path.read_bytes()
+    child = os.fork()
+    if child == 0:
+        try:
+            member.leave()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert group.book._journal.path.read_bytes() == before
+
+
+class Small:
+    """A log of dead letters with room for letters of some length."""
+
+    def __init__(self, log, room):
+        self._log = log
+        self._room = room
+        self.letters, self.close = log.letters, log.close
+
+    def put(self, key, letter):
+        size = len(json.dumps(letter["changes"]))
+        if size > self._room:
+            raise TransactionTooLarge("max_change_bytes", size, self._room)
+        self._log.put(key, letter)
+
+
+@pytest.mark.parametrize(
+    ("room", "told"), [(1_000, ("1", True)), (300, ("1", False)), (100, None)], ids=["all", "bare", "none"]
+)
+def test_a_letter_that_is_too_large_leaves_out_what_the_log_has(log, room, told):
+    group = log.groups.create("stock", Criterion(entity_types={"order"}), start="earliest", ack="transaction")
+    open_log = group.dead._open
+    group.dead._open = lambda: Small(open_log(), room)
+    log.commit([upsert("order", "1", {"text": "x" * 400})])
+    member = group.join("one")
+    (one,) = member.read(wait=0)
+    assert member.term(one.position, "bad")
+    (letter,) = group.dead.inspect()
+    found = [(each["key"], each["body"] is not None) for each in letter.changes]
+    assert (letter.position, letter.last_error, found) == (one.position, "bad", [told] if told else [])
+    assert group.info().floor == log.head
+
+
+def test_dead_letters_are_opened_once(log):
+    group = log.groups.create("stock", start="earliest")
+    log.commit([order(0)])
+    member = group.join("one")
+    (one,) = member.read(wait=0)
+    opens, open_log = [], group.dead._open
+    other = threading.Thread(target=group.dead.inspect)
+
+    def open_beside_another():
+        opens.append(1)
+        if len(opens) == 1:
+            other.start()
+        return open_log()
+
+    group.dead._open = open_beside_another
+    assert member.term(one, "bad")
+    other.join()
+    assert len(opens) == 1
+
+
+def test_nothing_is_written_behind_the_end_of_the_log():
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        group = log.groups.create("stock", start="earliest")
+        log.commit([order(0)])
+        member = group.join("one")
+        found = member.read(wait=0)
+        group.book.flush()
+    before = group.book._journal.path.read_bytes()
+    with group.book.lock:  # as a thread that was about to write when the log was closed
+        group.book.machine.ack(member._consumer, [one.position for one in found])
+    with pytest.raises(LogClosed):
+        group.book.flush()
+    member.leave()
+    assert group.book._journal.path.read_bytes() == before
