@@ -84,7 +84,11 @@ class GroupBook:
             self._take_hold()
             self._log.judge(self.record.head)
         except HistoryPruned as error:
-            self._lose(error.oldest)
+            if self.record.lost:
+                self._lose(error.oldest)
+            else:
+                with contextlib.suppress(PenstockError):  # what it could not write is written later
+                    self.gap(error.oldest)
         except PositionError as error:
             self.state = GroupState.FORKED
             _LOG.error("group %s: %s", self.name, error)

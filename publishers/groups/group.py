@@ -462,12 +462,17 @@ class GroupMember:
             following = chosen[limit] if len(chosen) > limit else None
             moved = book.machine.claim(self._consumer, chosen[:limit], min_idle, only_ids=only_ids)
             lost = tuple(one for one in asked or () if one in book.lost)
-        if book.record.settings.max_deliver is not None:
-            book.flush()
-        if only_ids:
-            found = [GroupDelivery(one.position, (), one.count, self.generation) for one in moved]
-        else:
-            found = self._group.fetch(self._consumer, moved)
+        try:
+            if book.record.settings.max_deliver is not None:
+                book.flush()
+            if only_ids:
+                found = [GroupDelivery(one.position, (), one.count, self.generation) for one in moved]
+            else:
+                found = self._group.fetch(self._consumer, moved)
+        except BaseException:
+            with book.lock:
+                book.machine.give_back(self._consumer, moved)
+            raise
         return ClaimedDeliveries(tuple(found), following, lost)
 
     def leave(self) -> None:

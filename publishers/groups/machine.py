@@ -417,9 +417,9 @@ class GroupMachine:
             self._forget_pending(unit)
             self._become(unit, DeliveryEvent.CLAIM)
             self._give(unit, consumer, holder)
-            if not only_ids:
-                unit.count += 1
-                self.redelivered += 1
+            unit.recalled = only_ids
+            unit.count += not only_ids
+            self.redelivered += not only_ids
             self._told.change(unit.position)
             self._wake(unit)
             moved.append(unit)

@@ -38,7 +38,7 @@ class GroupUnit:
         errors: What it was refused with first, and last.
         waiters: Those that were found to wait for it.
         blocker: The one that it was found to wait for.
-        recalled: Whether the last delivery was given again as history, which counts as none.
+        recalled: Whether it was given again as history, or claimed to be looked at, which counts as no delivery.
         order: Its place among all.
         places: Its places in the lines of its lanes.
     """

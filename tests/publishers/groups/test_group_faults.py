@@ -8,7 +8,9 @@ import pytest
 
 from publishers import ChangeLog, Criterion, Position, upsert
 from publishers.errors import LogClosed, LogFull, TransactionTooLarge
-from publishers.groups.errors import ConsumerFenced, GroupPaused, NoSuchGroup
+from publishers.groups.errors import ConsumerFenced, GroupPaused, GroupUnwritten, NoSuchGroup
+from publishers.groups.state import GroupState
+from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, opened, order, scratch, wait_until
 
 
@@ -272,3 +274,42 @@ def test_nothing_is_written_behind_the_end_of_the_log():
         group.book.flush()
     member.leave()
     assert group.book._journal.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("only_ids", [False, True])
+def test_what_was_claimed_and_not_given_counts_as_not_delivered(log, monkeypatch, only_ids):
+    group = log.groups.create("stock", start="earliest", max_deliver=3)
+    log.commit([order(0)])
+    group.join("one").read(wait=0)
+    member = group.join("two")
+
+    def full():
+        raise GroupUnwritten("stock", "no space")
+
+    once(monkeypatch, group.book, "flush", full)
+    with pytest.raises(GroupUnwritten):
+        member.claim(0.0, only_ids=only_ids)
+    (again,) = member.read(wait=0)
+    assert again.count == 2
+
+
+@pytest.mark.parametrize("policy", ["error", "earliest", "latest"])
+def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, caplog):
+    path = scratch() / "log"
+    with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
+        log.groups.create("slow", start="earliest", keep_bytes=0, on_gap=policy)
+        journals = {one: one.read_bytes() for one in (path / "groups" / "slow").iterdir()}
+        for n in range(40):
+            log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
+            log._keep_house()
+    for one, data in journals.items():  # as if the process had died before the gap was written
+        one.write_bytes(data)
+    with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
+        group = log.groups.open("slow")
+        if policy == "error":
+            assert group.info().state is GroupState.LOST
+            return
+        assert "is lost" in caplog.text
+        assert group.info().floor == (log.oldest if policy == "earliest" else log.head)
+        log.commit([order(99)])
+        assert group.join("one").read(wait=0)
