@@ -4,7 +4,7 @@ The annotation ``traceparent`` is that of W3C Trace Context. It is stored with t
 whenever it is read: in process, by remote clients, after a restart.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -69,7 +69,9 @@ class CommitSpans:
             with trace.use_span(span):
                 carrier: dict[str, str] = {}
                 _propagator.inject(carrier)
-                committing["meta"] = {**carrier, **(committing.get("meta") or {})}
+                meta = committing.get("meta")
+                if meta is None or isinstance(meta, Mapping):  # else the log refuses it
+                    committing["meta"] = {**carrier, **(meta or {})}
                 written = write(changes, **committing)
         except BaseException:
             span.end()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from publishers.errors import TransactionTooLarge
+from publishers.errors import LogClosed, TransactionTooLarge
 from publishers.groups.delivery import DeadLetter
 from publishers.groups.ports import DeadLog
 from publishers.model.change import Change, time_of
@@ -26,6 +26,7 @@ class DeadLetters:
         self._open = open_log
         self._log: DeadLog | None = None
         self._opening = threading.Lock()
+        self._closed = False
 
     def inspect(self) -> list[DeadLetter]:
         """All that are there, in the order of their positions."""
@@ -75,7 +76,7 @@ class DeadLetters:
     def close(self) -> None:
         """Closes their log; for the group."""
         with self._opening:
-            log, self._log = self._log, None
+            log, self._log, self._closed = self._log, None, True
         if log is not None:
             log.close()
 
@@ -85,6 +86,8 @@ class DeadLetters:
 
     def _opened(self) -> DeadLog:
         with self._opening:
+            if self._closed:
+                raise LogClosed
             if self._log is None:
                 self._log = self._open()
             return self._log

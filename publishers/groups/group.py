@@ -269,6 +269,7 @@ class ConsumerGroup:
             most = self.book.record.settings.max_consumer_pending
             full = machine.paused or not machine.room or len(consumer.pending) >= most
             since = machine.reading
+        seconds = min(seconds, self.book.record.settings.consumer_ttl / 2)  # it is heard of at each turn
         if due is not None:
             seconds = min(seconds, max(due - self._log.monotonic(), 0.0))
         if full:  # nothing new can be read, whatever is committed

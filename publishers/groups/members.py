@@ -69,6 +69,8 @@ class GroupConsumers:
     def join(self, name: str, generation: int, now: float, units: dict[Position, GroupUnit]) -> GroupConsumer:
         """One comes; the one of its name before it is fenced, and leaves what it has pending to it."""
         consumer, before = GroupConsumer(name, generation, now, units), self._known.get(name)
+        if before is not None and before.generation > generation:
+            return consumer  # fenced already, as another joined while its generation was written
         if before is not None:
             consumer.pending, before.pending = before.pending, {}
         self._known[name] = consumer

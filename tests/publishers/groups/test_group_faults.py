@@ -313,3 +313,54 @@ def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, 
         assert group.info().floor == (log.oldest if policy == "earliest" else log.head)
         log.commit([order(99)])
         assert group.join("one").read(wait=0)
+
+
+def test_a_consumer_that_waits_is_heard_of(log):
+    group = log.groups.create("stock", start="earliest", consumer_ttl=0.2)
+    waiting, other = group.join("one"), group.join("two")
+    heard, found = waiting._consumer.seen, []
+    reader = threading.Thread(target=lambda: found.extend(waiting.read(wait=30)))
+    reader.start()
+    wait_until(lambda: waiting._consumer.seen > heard)  # it has begun to wait
+    begun = waiting._consumer.seen
+    wait_until(lambda: waiting._consumer.seen > begun)
+    log.commit([order(0)])
+    reader.join()
+    assert keys(found) == [0]
+    other.leave()
+
+
+def test_of_two_that_join_at_once_the_newer_generation_counts(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest")
+    log.commit([order(0)])
+    newer, raise_generation = [], group.book.raise_generation
+
+    def raised():
+        generation = raise_generation()
+        if not newer:
+            newer.append(None)
+            newer[0] = group.join("one")
+        return generation
+
+    monkeypatch.setattr(group.book, "raise_generation", raised)
+    older = group.join("one")
+    with pytest.raises(ConsumerFenced):
+        older.read(wait=0)
+    assert keys(newer[0].read(wait=0)) == [0]
+
+
+@pytest.mark.parametrize("ends", ["close", "drop"])
+def test_dead_letters_are_not_opened_again_behind_the_end(ends):
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        group = log.groups.create("stock", start="earliest")
+        log.commit([order(0)])
+        member = group.join("one")
+        assert member.term(member.read(wait=0)[0], "bad")
+        if ends == "drop":
+            log.groups.drop("stock")
+    with pytest.raises(LogClosed):
+        group.dead.inspect()
+    with ChangeLog.open(path, **QUICK) as log:
+        group = log.groups.create("stock") if ends == "drop" else log.groups.open("stock")
+        assert len(group.dead.inspect()) == 1

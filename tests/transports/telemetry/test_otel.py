@@ -117,6 +117,15 @@ def test_every_way_to_write_is_traced(log, traced):
     assert {one.context.span_id for one in commits} == {int(text.split("-")[2], 16) for text in written}
 
 
+def test_annotations_that_are_none_are_refused_by_the_log(log, traced):
+    provider, _ = traced
+    with (
+        provider.get_tracer("test").start_as_current_span("buy"),
+        pytest.raises(InvalidChange, match="meta"),
+    ):
+        log.commit([upsert("order", "1", {})], meta="ann")
+
+
 def test_a_commit_that_fails_is_a_failed_span(log, traced):
     provider, spans = traced
     with provider.get_tracer("test").start_as_current_span("buy"):
