@@ -161,14 +161,14 @@ class SlotBook:
             SlotsUnwritten: If the disk has no room or fails; it is tried again.
             LogFailed: If the log has failed.
         """
-        if not self._moved:
-            return
-        with self.journalling():
-            try:
-                self._write_places()
-            finally:
-                with self.lock:
-                    self._since = self._log.monotonic() if self._moved else None
+        written = not self._moved
+        while not written:
+            with self.journalling():
+                try:
+                    written = self._write_places()
+                finally:
+                    with self.lock:
+                        self._since = self._log.monotonic() if self._moved else None
 
     def close(self) -> None:
         """Writes what was acknowledged. Errors are those of `flush`."""
@@ -217,16 +217,18 @@ class SlotBook:
         told = replay(map(msgspec.json.encode, (now, entry)))
         return msgspec.json.encode(JournalEntry(slots=list(told.values()), format=FORMAT))
 
-    def _write_places(self) -> None:
+    def _write_places(self) -> bool:
+        """Writes the places that HEAD covers; answers whether none was left out, as one that came while the log vouched is."""
         with self.lock:
             self._acks = 0
+            whole = not any(self._vouched < _wrote(kept.place) <= self._newest for kept in self._moved)
             places = {kept: kept.place for kept in self._moved if _wrote(kept.place) <= self._vouched}
             told = [
                 SlotPlace(kept.record.id, self._log.token(place), kept.state is SlotState.LOST)
                 for kept, place in places.items()
             ]
         if not told:
-            return
+            return whole
         self.append(JournalEntry(places=told))
         for one, (kept, place) in zip(told, places.items(), strict=True):
             with self.lock:
@@ -234,6 +236,7 @@ class SlotBook:
                 if kept.place == place and one.lost is (kept.state is SlotState.LOST):
                     self._moved.discard(kept)
             advance(kept.hold, place)
+        return whole
 
     def check_room(self, record: SlotRecord) -> None:
         """Refuses a new slot that is above a bound.

@@ -21,6 +21,29 @@ def failing(owner, number):
     owner.book._journal._insist = fail
 
 
+def test_what_is_acknowledged_while_the_log_vouches_for_another_place_is_durable_too():
+    """F85: another thread goes on in the slot, so that its place is one for which the log has to vouch again."""
+    system = SimulatedFileSystem(1)
+    owner = Owner(system)
+    owner.slots.create("stock", start="earliest")
+    for _ in range(4):
+        commit(owner.wal, b"body")
+    slot = owner.slots.open("stock")
+    gave(slot, Position(5))
+    vouch, later = owner.log.vouch, [Position(4)]
+
+    def vouching(version):
+        vouch(version)
+        if later:
+            slot.ack(later.pop())
+
+    owner.log.vouch = vouching
+    assert slot.ack(Position(2), durable=True)
+    assert later == []
+    system.power_cut()
+    assert Owner(system).slots.info("stock").position == Position(4)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_while_the_disk_fails_nothing_is_acknowledged_durably_and_nothing_is_lost(number, caplog):
     """T5, T18, F85: errors by name; places stay in memory, history stays held, and all is written once that is possible."""
