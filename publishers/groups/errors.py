@@ -19,11 +19,10 @@
 
 from typing import TYPE_CHECKING
 
-from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.errors import HistoryPruned, NotThere, PenstockError, PositionError
 from publishers.slots.errors import Fenced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from publishers.model.position import Position
@@ -71,16 +70,10 @@ class GroupError(PenstockError):
     """Something about a group, or about all groups of a log."""
 
 
-class NoSuchGroup(GroupError, KeyError):
+class NoSuchGroup(GroupError, NotThere):
     """The log has no group of that name (any more)."""
 
-    def __init__(self, name: object, known: "Iterable[str]") -> None:
-        self.name = name
-        self.known = sorted(known)
-        shown = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
-        super().__init__(f"there is no group {name!r:.120} in the log; it has {shown or 'none yet'}")
-
-    __str__ = Exception.__str__  # that of KeyError would put it in quotes
+    what, where = "group", "log"
 
 
 class GroupExists(GroupError):
