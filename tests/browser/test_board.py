@@ -165,9 +165,11 @@ def test_pausing_leads_to_resync_and_resuming_back_to_live_with_the_exact_sequen
     tab.until("document.querySelector('input[name=mode]:checked').value === 'live'")
     tab.run(RECORD)
     tab.until("board.changes?.subscribed")
-    place.commit(40)
-    tab.until("seen.length === 40")
     tab.until("document.querySelector('#state').textContent === 'LIVE'")
+    # Fewer at once than the ring holds, or a server that is slow to deliver falls out of it, and nothing is counted.
+    for seen in (20, 40):
+        place.commit(20)
+        tab.until(f"seen.length === {seen}")
     # What all have taken is in the ring no more, and the drawing still shows what went through it.
     tab.until("document.querySelector('#drawing path.passed').getAttribute('d').split('M').length === 1 + 32")
     assert tab.text("#drawing .ring.label") == "ring: the newest events, all taken"
