@@ -94,8 +94,10 @@ class Pools:
         # To prepare takes the processor only, so one client never gets two threads for it.
         self.preparing = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
         self.scanning = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
-        # One that waits for room in the queue of a log keeps no thread from those who read.
-        self.appending = Pool("append", limits.append_threads, limits.append_threads, limits.scans_waiting)
+        # One that waits for room in the queue of a log keeps no thread from those who read, and no client keeps them all.
+        self.appending = Pool(
+            "append", limits.append_threads, -(-limits.append_threads // 2), limits.scans_waiting
+        )
         self.telling = Pool("tell", 1, 1, limits.scans_waiting)
         most = limits.authenticate_threads
         self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
@@ -170,7 +172,7 @@ class Pool:
             held: Whether the share is kept until ``release``, and not only until the work is done.
 
         Raises:
-            TooCostly: If too much waits already.
+            TooCostly: If too much waits already, or the system has no thread for it.
             GoingAway: If the pool is closed.
         """
         turn = Turn(self, client, work, held)
@@ -186,7 +188,11 @@ class Pool:
             self._rank(client)
             starts = self._counts_one_more()
         if starts:
-            self._start()
+            try:
+                self._start()
+            except RuntimeError:
+                if self.withdraw(turn):  # else a thread has taken it that began meanwhile
+                    raise TooCostly("threads of the system", 1, 0, _CHEAPER, what="threads", left=0) from None
         return turn
 
     async def run(self, client: Hashable, work: Callable[[], _T]) -> _T:

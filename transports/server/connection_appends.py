@@ -248,7 +248,7 @@ class ConnectionAppends:
         """Does something on a thread; what the pool refuses fails."""
         try:
             result = self._pools.appending.submit(self._client, lambda _: work()).result
-        except (PenstockError, RuntimeError) as error:  # the latter where no thread is to be had
+        except PenstockError as error:
             result = Future()
             result.set_exception(error)
         return asyncio.wrap_future(result, loop=self._loop)

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from publishers.errors import TooCostly
 from publishers.log.start import Places
 from tests.transports.server.test_change_driver import FakeLink, connect, kinds, say, subscribe
 from transports.graphql.execution import Engine
@@ -124,3 +125,30 @@ async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_d
     await busy
     await until(lambda: jobs._running is None)
     assert done == []
+
+
+async def test_a_job_for_which_the_system_has_no_thread_fails_by_name_and_the_next_one_is_done(
+    until, monkeypatch
+):
+    """F61: the connection goes on, and the pool keeps nothing of what it refused."""
+    jobs, told, pool = DiskJobs(asyncio.get_running_loop(), 1), [], Pool("test", 1, 1, 10)
+
+    def none_left(thread):
+        raise RuntimeError("can't start new thread")
+
+    def note(result):
+        try:
+            told.append(result())
+        except TooCostly as error:
+            told.append((str(error), error.retryable))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        jobs.send(pool, WireEntry("a", b""), lambda: "done", note)
+        await until(lambda: told)
+    assert "threads: 1, but threads of the system is 0" in told[0][0]
+    assert told[0][1]
+    assert pool.waiting == 0
+    jobs.send(pool, WireEntry("b", b""), lambda: "done", note)
+    await until(lambda: len(told) == 2)
+    assert told[1] == "done"

@@ -358,7 +358,7 @@ def test_a_file_that_fails_as_it_is_closed_gives_its_bytes_back(monkeypatch, pad
     assert bounds.taken == (0, 0, 0)
 
 
-@pytest.mark.parametrize("error", [GoingAway(), RuntimeError("can't start new thread")])
+@pytest.mark.parametrize("error", [GoingAway(), TooCostly("threads of the system", 1, 0, "later")])
 async def test_what_no_thread_forgets_is_forgotten_all_the_same(writable, dial, monkeypatch, caplog, error):
     """F145: and nothing of it is reported as an error."""
     monkeypatch.setattr("transports.server.spool.SMALL", 100)
