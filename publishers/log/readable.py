@@ -24,7 +24,7 @@ from publishers.log.history import History, PageBounds, read_back, read_history
 from publishers.log.operations import OperatedLog, Tell
 from publishers.log.snapshot_feed import Holding, SnapshotFeed
 from publishers.log.start import Since
-from publishers.model.change import Change
+from publishers.model.change import Change, Operation, row_id
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
 from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode, SnapshotSource
@@ -338,10 +338,14 @@ class ReadableLog(OperatedLog):
         return str(change.cursor if isinstance(change, SnapshotChange) else self.token(change.after))
 
     def idempotency_key(self, change: Change) -> str:
-        """A text that this change has in every replay and over every transport, and no other change of any log has."""
+        """A text that this change has in every replay and over every transport, and no other change of any log has.
+
+        That of a row of a snapshot (operation READ) names the entity as well, since all rows of a page have one position.
+        """
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
-        return self._places.lineage.change_id(change.position)
+        found = self._places.lineage.change_id(change.position)
+        return row_id(found, change) if change.operation is Operation.READ else found
 
     def position_of(self, token: str | PositionToken) -> Position:
         """The position that a client kept.

@@ -13,7 +13,10 @@ from publishers.lossless import flaw_of
 from publishers.model.errors import InvalidOption
 from publishers.model.position import Position
 
-__all__ = ["Action", "Area", "Change", "Operation", "flaw_in", "time_of"]
+__all__ = ["ROW_ID", "Action", "Area", "Change", "Operation", "flaw_in", "row_id", "time_of"]
+
+ROW_ID: Final = "r1:"
+"""How the ids of the rows of a snapshot begin. The number is that of their format."""
 
 
 class Area(enum.IntEnum):
@@ -199,3 +202,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
         none = self.operation in _BODILESS and self.action is not Action.DISCARD
         shown = "" if none or self.body_bytes is not None else ", body not shown"
         return f"<Change {self.version}:{self.index} {what}{key}{shown}>"
+
+
+def row_id(place: str, row: Change) -> str:
+    """The id of a row of a snapshot: all rows of a page have one position, so the entity is named too."""
+    return f"{ROW_ID}{place}:{row.entity_type}:{row.key}"

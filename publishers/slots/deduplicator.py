@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 
 from publishers.errors import InvalidOption, PositionMalformed
+from publishers.model.change import ROW_ID
 from publishers.options import check_directory, check_whole
 from publishers.wal import RealFileSystem
 from publishers.wal.disk.filesystem import put_file, read_file, sync_names
@@ -69,6 +70,8 @@ class Deduplicator:
     Of each history of each log it remembers the ``window`` changes that lie farthest, and takes all that lie before these for
     repeats. So repeats are told however old they are, and changes may come out of order by less than ``window``.
 
+    A row of a snapshot is never a repeat: it is state, and to apply it twice is harmless.
+
     Args:
         path: A file in which it is kept over restarts, by `save`; read here if it is there. None to keep it in memory.
         window: Most ids that are remembered of one history; from 1.
@@ -93,6 +96,8 @@ class Deduplicator:
             self._load(self._path)
 
     def __contains__(self, change_id: object) -> bool:
+        if _of_row(change_id):
+            return False
         name, place = _parsed(change_id)
         with self._lock:
             source = self._sources.get(name)
@@ -104,6 +109,8 @@ class Deduplicator:
         Raises:
             PositionMalformed: If it is not the id of a change.
         """
+        if _of_row(change_id):
+            return True
         name, place = _parsed(change_id)
         with self._lock:
             source = self._sources.get(name)
@@ -157,6 +164,10 @@ class Deduplicator:
             for place in one.seen:
                 source.add(place, self._window)
             self._sources[one.name] = source
+
+
+def _of_row(change_id: object) -> bool:
+    return isinstance(change_id, str) and change_id.startswith(ROW_ID)
 
 
 def _parsed(change_id: object) -> tuple[str, Place]:

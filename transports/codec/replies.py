@@ -11,7 +11,7 @@ import msgspec
 from publishers.commits.group_commit import Commit
 from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
-from publishers.model.change import Action, Area, Change, Operation
+from publishers.model.change import Action, Area, Change, Operation, row_id
 from publishers.model.position import Position, PositionToken
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.snapshots.signals import SnapshotSignal
@@ -69,7 +69,8 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
         log_id, _, place = cursor.partition(":")
         epoch = place.partition(":")[0]
         # Epochs of format 1 have no random bits, and are not told apart.
-        return f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
+        found = f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
+        return row_id(found, self) if self.operation is Operation.READ else found
 
 
 class RemoteModelChange(RemoteChange, Generic[M], frozen=True, gc=True, eq=False):

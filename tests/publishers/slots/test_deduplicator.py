@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Deduplicator, InvalidOption, PositionMalformed
+from publishers import ChangeLog, Deduplicator, InvalidOption, Position, PositionMalformed, upsert
 from tests.publishers.support import fill
 
 LOG = "0" * 31 + "1:3.AAAAAAAAAAE"
@@ -105,3 +105,22 @@ def test_what_is_no_id_is_refused(bad):
         known.add(bad)
     with pytest.raises(PositionMalformed):
         bad in known  # noqa: B015 - it raises
+
+
+def test_no_row_of_a_snapshot_is_taken_for_a_repeat(tmp_path):
+    """F87, F88: all rows of a page have one position, that of the next transaction, which is none either."""
+    known, key = Deduplicator(), "k:" * 200
+    with ChangeLog.open(tmp_path / "log", state=True, state_interval=0.0, sync="os") as log:
+        log.commit([upsert("order", one, {}) for one in ("1", "2", key)])
+        feed = iter(log.changes(since="state"))
+        ids = [log.idempotency_key(next(feed)) for _ in range(3)]
+        place = str(log.token(Position(2)))
+        assert ids == [f"r1:{place}:order:{one}" for one in ("1", "2", key)]
+        assert [known.add(one) for one in ids * 2] == [True] * 6
+        assert not any(one in known for one in ids)
+        assert len(known) == 0
+        log.commit([upsert("order", "4", {})])
+        change = log.idempotency_key(next(feed))
+        assert change not in known
+        assert [known.add(change), known.add(change)] == [True, False]
+        feed.close()
