@@ -94,6 +94,28 @@ def test_on_the_next_connection_it_goes_on_behind_what_has_come_with_what_is_sti
     assert again["payload"] == {"criteria": [{}], "credits": 1, "since": CURSOR.format(3)}
 
 
+@pytest.mark.parametrize(
+    ("told", "cursor"),
+    [
+        ({"type": "snapshot_begin", "snapshot": "5b1c"}, f"n1:5b1c::{CURSOR.format(58)}"),
+        ({"type": "chunk_end"}, f"n1:5b1c:b3JkZXI.NDI:{CURSOR.format(58)}"),
+        ({"type": "snapshot_end", "snapshot": "5b1c"}, CURSOR.format(58)),
+    ],
+)
+def test_what_is_told_of_a_snapshot_moves_the_place_to_go_on_from(told, cursor):
+    """F89: else the next connection repeats the page, or begins the snapshot again."""
+    made = ready()
+    entry = subscription(made, start="state")
+    made.subscribe(entry)
+    (delivered,) = say(made, id=entry.id, cursor=cursor, **told)
+    assert (delivered.cursor, delivered.events[0].cursor) == (cursor, cursor)
+    made.lost()
+    made.begin()
+    (again,) = said(say(made, type="connection_ack"))
+    assert again["payload"]["since"] == cursor
+    assert "start" not in again["payload"]
+
+
 def test_only_what_is_new_is_requested():
     made = ready()
     entry = subscription(made)
