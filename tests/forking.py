@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["Child", "child", "in_child"]
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def fork() -> int:

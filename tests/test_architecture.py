@@ -280,5 +280,5 @@ def test_a_request_goes_to_the_log_as_it_is_told(log):
     log.changes(since="earliest").subscribe(subscriber, executor=flow.INLINE)
     with Trace() as trace:
         subscriber.subscription.request(2)
-        assert subscriber.came.wait(30)
+        assert subscriber.came.wait(60)
     check_order("A request that the log answers", trace.entered)

@@ -121,7 +121,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Turns]]
             begun.set()
 
         server._loop.call_soon_threadsafe(begin)
-        assert begun.wait(30)
+        assert begun.wait(60)
         return turns
 
     yield watch

@@ -217,26 +217,26 @@ async def test_the_server_ends_whatever_runs(serving, fill, slices, until, kind)
 
 def test_clients_are_served_in_turn(until):
     pool, go_on, order = Pool("test", 1, 1, 100), threading.Event(), []
-    first = pool.submit("first", lambda _: go_on.wait(30))
+    first = pool.submit("first", lambda _: go_on.wait(60))
     turns = [
         pool.submit(client, lambda _, client=client: order.append(client))
         for client in ("a", "a", "a", "b", "c", "b")
     ]
     go_on.set()
     for turn in (first, *turns):
-        turn.result.result(30)
+        turn.result.result(60)
     assert order == ["a", "b", "c", "a", "b", "a"]
 
 
 def test_a_share_that_is_held_ends_once(until):
     pool = Pool("test", 4, 1, 100)
     held = pool.submit("a", lambda _: 1, held=True)
-    assert held.result.result(30) == 1
+    assert held.result.result(60) == 1
     other = pool.submit("a", lambda _: 2)
     assert (pool.waiting, pool.held) == (1, 1)
     held.release()
     held.release()
-    assert other.result.result(30) == 2
+    assert other.result.result(60) == 2
 
 
 async def test_an_idle_pool_has_no_threads_and_a_closed_one_takes_nothing(until):
@@ -246,19 +246,19 @@ async def test_an_idle_pool_has_no_threads_and_a_closed_one_takes_nothing(until)
     assert await pool.run("a", lambda: 7) == 7
     await until(lambda: not any(one.name == "penstock-test-idle" for one in threading.enumerate()))
     go_on = threading.Event()
-    running = pool.submit("a", lambda turn: (go_on.wait(30), turn.check()))
+    running = pool.submit("a", lambda turn: (go_on.wait(60), turn.check()))
     single = Pool("test-idle", 1, 1, 100)
-    busy, waiting = single.submit("a", lambda _: go_on.wait(30)), single.submit("a", lambda _: 1)
+    busy, waiting = single.submit("a", lambda _: go_on.wait(60)), single.submit("a", lambda _: 1)
     for one in (pool, single):
         one.close()
         with pytest.raises(GoingAway):
             one.submit("a", lambda _: 1)
     with pytest.raises(GoingAway):
-        waiting.result.result(30)
+        waiting.result.result(60)
     go_on.set()
     with pytest.raises(GoingAway):
-        running.result.result(30)
-    assert busy.result.result(30)
+        running.result.result(60)
+    assert busy.result.result(60)
     await until(lambda: pool.held == single.held == 0)
 
 

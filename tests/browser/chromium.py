@@ -14,7 +14,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
     "--headless=new",

@@ -15,6 +15,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from tests.harness.missing import skip_without
+from tests.transports.conftest import PATIENT
 from transports import Grant, Limits, Server, serve
 
 EVENTS = 3000
@@ -63,7 +64,7 @@ class Airport:
         self.server = self._serve(0)
 
     def _serve(self, port: int) -> Server:
-        limits = Limits(resync_checkpoint=0.2)
+        limits = Limits(**PATIENT, resync_checkpoint=0.2)
         return serve(self.log, port=port, limits=limits, pages=board_pages(), authorise=self.authorise)
 
     @property

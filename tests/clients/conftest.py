@@ -19,7 +19,7 @@ from tests.transports.conftest import until  # noqa: F401 - a fixture of the nei
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 class Program:

@@ -13,7 +13,7 @@ from tests.harness.missing import skip_without
 from transports import serve
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 class Tab:

@@ -170,7 +170,7 @@ async def test_a_stock_client_is_told_of_a_gap(tmp_path, node):
         for _ in range(300):
             log.commit([upsert("order", str(number), {"n": number}) for number in range(60)])
         log._housekeeping.poke()
-        end, pause = time.monotonic() + 20, threading.Event()
+        end, pause = time.monotonic() + 60, threading.Event()
         while log.oldest == Position(1):
             assert time.monotonic() < end
             pause.wait(0.01)

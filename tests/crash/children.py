@@ -112,7 +112,7 @@ def interrupt_once(path: str, options: dict, life: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     for worker in workers:
         if worker.ident is not None:
-            worker.join(20)
+            worker.join(60)
         if worker.is_alive():
             say("hangs")
             os._exit(3)

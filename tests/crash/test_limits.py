@@ -188,7 +188,7 @@ def commit(log):
     global newest
     newest = log.commit([upsert("producer0", str(newest + 1), {"fill": "x" * 3000})]).version
 def until(work, error):  # tries for half a minute: what frees the space is a thread
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 60.0
     while True:
         try:
             return work()
@@ -216,7 +216,7 @@ while not lost.is_set():
     try:
         commit(log)
     except LogFull:
-        assert lost.wait(30.0), "it is full, and the hold that is above its cap is not lost"
+        assert lost.wait(60), "it is full, and the hold that is above its cap is not lost"
 assert len(told) == 1 and told[0] > Position(1), told
 for ask in (lambda: hold.move(Position(newest)), lambda: log.history(since=Position(1), limit=10**6)):
     try:

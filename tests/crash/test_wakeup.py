@@ -32,7 +32,7 @@ def test_a_follower_that_looks_once_a_minute_is_told_at_once(place, kind):
         assert follower.said("open")[0][2] == kind
         for number in range(1, 51):
             commit(log)
-            follower.wait_for("got", 2 * number, timeout=20)
+            follower.wait_for("got", 2 * number, timeout=60)
         follower.process.stdin.close()
         assert follower.finish() == 0
         assert os.listdir(path / "readers") == []
@@ -49,7 +49,7 @@ def test_a_follower_that_may_write_nothing_is_told_all_the_same(place):
         assert follower.said("open")[0][2] == "inotify"
         for number in range(1, 11):
             commit(log)
-            follower.wait_for("got", 2 * number, timeout=20)
+            follower.wait_for("got", 2 * number, timeout=60)
         follower.process.stdin.close()
         assert follower.finish() == 0
 
@@ -66,7 +66,7 @@ def test_another_user_that_may_write_into_readers_gets_datagrams(place):
             follower.wait_for("open")
             assert follower.said("open")[0][2] == "datagram"
             commit(log)
-            follower.wait_for("got", 2, timeout=20)
+            follower.wait_for("got", 2, timeout=60)
 
 
 def test_where_there_is_neither_a_follower_polls(place):
@@ -84,7 +84,7 @@ def test_where_there_is_neither_a_follower_polls(place):
         assert follower.said("open")[0][2] == "poll"
         for number in range(1, 11):
             commit(log)
-            follower.wait_for("got", 2 * number, timeout=20)
+            follower.wait_for("got", 2 * number, timeout=60)
 
 
 def test_a_follower_that_is_there_before_its_owner_is_told_as_well(place):
@@ -96,7 +96,7 @@ def test_a_follower_that_is_there_before_its_owner_is_told_as_well(place):
         for number in range(1, 4):
             with ChangeLog.open(path, **QUICK) as log:
                 commit(log)
-                follower.wait_for("got", 2 * number, timeout=20)
+                follower.wait_for("got", 2 * number, timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["datagram", "inotify"])
@@ -117,7 +117,7 @@ def test_a_stopped_follower_holds_nobody_up_and_catches_up(place, kind):
         follower.kill(signal.SIGCONT)
         follower.wait_for("got", 2 * last)
         commit(log)
-        follower.wait_for("got", 2 * (last + 1), timeout=20)
+        follower.wait_for("got", 2 * (last + 1), timeout=60)
         follower.process.stdin.close()
         assert follower.finish() == 0
         assert [int(line[0]) for line in follower.said("got")] == [

@@ -19,7 +19,7 @@ from tests.harness.missing import skip_without
 from transports import CloseCode, ConnectionLost, RemoteError, connect
 
 ROOT = Path(__file__).parent.parent.parent
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 class Running:

@@ -117,7 +117,7 @@ def test_a_body_is_what_spark_makes_of_the_same_row():
 
 
 def wait_until(condition):
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < end

@@ -10,7 +10,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from transports.server.uvicorn import serve
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 ORIGINS = ("JFK", "EWR", "LGA")
 
 

@@ -8,7 +8,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 def commit(log, rows):

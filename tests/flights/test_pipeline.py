@@ -37,7 +37,7 @@ class Sink:
 
 
 def ended(pipeline):
-    pipeline._thread.join(30)
+    pipeline._thread.join(60)
     assert not pipeline._thread.is_alive()
     return pipeline
 

@@ -11,7 +11,7 @@ from publishers.errors import SubscriberStalled
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 def rows(first, last):

@@ -11,7 +11,7 @@ from publishers.mutations.mutation import upsert
 from transports.client.remote_log import connect
 from transports.server.uvicorn import serve
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 @pytest.fixture

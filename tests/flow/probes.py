@@ -12,7 +12,7 @@ import flow
 from flow import hooks
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> None:
     """Return once the condition holds; fail after the deadline."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()

@@ -215,7 +215,7 @@ async def test_threads_submit_while_the_loop_runs():
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 60)
     for thread in threads:
         thread.join()
     assert len(seen) == 4000

@@ -142,7 +142,7 @@ def test_a_worker_thread_changes_nothing():
         there = signal.getsignal(signal.SIGINT)
         thread = threading.Thread(target=work)
         thread.start()
-        thread.join(20)
+        thread.join(60)
         assert signal.getsignal(signal.SIGINT) is there
     assert found == [there]
     assert there is not signal.default_int_handler

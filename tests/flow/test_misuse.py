@@ -191,7 +191,7 @@ TOLD = {
 def test_a_misuse_after_the_subscribe_is_told_and_not_raised(misuse):
     do, kind, *words = misuse
     probe = do()
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert isinstance(probe.error, kind)
     for word in words:
         assert word in str(probe.error)

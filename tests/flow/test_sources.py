@@ -240,7 +240,7 @@ def test_subscribers_may_name_their_executor():
     probe = Probe(first=UNBOUNDED)
     with ThreadPoolExecutor(1, thread_name_prefix="strand") as pool:
         flow.from_iterable(range(1000)).subscribe(probe, executor=pool)
-        assert probe.ended.wait(10)
+        assert probe.ended.wait(60)
     assert probe.items == list(range(1000))
     assert probe.threads == {"strand_0"}
     where = ManualExecutor()
@@ -255,7 +255,7 @@ async def test_a_source_on_the_running_loop():
     probe = Probe(first=UNBOUNDED)
     flow.from_iterable(range(1000)).subscribe(probe, executor=asyncio.get_running_loop())
     assert probe.signals == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not probe.completed:  # noqa: ASYNC110 - lets the loop deliver
             await asyncio.sleep(0)
     assert probe.items == list(range(1000))

@@ -17,7 +17,7 @@ import pytest
 
 __all__ = ["nothing_is_left_behind", "possessions"]
 
-PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "30"))
+PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "120"))
 """Seconds within which whatever was asked to end has ended, on any machine."""
 
 KEPT = ("thread asyncio_", "thread flow-resubmit", "thread flow-timers")

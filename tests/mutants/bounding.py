@@ -215,8 +215,8 @@ def _dispatch(_seed: int) -> None:
     pool, go_on, begun = DispatchPool(1, 3, "bounds"), threading.Event(), []
     try:
         for number in range(8):
-            pool.submit(lambda number=number: begun.append(number) or go_on.wait(30))
-        wait_until(lambda: len(begun) == 3, timeout=10)
+            pool.submit(lambda number=number: begun.append(number) or go_on.wait(60))
+        wait_until(lambda: len(begun) == 3, timeout=60)
         for _ in range(8):
             with pool._lock:
                 pool._watch_if_needed()

@@ -114,7 +114,7 @@ class Life:
     def check(self):
         log = self.log
         assert log._committer.failed is None, log._committer.failed
-        assert log._publication.gate.acquire(timeout=20), "the publish gate was left locked"
+        assert log._publication.gate.acquire(timeout=60), "the publish gate was left locked"
         log._publication.gate.release()
         if log.withheld:
             log.publish(log.withheld[-1])
@@ -125,7 +125,7 @@ class Life:
         with self.quiet:
             self.ended = True
         self.busy.set()
-        self.other.join(30)
+        self.other.join(60)
         assert not self.other.is_alive(), "a committer hangs"
         truth = everything(self.log)
         for probe in self.probes:

@@ -21,7 +21,7 @@ QUICK = {"sync": "os", "fill_step": 65_536}
 """Options of a log that tests can make by the thousand."""
 
 
-def wait_until(condition: Any, state: Any = None, timeout: float = 20.0) -> None:
+def wait_until(condition: Any, state: Any = None, timeout: float = 60.0) -> None:
     """Returns once the condition holds; fails after the deadline, with the state."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
@@ -154,11 +154,11 @@ class Probe:
         last = self.positions[-1] if self.positions else None
         return f"{len(self.positions)} changes to {last}, error {self.error!r}, {what}"
 
-    def wait_for(self, count: int, timeout: float = 20.0) -> None:
+    def wait_for(self, count: int, timeout: float = 60.0) -> None:
         wait_until(lambda: len(self.positions) >= count or self.terminals, self.state, timeout)
         assert len(self.positions) >= count, self.state()
 
-    def wait_for_end(self, timeout: float = 20.0) -> None:
+    def wait_for_end(self, timeout: float = 60.0) -> None:
         assert self.ended.wait(timeout), self.state()
 
 
@@ -299,7 +299,7 @@ class Held:
         def held(transactions):
             self.sizes.append(len(transactions))
             self.inside.set()
-            assert self.go.wait(20)
+            assert self.go.wait(60)
             return original(transactions)
 
         monkeypatch.setattr(writer, "append", held)

@@ -127,7 +127,7 @@ class Crowd:
             guest.wait_for_end()
         for loop, thread in zip(self.loops, self.threads, strict=True):
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -49,7 +49,7 @@ class Actor(threading.Thread):
             if self.done:
                 return steps
             self._go.release()
-            assert self._stopped.acquire(timeout=10), "it waits for something that the other one holds"
+            assert self._stopped.acquire(timeout=60), "it waits for something that the other one holds"
         return most
 
 

@@ -77,7 +77,7 @@ class Interrupting:
         return local
 
 
-def joined(body, timeout=20.0):
+def joined(body, timeout=60.0):
     """Runs something on a thread of its own, which must end."""
     errors = []
 

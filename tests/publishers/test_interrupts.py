@@ -106,15 +106,15 @@ def commit_against_an_interrupt(monkeypatch, arm, *, on_main=False):
 
         victim.run = commit_as_victim
         threads[0].start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         conductor.start()
         if on_main:
             commit_as_victim()
         for thread in (conductor, *others):
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive(), "a committer hangs"
         monkeypatch.undo()
-        assert log._publication.gate.acquire(timeout=5)
+        assert log._publication.gate.acquire(timeout=60)
         log._publication.gate.release()
         assert len(acknowledged) + len(failed) + len(interrupted) == 5
         if failed or on_main:
@@ -292,9 +292,9 @@ def interrupt_of_an_owner(call, number, queued):
         finally:
             sys.settrace(None)
         if queued:
-            other.join(20)
+            other.join(60)
             assert not other.is_alive(), "somebody hangs"
-        assert log._publication.gate.acquire(timeout=5)
+        assert log._publication.gate.acquire(timeout=60)
         log._publication.gate.release()
         cancelled = probe.subscription.ended
         assert not log._committer.failed
@@ -337,7 +337,7 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         held = Held(log, monkeypatch)
         threads = [threading.Thread(target=fill, args=(log, 1)) for _ in range(4)]
         threads[0].start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         queue = log._committer
         waits = group_commit.Pending.wait
         victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
@@ -347,7 +347,7 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
             lambda self: _raise() if threading.current_thread() is victim else waits(self),
         )
         victim.start()
-        victim.join(20)
+        victim.join(60)
         assert not victim.is_alive()
         assert queue.waiting == (0, 0)
         for thread in threads[1:]:
@@ -355,7 +355,7 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         wait_until(lambda: queue.waiting[0] == 3)
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert log.head == Position(5, 0)
 
 

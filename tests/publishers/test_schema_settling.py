@@ -63,7 +63,7 @@ def in_time(act):
     """Whether something ends by itself; on a thread that holds up nobody if it does not."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     return not thread.is_alive()
 
 
@@ -399,7 +399,7 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
 
     def held(transactions):
         leading.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return append(transactions)
 
     def make():
@@ -407,7 +407,7 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
         log.forget_after(1)
         monkeypatch.setattr(log._files, "append", held)
         threads.append(in_background(lambda: log.commit([upsert("item", "1", {})])))
-        assert leading.wait(20)
+        assert leading.wait(60)
 
     def stale():
         with pytest.raises(InvalidChange) as error:
@@ -421,7 +421,7 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
     wait_until(lambda: log._committer.waiting[0] == 2)
     go.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert refused
     assert log.produced("p").version == 3
     assert sorted(stamps(log), key=str) == [1, None]

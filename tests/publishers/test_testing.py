@@ -19,7 +19,7 @@ def keys(changes):
     return [change.key for change in changes]
 
 
-def both(feed, n, timeout=10.0):
+def both(feed, n, timeout=60.0):
     """What the two ways collect, which must be the same."""
     taken = collect(feed, n, timeout)
     assert taken == asyncio.run(collect_async(feed, n, timeout))

@@ -31,7 +31,7 @@ def promtool(*arguments):
 
 def ask(url):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=10) as answer:
+    with opener.open(url, timeout=60) as answer:
         return answer.read().decode()
 
 
@@ -125,7 +125,7 @@ def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path, free_port
             told = json.loads(ask(f"{asked}/api/v1/rules"))["data"]["groups"]
             rules = [rule for group in told for rule in group["rules"]]
             assert len(rules) == 19
-            wait_until(lambda: all(rule["health"] == "ok" for rule in rules_of(asked)), timeout=30)
+            wait_until(lambda: all(rule["health"] == "ok" for rule in rules_of(asked)), timeout=60)
             assert json.loads(ask(f"{asked}/api/v1/alerts"))["data"]["alerts"] == []
 
 

@@ -178,7 +178,7 @@ async def attack(port: int, pace: float, done: Callable[[str], None]) -> None:
     while True:
         name = chance.choice(list(ATTACKS))
         with contextlib.suppress(OSError, EOFError, TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await ATTACKS[name](port)
         done(name)
         await asyncio.sleep(chance.expovariate(pace))

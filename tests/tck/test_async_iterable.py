@@ -87,7 +87,7 @@ def test_no_task_is_left_on_the_loop():
 
         async def others():
             left = asyncio.all_tasks() - {asyncio.current_task()}
-            return await asyncio.wait(left, timeout=10) if left else (left, left)
+            return await asyncio.wait(left, timeout=60) if left else (left, left)
 
-        _, pending = asyncio.run_coroutine_threadsafe(others(), loop).result(20)
+        _, pending = asyncio.run_coroutine_threadsafe(others(), loop).result(60)
         assert not pending

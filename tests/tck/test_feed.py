@@ -112,7 +112,7 @@ class Remote(Placed, PublisherVerification):
         cls.stack.callback(server.stop)
 
         def call(coroutine):
-            return asyncio.run_coroutine_threadsafe(coroutine, cls.executor).result(20)
+            return asyncio.run_coroutine_threadsafe(coroutine, cls.executor).result(60)
 
         cls.remote = connect(server.url)
         call(cls.remote.open())

@@ -22,7 +22,11 @@ from publishers.mutations.mutation import upsert
 from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports import Limits, Server, serve
 
-DEADLINE = 60.0
+DEADLINE = 120.0
+PATIENT = dict.fromkeys(
+    ("authenticate_timeout", "init_timeout", "keepalive", "request_timeout", "stall_timeout"), 60.0
+)
+"""A client of a test may be as late as any other program on a busy machine; what a test tries of these, it sets."""
 
 
 class Wire:
@@ -152,7 +156,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
         server = serve(
             log if served is None else served,
             port=port,
-            limits=Limits(**limits),
+            limits=Limits(**PATIENT | limits),
             origins=origins,
             authenticate=authenticate,
             authorise=authorise,

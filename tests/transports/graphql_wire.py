@@ -14,7 +14,7 @@ from publishers import ChangeLog
 from transports import Limits
 from transports.graphql.execution import Engine
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 EVERYTHING = "subscription ($since: Cursor) { onChange(since: $since) { cursor version index key body } }"
 
 

@@ -23,7 +23,7 @@ FOLLOW = f"""subscription ({PARAMETERS}, $until: Long) {{
   onChange({ARGUMENTS}, start: {{place: EARLIEST}}, until: $until) {{ {FIELDS} }}
 }}"""
 PAGE = f"query ({PARAMETERS}) {{ history({ARGUMENTS}, limit: 1000) {{ changes {{ {FIELDS} }} }} }}"
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 class Seen(msgspec.Struct, rename={"entity_type": "entityType", "schema_version": "schemaVersion"}):

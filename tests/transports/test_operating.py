@@ -7,7 +7,7 @@ from publishers import ChangeLog, Position, State, upsert
 from tests.publishers.support import QUICK
 from transports import connect, serve
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 class Reader:

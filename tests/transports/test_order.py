@@ -11,7 +11,7 @@ from tests.publishers.ordering import KEYS, WRITERS, Checker, Writers, stored
 from tests.publishers.support import QUICK, BatchProbe
 from transports import Backoff, connect, serve
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 QUICKLY = Backoff(first=0.01, limit=0.05)
 
 

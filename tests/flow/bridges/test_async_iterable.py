@@ -73,18 +73,18 @@ async def test_each_subscriber_gets_the_whole_stream_on_the_running_loop():
 def test_nothing_is_pulled_that_was_not_requested(loop):
     numbers = Counting(10)
     probe = collected(flow.from_async_iterable(numbers, loop=loop))
-    asyncio.run_coroutine_threadsafe(some_turns(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(some_turns(), loop).result(60)
     assert numbers.made == 0
     probe.request(3)
     wait_until(lambda: len(probe.items) == 3)
-    asyncio.run_coroutine_threadsafe(some_turns(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(some_turns(), loop).result(60)
     assert numbers.pulled == 3
     assert not probe.ended.is_set()
 
 
 def test_with_lookahead_the_end_is_told_without_a_further_request(loop):
     probe = collected(flow.from_async_iterable(Counting(2), loop=loop, lookahead=True), first=2)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert (probe.items, probe.completed) == ([0, 1], True)
 
 
@@ -102,7 +102,7 @@ def test_cancelling_closes_the_iterator_although_it_waits_for_something(loop):
     probe = collected(flow.from_async_iterable(endless, loop=loop), first=5)
     wait_until(lambda: probe.items)
     probe.cancel()
-    assert closed.wait(10)
+    assert closed.wait(60)
     assert probe.signals == ["subscribe", "next"]
 
 
@@ -122,7 +122,7 @@ def test_an_iterator_without_aclose_is_let_go_of(loop):
 def test_an_error_is_told_after_the_elements_before_it(loop):
     failure = ValueError("it fails")
     probe = collected(flow.from_async_iterable(Counting(2, error=failure), loop=loop), first=9)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert (probe.items, probe.error) == ([0, 1], failure)
 
 
@@ -145,7 +145,7 @@ def test_the_context_of_the_subscribe_goes_with_the_iterator(loop):
     NAME.set("somebody")
     probe = collected(flow.from_async_iterable(numbers, loop=loop), first=2)
     NAME.set("nobody")
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert numbers.names == ["somebody"]
 
 
@@ -157,17 +157,17 @@ def test_a_slow_executor_finds_at_most_256_waiting_and_takes_them_at_once(loop):
         def on_next_batch(self, items, /):
             super().on_next_batch(items)
             first.set()
-            gate.wait(10)
+            gate.wait(60)
 
     probe = Slow(first=flow.UNBOUNDED)
     publisher = flow.from_async_iterable(numbers, loop=loop)
     # INLINE: on the loop, which then cannot run ahead, or on the thread that requests, which then waits here.
     requesting = threading.Thread(target=lambda: publisher.subscribe(probe, executor=flow.INLINE))
     requesting.start()
-    assert first.wait(10)
+    assert first.wait(60)
     assert numbers.pulled <= 257
     gate.set()
-    assert probe.ended.wait(20)
+    assert probe.ended.wait(60)
     requesting.join()
     assert len(probe.items) == 10_000
     assert max(map(len, probe.batches)) <= 256
@@ -178,14 +178,14 @@ def test_on_another_executor_the_iterator_runs_ahead_of_the_subscriber_and_no_fu
 
     numbers = Counting(10_000)
     gate = threading.Event()
-    probe = Probe(first=flow.UNBOUNDED, on_item=lambda _: gate.wait(20))
+    probe = Probe(first=flow.UNBOUNDED, on_item=lambda _: gate.wait(60))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         flow.from_async_iterable(numbers, loop=loop).subscribe(probe, executor=pool)
         wait_until(lambda: numbers.pulled >= 200)
-        asyncio.run_coroutine_threadsafe(some_turns(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(some_turns(), loop).result(60)
         assert numbers.pulled <= 257
         gate.set()
-        assert probe.ended.wait(20)
+        assert probe.ended.wait(60)
     assert probe.items == list(range(10_000))
 
 
@@ -198,16 +198,16 @@ def test_an_iterator_that_never_waits_leaves_the_loop_to_others(loop):
 
     probe = collected(flow.from_async_iterable(eager, loop=loop), first=flow.UNBOUNDED)
     wait_until(lambda: len(probe.items) > 1000)
-    assert asyncio.run_coroutine_threadsafe(some_turns(), loop).result(10) == "served"
+    assert asyncio.run_coroutine_threadsafe(some_turns(), loop).result(60) == "served"
     stop.set()
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
 
 
 def test_an_asynchronous_iterator_serves_one_subscriber_and_says_so(loop):
     publisher = flow.from_async_iterable(Counting(2)(), loop=loop)
     first, second = collected(publisher, first=9), collected(publisher, first=9)
-    assert first.ended.wait(10)
-    assert second.ended.wait(10)
+    assert first.ended.wait(60)
+    assert second.ended.wait(60)
     assert first.items == [0, 1]
     assert "rule 1.10" in str(second.error)
     assert "a function that makes an iterator for each" in str(second.error)
@@ -322,7 +322,7 @@ def test_a_coroutine_function_is_told_from_a_generator_function(loop):
         return [1]
 
     probe = collected(flow.from_async_iterable(forgot_to_yield, loop=loop), first=1)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert "asynchronous generator function" in str(probe.error)
 
 
@@ -332,6 +332,6 @@ def test_none_is_no_element_here_either(loop):
         yield None
 
     probe = collected(flow.from_async_iterable(gap, loop=loop), first=9)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert probe.items == [1]
     assert "None is not an element" in str(probe.error)

@@ -283,7 +283,7 @@ def test_a_thread_that_waits_for_the_future_is_woken_when_the_loop_closes(abando
             waiting = pool.submit(concurrent.futures.wait, [future], 20)
             abandoned.run(turns)
             abandoned.close()
-            assert waiting.result(20).done == {future}
+            assert waiting.result(60).done == {future}
 
 
 @pytest.mark.usefixtures("silence")

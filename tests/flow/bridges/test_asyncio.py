@@ -169,7 +169,7 @@ async def test_a_waiting_coroutine_is_woken_from_any_thread():
             waiting = asyncio.ensure_future(anext(items))
             await asyncio.sleep(0)
             thread.start()
-            assert await asyncio.wait_for(waiting, 10) == number
+            assert await asyncio.wait_for(waiting, 60) == number
             thread.join()
 
 
@@ -181,7 +181,7 @@ async def test_the_end_is_told_to_a_waiting_coroutine_from_another_thread():
         thread = threading.Thread(target=hand.drain.fail, args=(OSError(),))
         thread.start()
         with pytest.raises(OSError):  # noqa: PT011 - it has no text
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, 60)
         thread.join()
 
 

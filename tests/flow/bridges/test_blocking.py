@@ -84,7 +84,7 @@ def test_a_waiting_thread_is_woken_by_each_element_and_by_the_end():
         hand.push(number)
     hand.feed.end(flow.COMPLETED)
     hand.drain.signal()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert got == list(range(200))
 
@@ -97,7 +97,7 @@ def test_close_from_another_thread_ends_a_waiting_iteration():
     thread.start()
     wait_until(lambda: items._inbox._waiting)
     items.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert hand.feed.released == 1
 

@@ -49,7 +49,7 @@ class _Subscription:
 
     def cancel(self):
         # Like most publishers, it needs a lock of its own for that.
-        assert self.numbers.cancelling.acquire(timeout=10)
+        assert self.numbers.cancelling.acquire(timeout=60)
         self.numbers.cancelling.release()
         self.numbers.cancelled_on.append(threading.get_ident())
         self.drain.cancel()

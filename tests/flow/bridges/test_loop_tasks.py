@@ -157,7 +157,7 @@ async def test_a_task_on_another_loop_sees_the_context_of_its_caller():
 
     def elsewhere(loop):
         variable.set("mine")
-        begin_on(loop, work).result(20)
+        begin_on(loop, work).result(60)
 
     await asyncio.to_thread(elsewhere, asyncio.get_running_loop())
     assert seen == ["mine"]

@@ -150,11 +150,11 @@ def test_a_slow_observer_is_asked_for_nothing_more():
 
         def slow(_):
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
 
         flow.to_observable(hand, prefetch=4).subscribe(slow)
         hand.push(*range(1000))
-        assert entered.wait(10)
+        assert entered.wait(60)
         assert hand.requests == [4]
         leave.set()
         wait_until(lambda: sum(hand.requests) > 1000)
@@ -167,7 +167,7 @@ def test_the_lag_of_a_slow_observer_is_visible_in_the_statistics_of_the_log(tmp_
 
         def slow(change):
             entered.set()
-            assert leave.wait(10)
+            assert leave.wait(60)
             keys.append(change.key)
 
         feed = log.changes(until=51, content=Content.BODY)
@@ -177,13 +177,13 @@ def test_the_lag_of_a_slow_observer_is_visible_in_the_statistics_of_the_log(tmp_
         for number in range(51):
             with log.transaction() as tx:
                 tx.upsert("order", str(number), {"n": number})
-        assert entered.wait(10)
+        assert entered.wait(60)
         (subscription,) = log.statistics().subscriptions
         assert subscription.name == "RxSubscriber"
         assert subscription.lag > 40
         assert subscription.demand <= 4
         leave.set()
-        assert done.wait(10)
+        assert done.wait(60)
         assert keys == [str(number) for number in range(51)]
         wait_until(lambda: not log.statistics().subscriptions)
 
@@ -254,7 +254,7 @@ def test_the_scheduler_given_to_subscribe_makes_the_first_request():
         on_completed=done.set,
         scheduler=NewThreadScheduler(),
     )
-    assert done.wait(10)
+    assert done.wait(60)
     assert threading.current_thread() not in threads
 
 
@@ -545,7 +545,7 @@ def test_a_source_is_left_although_all_that_it_pushes_is_skipped():
     wait_until(lambda: where.tasks)
     where.run_all()
     probe.cancel()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -592,7 +592,7 @@ def test_a_source_on_a_thread_of_its_own_is_left_alone_after_cancel():
 def test_a_scheduler_takes_the_observable_elsewhere():
     probe = Probe(first=100)
     flow.from_observable(rx.from_iterable(range(100)), scheduler=NewThreadScheduler()).subscribe(probe)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert probe.items == list(range(100))
     assert threading.current_thread().name not in probe.threads - {threading.main_thread().name}
 

@@ -328,7 +328,7 @@ def test_ref_count_to_zero_and_back_from_many_threads_keeps_at_most_one_connecti
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert live[0] == 0
     assert live[1] > 0
 

@@ -212,13 +212,13 @@ def test_subscribing_inside_on_next_begins_with_what_is_written_next():
 @pytest.mark.parametrize("lag", [Lag.DROP_OLDEST, Lag.LATEST, Lag.ERROR])
 def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_group(lag):
     broadcast, told, go = Broadcast(2, lag=lag), threading.Event(), threading.Event()
-    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(60)))
     thread = threading.Thread(target=broadcast.submit, args=(1,))
     thread.start()
-    assert told.wait(10)
+    assert told.wait(60)
     assert set(offer(broadcast, range(2, 7))) == {OfferResult.OK}
     go.set()
-    thread.join(10)
+    thread.join(60)
     for listener in listeners:
         if lag is Lag.ERROR:
             assert listener.items == [0, 1]
@@ -231,15 +231,15 @@ def test_a_slow_round_does_not_hold_up_the_writer_of_a_lossy_group(lag):
 def test_a_group_that_gates_for_too_long_is_overtaken():
     clock, told, go = Hands(), threading.Event(), threading.Event()
     broadcast = Broadcast(2, stall_timeout=5, clock=clock)
-    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(60)))
     thread = threading.Thread(target=broadcast.submit, args=(1,))
     thread.start()
-    assert told.wait(10)
+    assert told.wait(60)
     assert offer(broadcast, (2, 3, 4)) == [OfferResult.OK, OfferResult.OK, OfferResult.FULL]
     clock.time = 5
     assert broadcast.offer(4) is OfferResult.OK
     go.set()
-    thread.join(10)
+    thread.join(60)
     assert [listener.items for listener in listeners] == [[0, 1]] * 2
     assert all(isinstance(listener.error, flow.Lagged) for listener in listeners)
     assert broadcast.statistics().stalled == 2
@@ -247,32 +247,32 @@ def test_a_group_that_gates_for_too_long_is_overtaken():
 
 def test_a_waiting_submit_goes_on_when_the_group_does():
     broadcast, told, go = Broadcast(2), threading.Event(), threading.Event()
-    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(10)))
+    listeners = together(broadcast, 2, lambda item: item == 1 and (told.set(), go.wait(60)))
     first = threading.Thread(target=broadcast.submit, args=(1,))
     first.start()
-    assert told.wait(10)
+    assert told.wait(60)
     assert offer(broadcast, (2, 3)) == [OfferResult.OK] * 2
     second = threading.Thread(target=broadcast.submit, args=(4, 30))
     second.start()
     wait_until(lambda: broadcast._room._waiters)
     go.set()
-    second.join(10)
+    second.join(60)
     assert not second.is_alive()
-    first.join(10)
+    first.join(60)
     assert [listener.items for listener in listeners] == [[0, 1, 2, 3, 4]] * 2
 
 
 def test_a_member_of_the_group_was_in_the_way_until_the_next_round():
     clock, told, go = Hands(), threading.Event(), threading.Event()
     broadcast = Broadcast(1, clock=clock)
-    together(broadcast, 1, lambda item: item == 1 and (told.set(), go.wait(10)))
+    together(broadcast, 1, lambda item: item == 1 and (told.set(), go.wait(60)))
     thread = threading.Thread(target=broadcast.submit, args=(1,))
     thread.start()
-    assert told.wait(10)
+    assert told.wait(60)
     assert offer(broadcast, (2, 3)) == [OfferResult.OK, OfferResult.FULL]
     clock.time = 3
     go.set()
-    thread.join(10)
+    thread.join(60)
     clock.time = 5
     assert [each.blocked_seconds for each in broadcast.statistics().subscribers] == [3]
 
@@ -546,7 +546,7 @@ def test_threads_that_write_request_and_cancel_break_no_rule(apart, lags, demand
 
     def write():
         for item in range(count):
-            broadcast.submit(item, timeout=30)
+            broadcast.submit(item, timeout=60)
 
     runner = threading.Thread(target=run)
     writers = [threading.Thread(target=write) for _ in range(2)]
@@ -559,7 +559,7 @@ def test_threads_that_write_request_and_cancel_break_no_rule(apart, lags, demand
     for listener in listeners[1:]:
         wait_until(listener.ended.is_set)
     stop.set()
-    runner.join(30)
+    runner.join(60)
     assert all(listener.overlaps == 0 for listener in listeners)
     full = [x.items for lag, x in zip(lags[1:], listeners[1:], strict=True) if lag is Lag.BLOCK]
     assert all(len(items) == 2 * count and items == full[0] for items in full)

@@ -359,13 +359,13 @@ def test_rules_304_and_305_request_and_cancel_return_while_on_next_blocks():
 
     def block(item):
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     feed = QueueFeed(range(10))
     probe = Probe(first=1, on_item=block)
     with ThreadPoolExecutor(1) as pool:
         drain = started(probe, feed, executor=pool)
-        assert inside.wait(10)
+        assert inside.wait(60)
         drain.request(5)
         drain.signal()
         drain.cancel()

@@ -65,16 +65,16 @@ def test_no_wake_up_is_lost_in_lock_step():
 
         def request():
             for _ in range(rounds):
-                barrier.wait(10)
+                barrier.wait(60)
                 drain.request(1)
 
         thread = threading.Thread(target=request)
         thread.start()
         for number in range(rounds):
-            barrier.wait(10)
+            barrier.wait(60)
             feed.push(number)
             drain.signal()
-            assert arrived.acquire(timeout=10), f"round {number} lost its wake-up"
+            assert arrived.acquire(timeout=60), f"round {number} lost its wake-up"
         thread.join()
     assert len(probe.items) == rounds
 
@@ -90,12 +90,12 @@ def test_requests_of_eight_threads_while_another_cancels(inline):
             go = threading.Barrier(9)
 
             def request(drain=drain, go=go):
-                go.wait(10)
+                go.wait(60)
                 for _ in range(200):
                     drain.request(1)
 
             def cancel(drain=drain, go=go, probe=probe):
-                go.wait(10)
+                go.wait(60)
                 wait_until(lambda: len(probe.items) > 20)
                 drain.cancel()
                 drain.cancel()

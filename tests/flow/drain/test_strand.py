@@ -59,8 +59,8 @@ def test_all_four_signals_run_on_the_executor():
         started(probe, feed, executor=pool)
         drain = started(failing, QueueFeed(), executor=pool)
         drain.fail(OSError())
-        assert probe.ended.wait(10)
-        assert failing.ended.wait(10)
+        assert probe.ended.wait(60)
+        assert failing.ended.wait(60)
     assert probe.signals == ["subscribe", "next", "complete"]
     assert failing.signals == ["subscribe", "error"]
     assert probe.threads == failing.threads == {"own_0"}
@@ -282,13 +282,13 @@ def test_a_shut_down_pool_ends_the_subscriber_inline():
 def test_a_pool_that_throws_away_what_was_submitted_ends_the_subscriber():
     inside, go_on = threading.Event(), threading.Event()
     pool = ThreadPoolExecutor(1)
-    pool.submit(lambda: (inside.set(), go_on.wait(10)))
-    assert inside.wait(10)
+    pool.submit(lambda: (inside.set(), go_on.wait(60)))
+    assert inside.wait(60)
     probe = Probe(first=1)
     feed = QueueFeed([1])
     started(probe, feed, executor=pool)
     pool.shutdown(wait=False, cancel_futures=True)
-    assert probe.ended.wait(10)
+    assert probe.ended.wait(60)
     assert isinstance(probe.error, RuntimeError)
     assert probe.signals == ["subscribe", "error"]
     go_on.set()
@@ -336,7 +336,7 @@ async def test_signals_run_on_the_loop():
 
     thread = threading.Thread(target=push)
     thread.start()
-    assert await asyncio.wait_for(done, 10) == 7
+    assert await asyncio.wait_for(done, 60) == 7
     thread.join()
     assert probe.threads == {threading.current_thread().name}
 

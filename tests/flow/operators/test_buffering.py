@@ -65,7 +65,7 @@ def test_signals_come_on_the_executor_that_was_named():
 
     with ThreadPoolExecutor(2, thread_name_prefix="there") as pool:
         probe = run(range(5000), op.publish_on(pool))
-        assert probe.ended.wait(10)
+        assert probe.ended.wait(60)
         assert probe.items == list(range(5000))
         assert probe.overlaps == 0
         assert all(name.startswith("there") for name in probe.threads)
@@ -154,11 +154,11 @@ def test_by_default_one_element_too_many_ends_the_stream():
 def test_an_upstream_that_is_too_fast_is_cancelled_before_a_busy_subscriber_is_told():
     upstream = Upstream()
     entered, leave = threading.Event(), threading.Event()
-    probe = Probe(first=1, on_item=lambda _: (entered.set(), leave.wait(10)))
+    probe = Probe(first=1, on_item=lambda _: (entered.set(), leave.wait(60)))
     flow.pipe(upstream, op.on_backpressure_buffer(1)).subscribe(probe)
     thread = threading.Thread(target=upstream.send, args=(0,))
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     upstream.send(1, 2, 3)
     assert upstream.cancelled == 1
     assert probe.error is None

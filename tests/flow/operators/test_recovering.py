@@ -257,11 +257,11 @@ def test_there_is_one_alarm_however_many_elements_come():
 def test_an_alarm_that_rings_during_a_signal_ends_nothing():
     timers, upstream = ManualTimers(), Upstream()
     entered, leave = threading.Event(), threading.Event()
-    probe = Probe(first=5, on_item=lambda _: (entered.set(), leave.wait(10)))
+    probe = Probe(first=5, on_item=lambda _: (entered.set(), leave.wait(60)))
     op.timeout(5, timers=timers)(upstream).subscribe(probe)
     thread = threading.Thread(target=upstream.send, args=(1,))
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     timers.advance(100)
     assert probe.error is None
     leave.set()

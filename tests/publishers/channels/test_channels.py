@@ -453,7 +453,7 @@ def test_a_stuck_subscriber_holds_up_nobody():
         class Stuck(Hearer):
             def take(self, message):
                 super().take(message)
-                assert go.wait(20)
+                assert go.wait(60)
 
         stuck, others = Stuck(), [Hearer() for _ in range(5)]
         for hearer in (stuck, *others):

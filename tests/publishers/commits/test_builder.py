@@ -197,7 +197,7 @@ async def test_cancelling_the_wait_for_an_asynchronous_block_does_not_undo_the_c
 
     def held(*args, **named):
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return commit(*args, **named)
 
     monkeypatch.setattr(log, "commit", held)

@@ -86,7 +86,7 @@ def test_in_a_group_an_expectation_meets_what_is_written_before_it(monkeypatch):
         held = Held(log, monkeypatch)
         threads = [threading.Thread(target=fill, args=(log, 1))]
         threads[0].start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         token = log.token(Position(1, 0))._replace(position=Position(2, 0))
         outcomes = {}
 
@@ -102,7 +102,7 @@ def test_in_a_group_an_expectation_meets_what_is_written_before_it(monkeypatch):
             wait_until(lambda number=number: log._committer.waiting[0] == number + 1)
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert held.sizes == [1, 1]
         assert outcomes["first"] == 2
         assert outcomes["second"].found == Position(3, 0)
@@ -114,7 +114,7 @@ def test_of_a_group_without_room_whoever_expected_shares_the_fate_of_what_it_met
         held = Held(log, monkeypatch)
         blocker = threading.Thread(target=fill, args=(log, 1))
         blocker.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         token = log.token(Position(1, 0))._replace(position=Position(2, 0))
         outcomes = {}
 
@@ -140,7 +140,7 @@ def test_of_a_group_without_room_whoever_expected_shares_the_fate_of_what_it_met
         monkeypatch.setattr(log._files, "append", full)
         held.go.set()
         for thread in (blocker, *threads):
-            thread.join(20)
+            thread.join(60)
         assert calls == [2, 1]
         assert outcomes["a"] == 2
         assert isinstance(outcomes["b"], LogFull)
@@ -267,7 +267,7 @@ def test_behind_something_large_in_its_group_an_expectation_of_keys_cannot_be_to
         held = Held(log, monkeypatch)
         blocker = threading.Thread(target=fill, args=(log, 1, 1, "other"))
         blocker.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         place = log.token(Position(1, 0))
         large = [upsert("order", str(n), {"pad": "x" * 1000}) for n in range(100)]
         errors = []
@@ -283,7 +283,7 @@ def test_behind_something_large_in_its_group_an_expectation_of_keys_cannot_be_to
             wait_until(lambda number=number: log._committer.waiting[0] == number + 1)
         held.go.set()
         for thread in (blocker, *threads):
-            thread.join(20)
+            thread.join(60)
         assert "too large for memory is committed at the same time" in errors[0]
 
 

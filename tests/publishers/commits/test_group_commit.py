@@ -47,14 +47,14 @@ def test_those_who_wait_are_committed_in_one_group(monkeypatch):
         held = Held(log, monkeypatch)
         threads = [threading.Thread(target=fill, args=(log, 1)) for _ in range(10)]
         threads[0].start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         for thread in threads[1:]:
             thread.start()
         wait_until(lambda: log._committer.waiting[0] == 9)
         groups = log._committer.groups
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert held.sizes == [1, 9]
         assert log._committer.groups == groups + 2
         assert log.head == Position(11, 0)
@@ -68,13 +68,13 @@ def test_a_group_is_bounded_in_transactions_and_bytes(monkeypatch):
             held = Held(log, monkeypatch)
             threads = [threading.Thread(target=fill, args=(log, 1)) for _ in range(10)]
             threads[0].start()
-            assert held.inside.wait(20)
+            assert held.inside.wait(60)
             for thread in threads[1:]:
                 thread.start()
             wait_until(lambda: log._committer.waiting[0] == 9)
             held.go.set()
             for thread in threads:
-                thread.join(20)
+                thread.join(60)
             assert held.sizes == sizes
 
 
@@ -86,12 +86,12 @@ def test_callers_wait_for_room_in_the_queue_and_are_let_in(monkeypatch):
         threads = [threading.Thread(target=lambda: done.append(log.commit([order(1)]))) for _ in range(6)]
         for thread in threads:
             thread.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         wait_until(lambda: len(log._committer._queue.outside) == 4)
         assert log._committer.waiting[0] == 1
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert sorted(commit.version for commit in done) == list(range(1, 7))
 
 
@@ -124,7 +124,7 @@ def test_racing_retries_in_one_group_become_one_version(monkeypatch):
         done = []
         lead = threading.Thread(target=fill, args=(log, 1))
         lead.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         sequences = [7, 7, 6, 8, 7]
         threads = []
         for place, sequence in enumerate(sequences, 1):
@@ -136,7 +136,7 @@ def test_racing_retries_in_one_group_become_one_version(monkeypatch):
             wait_until(lambda place=place: log._committer.waiting[0] == place)
         held.go.set()
         for thread in [lead, *threads]:
-            thread.join(20)
+            thread.join(60)
         fresh = {s: c.version for s, c in done if not c.duplicate}
         assert fresh == {7: 2, 8: 3}
         assert sorted((s, c.version) for s, c in done if c.duplicate) == [(6, 0), (7, 0), (7, 2)]
@@ -304,7 +304,7 @@ def test_who_finds_no_room_behind_others_is_told_and_a_retry_of_it_too(monkeypat
         outcomes = {}
         threads = [threading.Thread(target=fill, args=(log, 1))]
         threads[0].start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         for place, producer in enumerate([("a", 1), ("b", 2), ("b", 2), ("b", 1)], 1):
 
             def commit(place=place, producer=producer):
@@ -318,7 +318,7 @@ def test_who_finds_no_room_behind_others_is_told_and_a_retry_of_it_too(monkeypat
             wait_until(lambda place=place: log._committer.waiting[0] == place)
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert outcomes[1].version == 2
         assert all(isinstance(outcomes[place], LogFull) for place in (2, 3, 4))
         monkeypatch.setattr(log._files, "append", append)
@@ -340,7 +340,7 @@ def test_commits_in_progress_finish_when_the_log_is_closed_and_later_ones_are_re
         threads = [threading.Thread(target=commit) for _ in range(4)]
         for thread in threads:
             thread.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         wait_until(lambda: log._committer.waiting[0] == 3)
         closer = threading.Thread(target=log.close)
         closer.start()
@@ -349,7 +349,7 @@ def test_commits_in_progress_finish_when_the_log_is_closed_and_later_ones_are_re
             log._committer.commit(_sealed(log))
         held.go.set()
         for thread in [*threads, closer]:
-            thread.join(20)
+            thread.join(60)
         assert sorted(done) == [1, 2, 3, 4]
         assert not refused
 
@@ -384,7 +384,7 @@ def test_a_ring_made_while_a_group_with_a_spooled_transaction_is_published_cover
         threads = [threading.Thread(target=fill, args=(log, 1, size)) for size in (1, 200, 1)]
         for place, thread in enumerate(threads):
             thread.start()
-            assert held.inside.wait(20)
+            assert held.inside.wait(60)
             wait_until(lambda place=place: log._committer.waiting[0] == place)
         first, second = Probe(first=1000), Probe(first=1000)
         feed = log.changes()
@@ -399,7 +399,7 @@ def test_a_ring_made_while_a_group_with_a_spooled_transaction_is_published_cover
         monkeypatch.setattr(log._service.registry, "snapshot", registering)
         held.go.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert log.head == Position(4)
         log.changes(since=Position(3)).subscribe(second, executor=flow.INLINE)
         first.wait_for(203)

@@ -34,14 +34,14 @@ def test_what_is_submitted_is_committed_in_order_and_in_groups(monkeypatch):
     with opened() as log:
         held = Held(log, monkeypatch)
         first = log.submit([order(0)])
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         others = [log.submit([order(n)]) for n in range(1, 50)]
         thread = threading.Thread(target=fill, args=(log, 1))
         thread.start()
         wait_until(lambda: log._committer.waiting[0] == 50)
         held.go.set()
         assert [one.result(Wait.VISIBLE, 20).version for one in (first, *others)] == list(range(1, 51))
-        thread.join(20)
+        thread.join(60)
         assert held.sizes == [1, 50]
 
 
@@ -69,31 +69,31 @@ def test_accepted_comes_before_the_sync_and_durable_after_it(monkeypatch):
 
         def held():
             syncing.set()
-            assert go.wait(20)
+            assert go.wait(60)
             return sync()
 
         monkeypatch.setattr(log._files, "sync", held)
         submission = log.submit([order(1)])
-        assert syncing.wait(20)
-        assert submission.accepted.result(20).version == 1
+        assert syncing.wait(60)
+        assert submission.accepted.result(60).version == 1
         assert not submission.durable.done()
         assert not submission.visible.done()
         assert not submission.durable.cancel()
         go.set()
-        assert submission.visible.result(20).version == 1
+        assert submission.visible.result(60).version == 1
 
 
 def test_under_the_interval_policy_durable_comes_with_the_sync():
     """F145: unless it is asked for at once."""
     with opened(sync="interval", sync_interval=60.0) as log:
         lazy = [log.submit([order(n)]) for n in range(3)]
-        assert [one.accepted.result(20).version for one in lazy] == [1, 2, 3]
+        assert [one.accepted.result(60).version for one in lazy] == [1, 2, 3]
         assert not lazy[0].durable.done()
-        assert log.submit([order(4)], durable=True).result(timeout=20).version == 4
-        assert [one.visible.result(20).version for one in lazy] == [1, 2, 3]
+        assert log.submit([order(4)], durable=True).result(timeout=60).version == 4
+        assert [one.visible.result(60).version for one in lazy] == [1, 2, 3]
         last = log.submit([order(5)])
-        last.accepted.result(20)
-    assert last.visible.result(20).version == 5  # closing syncs
+        last.accepted.result(60)
+    assert last.visible.result(60).version == 5  # closing syncs
 
 
 def test_what_is_withheld_is_durable_and_becomes_visible_when_it_is_published_or_never():
@@ -102,18 +102,18 @@ def test_what_is_withheld_is_durable_and_becomes_visible_when_it_is_published_or
         shown = log.submit([order(1)], visible=False)
         gone = log.submit([order(2)], visible=False)
         kept = log.submit([order(3)], visible=False)
-        assert [one.durable.result(20).version for one in (shown, gone, kept)] == [1, 2, 3]
+        assert [one.durable.result(60).version for one in (shown, gone, kept)] == [1, 2, 3]
         assert not shown.visible.done()
         log.publish(1)
-        assert shown.visible.result(20).version == 1
+        assert shown.visible.result(60).version == 1
         log.forget_after(1)
         for one in (gone, kept):
             with pytest.raises(NoSuchVersion):
-                one.visible.result(20)
+                one.visible.result(60)
         last = log.submit([order(4)], visible=False)
-        assert last.durable.result(20).version == 2
+        assert last.durable.result(60).version == 2
     with pytest.raises(LogClosed):
-        last.visible.result(20)
+        last.visible.result(60)
 
 
 def test_a_refusal_is_told_by_every_future_and_concerns_no_other():
@@ -123,11 +123,11 @@ def test_a_refusal_is_told_by_every_future_and_concerns_no_other():
         first = log.submit([order(1)], expect=place)
         second = log.submit([order(2)], expect=(place, [("order", "1")]))
         third = log.submit([order(3)])
-        assert first.result(timeout=20).version == 1
+        assert first.result(timeout=60).version == 1
         for wait in Wait:
             with pytest.raises(ExpectationFailed):
                 second.result(wait, 20)
-        assert third.result(timeout=20).version == 2
+        assert third.result(timeout=60).version == 2
 
 
 def test_what_is_wrong_is_raised_at_once():
@@ -155,8 +155,8 @@ def test_schemas_and_large_transactions_can_be_submitted():
             [upsert("order", str(n), {"pad": "x" * 1000}) for n in range(100)],
             expect=(log.token(log.head), [("item", "x")]),
         )
-        assert stamped.result(timeout=20).version == 2
-        assert large.result(timeout=20).changes == 101
+        assert stamped.result(timeout=60).version == 2
+        assert large.result(timeout=60).changes == 101
         wait_until(lambda: not list(log.path.glob("spool-*")))
 
 
@@ -165,7 +165,7 @@ def test_a_full_queue_makes_the_submitter_wait(monkeypatch):
     with opened(queue_bytes=2_000) as log:
         held = Held(log, monkeypatch)
         first = log.submit([order(0)])
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         submissions = []
 
         def submit():
@@ -177,8 +177,8 @@ def test_a_full_queue_makes_the_submitter_wait(monkeypatch):
         wait_until(lambda: log._committer._queue.outside)
         assert len(submissions) < 40
         held.go.set()
-        thread.join(20)
-        assert [one.result(timeout=20).version for one in (first, *submissions)] == list(range(1, 42))
+        thread.join(60)
+        assert [one.result(timeout=60).version for one in (first, *submissions)] == list(range(1, 42))
 
 
 def test_a_submitter_that_waits_for_room_is_told_of_the_end(monkeypatch):
@@ -186,7 +186,7 @@ def test_a_submitter_that_waits_for_room_is_told_of_the_end(monkeypatch):
     with opened(queue_bytes=500) as log:
         held = Held(log, monkeypatch)
         log.submit([order(0)])
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         errors = []
 
         def submit():
@@ -201,9 +201,9 @@ def test_a_submitter_that_waits_for_room_is_told_of_the_end(monkeypatch):
         wait_until(lambda: log._committer._queue.outside)
         closing = threading.Thread(target=log.close)
         closing.start()
-        thread.join(20)
+        thread.join(60)
         held.go.set()
-        closing.join(20)
+        closing.join(60)
         assert errors
 
 
@@ -211,7 +211,7 @@ def test_a_failed_disk_is_told_to_all_who_wait(monkeypatch):
     """F145: those of the group, those whose sync was to come, and those who come later."""
     with opened(sync="interval", sync_interval=60.0) as log:
         lazy = log.submit([order(1)])
-        lazy.accepted.result(20)
+        lazy.accepted.result(60)
 
         def broken():
             raise LogFailed("unknown", "no disk")
@@ -220,7 +220,7 @@ def test_a_failed_disk_is_told_to_all_who_wait(monkeypatch):
         now = log.submit([order(2)], durable=True)
         for one in (lazy, now):
             with pytest.raises(LogFailed) as found:
-                one.durable.result(20)
+                one.durable.result(60)
             assert found.value.outcome == "unknown"
         with pytest.raises(LogFailed) as found:
             log.submit([order(3)])
@@ -233,12 +233,12 @@ def test_what_a_callback_raises_stops_nobody(monkeypatch):
         done = threading.Event()
         one = log.submit([order(1)])
         one.durable.add_done_callback(lambda _: (log.commit([order(2)]), done.set()))
-        assert done.wait(20)
-        assert log.submit([order(3)]).result(timeout=20).version == 3
+        assert done.wait(60)
+        assert log.submit([order(3)]).result(timeout=60).version == 3
         dropped = []
         monkeypatch.setattr(flow.hooks, "on_dropped_error", lambda error, *_: dropped.append(error))
         log._committer.arrivals._telling.put(lambda: 1 / 0)
-        assert log.submit([order(4)]).result(timeout=20).version == 4
+        assert log.submit([order(4)]).result(timeout=60).version == 4
         assert isinstance(dropped[0], ZeroDivisionError)
 
 
@@ -247,7 +247,7 @@ def test_subscribers_are_woken_by_what_is_submitted():
     with opened() as log:
         probe = Probe(first=10)
         log.changes().subscribe(probe, executor=flow.INLINE)
-        log.submit([order(1)]).visible.result(20)
+        log.submit([order(1)]).visible.result(60)
         wait_until(lambda: len(probe.changes) == 2)
 
 
@@ -260,7 +260,7 @@ async def test_a_wait_that_is_cancelled_does_not_undo_the_commit(monkeypatch):
         with pytest.raises(TimeoutError):
             await waiting
         held.go.set()
-        assert submission.result(timeout=20).version == 1
+        assert submission.result(timeout=60).version == 1
 
 
 def test_a_submission_may_have_arrived_already():
@@ -279,21 +279,21 @@ def test_what_is_submitted_behind_a_refusal_is_refused_with_it(monkeypatch):
         log.commit([order(0)])
         held = Held(log, monkeypatch)
         blocker = log.submit([order(0)])
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         first = log.submit([order(1)], producer=("a", 1), expect=place)
         second = log.submit([order(2)], producer=("a", 2), after=first)
         third = log.submit([order(3)], producer=("a", 3), after=second)
         other = log.submit([order(4)], producer=("b", 1), after=blocker)
         held.go.set()
         with pytest.raises(ExpectationFailed):
-            first.result(timeout=20)
+            first.result(timeout=60)
         for one in (second, third):
             with pytest.raises(PredecessorFailed) as found:
-                one.result(timeout=20)
+                one.result(timeout=60)
             assert found.value.retryable
         with pytest.raises(PredecessorFailed):
             log.submit([schema("order", {})], after=third)
-        assert log.submit([order(5)], producer=("a", 1), after=other).result(timeout=20).version == 4
+        assert log.submit([order(5)], producer=("a", 1), after=other).result(timeout=60).version == 4
 
 
 def test_a_repetition_behind_a_refusal_is_a_duplicate():
@@ -303,7 +303,7 @@ def test_a_repetition_behind_a_refusal_is_a_duplicate():
         log.commit([order(1)], producer=("a", 2))
         first = log.submit([order(0)], expect=place)
         again = log.submit([order(1)], producer=("a", 2), after=first)
-        assert again.result(timeout=20).duplicate
+        assert again.result(timeout=60).duplicate
 
 
 def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local_ones():

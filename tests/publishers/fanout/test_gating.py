@@ -179,7 +179,7 @@ def test_a_gating_subscriber_that_commits_inline_does_not_hold_the_lock_of_other
     class Nudging(Probe):
         def take(self, change):
             super().take(change)
-            in_threads(log._service.admission.nudge, timeout=10)
+            in_threads(log._service.admission.nudge, timeout=60)
             seen.append(change)
 
     probe = Nudging(first=1)

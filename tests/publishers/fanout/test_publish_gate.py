@@ -53,9 +53,9 @@ def test_what_a_publishing_that_failed_was_to_show_is_read_from_the_log():
         threads = [threading.Thread(target=commit) for _ in range(2)]
         for thread in threads:
             thread.start()
-            assert entered.wait(30)
+            assert entered.wait(60)
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert failed == [2]
         assert len(lost) >= 1
         wait_until(lambda: len(probe.positions) == len(everything(log)), probe.state)

@@ -111,7 +111,7 @@ class Asked:
 
     def read(self, location):
         self.inside.set()
-        assert self.go.wait(20)
+        assert self.go.wait(60)
         return self.reader.read(location)
 
 
@@ -123,7 +123,7 @@ def test_who_asks_for_a_frame_that_is_being_read_waits_for_it(wal):
     found = []
 
     def second():
-        assert reader.inside.wait(20)
+        assert reader.inside.wait(60)
         asked = threading.Event()
         condition = cache._read
         wait = condition.wait
@@ -135,9 +135,9 @@ def test_who_asks_for_a_frame_that_is_being_read_waits_for_it(wal):
         condition.wait = waiting
         thread = threading.Thread(target=lambda: found.append(cache.read(place)), daemon=True)
         thread.start()
-        assert asked.wait(20)
+        assert asked.wait(60)
         reader.go.set()
-        thread.join(20)
+        thread.join(60)
 
     in_threads(lambda: found.append(cache.read(place)), second)
     assert [block.version for block, _ in found] == [7, 7]
@@ -199,13 +199,13 @@ def test_each_gets_a_slice_in_turn_until_there_is_nothing_left_to_do():
     def turn(name, more):
         return lambda: order.append(name) or more
 
-    first = Task(lambda: gate.wait(20), turn("a", True), turn("a", False))
+    first = Task(lambda: gate.wait(60), turn("a", True), turn("a", False))
     second = Task(turn("b", True), turn("b", False))
     replayer.enlist(first)
     replayer.enlist(second)
     gate.set()
-    assert first.done.wait(20)
-    assert second.done.wait(20)
+    assert first.done.wait(60)
+    assert second.done.wait(60)
     wait_until(lambda: len(order) == 4)
     assert order in (["b", "a", "b", "a"], ["a", "b", "a", "b"])
     assert replayer.waiting == 0
@@ -234,12 +234,12 @@ def test_those_that_are_detached_have_one_turn_at_a_time_and_rest_for_their_shar
     replayer.enlist(also)
     for _ in range(3):
         replayer.enlist(task := Task(turn("cheap")))
-        assert task.done.wait(20)
+        assert task.done.wait(60)
     assert order == ["dear", "cheap", "cheap", "cheap"]
     for number in (2, 3, 4):
         now[0] = replayer._detached_from - 0.01
         replayer.enlist(task := Task(turn("cheap")))
-        assert task.done.wait(20)
+        assert task.done.wait(60)
         assert order.count("dear") == number - 1
         now[0] = replayer._detached_from
         with replayer._lock:
@@ -248,8 +248,8 @@ def test_those_that_are_detached_have_one_turn_at_a_time_and_rest_for_their_shar
         now[0] += 20.0
         with replayer._lock:
             replayer._work.notify_all()
-    assert also.done.wait(20)
-    assert dear.done.wait(20)
+    assert also.done.wait(60)
+    assert dear.done.wait(60)
     replayer.close()
 
 
@@ -259,7 +259,7 @@ def test_one_whose_slice_fails_takes_the_thread_from_nobody(caplog):
     bad, good = Task(lambda: 1 / 0), Task(False)
     replayer.enlist(bad)
     replayer.enlist(good)
-    assert good.done.wait(20)
+    assert good.done.wait(60)
     replayer.close()
     assert "a slice of replay failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
@@ -270,16 +270,16 @@ def test_who_waits_or_comes_when_it_is_closed_is_told():
     gate = threading.Event()
     inside = threading.Event()
     replayer = Replayer(1, "closing", 0.1)
-    busy = Task(lambda: inside.set() or gate.wait(20))
+    busy = Task(lambda: inside.set() or gate.wait(60))
     waiting, late = Task(True), Task(True)
     replayer.enlist(busy)
-    assert inside.wait(20)
+    assert inside.wait(60)
     replayer.enlist(waiting)
     closing = threading.Thread(target=replayer.close, daemon=True)
     closing.start()
-    assert waiting.done.wait(20)
+    assert waiting.done.wait(60)
     gate.set()
-    closing.join(20)
+    closing.join(60)
     assert not closing.is_alive()
     replayer.enlist(late)
     assert [busy.stopped, waiting.stopped, late.stopped] == [1, 1, 1]  # the first one had more to do
@@ -290,7 +290,7 @@ def test_a_slice_may_close_the_replayer_that_runs_it():
     replayer = Replayer(2, "inside", 0.1)
     task = Task(lambda: replayer.close() or False)
     replayer.enlist(task)
-    assert task.done.wait(20)
+    assert task.done.wait(60)
     wait_until(lambda: not any(thread.is_alive() for thread in replayer._threads))
     assert task.stopped == 0
 
@@ -313,7 +313,7 @@ def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(mo
                 replayer.enlist(refused)
             assert replayer.waiting == 0
     replayer.enlist(served)
-    assert served.done.wait(20)
+    assert served.done.wait(60)
     replayer.close()
     assert (refused.turns, refused.stopped, served.stopped) == ([False], 0, 0)
 
@@ -322,16 +322,16 @@ def test_if_no_further_thread_can_be_started_those_that_there_are_serve_who_come
     """F37: nobody is refused for that."""
     replayer = Replayer(2, "few", 0.1)
     gate, inside = threading.Event(), threading.Event()
-    replayer.enlist(Task(lambda: inside.set() or (gate.wait(20) and False)))
-    assert inside.wait(20)
+    replayer.enlist(Task(lambda: inside.set() or (gate.wait(60) and False)))
+    assert inside.wait(60)
     second, third = Task(False), Task(False)
     with monkeypatch.context() as patched:
         patched.setattr(replayer_module, "BackgroundThread", Exhausted)
         replayer.enlist(second)
         assert replayer.waiting == 1
     replayer.enlist(third)  # now there is room, although the first one is still busy
-    assert second.done.wait(20)
-    assert third.done.wait(20)
+    assert second.done.wait(60)
+    assert third.done.wait(60)
     gate.set()
     replayer.close()
     assert (second.stopped, third.stopped) == (0, 0)

@@ -345,7 +345,7 @@ def test_a_gap_that_grows_just_when_it_is_told_is_told_once_and_whole(monkeypatc
     note = property(looked_at, lambda self, gap: vars(self).update(_gap=gap))
     monkeypatch.setattr(GapNotice, "_gap", note, raising=False)
     subscription._jump(Position(4))
-    telling.join(20)
+    telling.join(60)
     pool.run_all()
     assert gaps == [Gap(Position(1), Position(4))]
 
@@ -526,7 +526,7 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
 
         def replay(self):
             busy.set()
-            gate.wait(20)
+            gate.wait(60)
             return False
 
         def replay_stopped(self):
@@ -535,7 +535,7 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
     with opened(replay_threads=1) as log:
         fill(log, 3)
         log._service.replayer.enlist(Reading())
-        assert busy.wait(20)
+        assert busy.wait(60)
         probe = Probe(first=100)
         log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
         assert log._service.replayer.waiting == 1
@@ -543,7 +543,7 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
         closer.start()
         wait_until(lambda: not log._service.replayer.waiting)
         gate.set()
-        closer.join(20)
+        closer.join(60)
         assert not closer.is_alive()
         assert probe.terminals == 1
         assert isinstance(probe.error, LogClosed)

@@ -210,14 +210,14 @@ def test_a_reader_waits_for_a_commit_for_an_acknowledgement_and_for_its_time(log
         thread = threading.Thread(target=wait)
         thread.start()
         act()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
     assert keys(found[0]) == keys(found[1]) == [1]
     assert found[1][0].count == 2
     thread = threading.Thread(target=wait)
     thread.start()
     wait_until(lambda: one.ack(*one.read(wait=0)) or not thread.is_alive())
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
 
 

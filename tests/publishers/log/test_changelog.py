@@ -356,7 +356,7 @@ def test_close_delivers_what_is_visible_and_asked_for_however_many_turns_it_take
         class Gate(Probe):
             def take(self, change):
                 if where == "pool":
-                    assert go.wait(20)
+                    assert go.wait(60)
                 super().take(change)
 
         probe = Gate(first=10**6)

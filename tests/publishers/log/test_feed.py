@@ -222,7 +222,7 @@ async def test_on_an_event_loop_signals_run_there(log):
     probe = OnLoop(first=100)
     log.changes().subscribe(probe)
     await log.commit_async([order(1)])
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 60)
     assert probe.clean
 
 

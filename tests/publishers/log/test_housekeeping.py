@@ -44,14 +44,14 @@ def test_a_thread_that_outlives_an_interrupted_close_ends_in_silence(caplog):
     class Alarm:
         def wait(self):
             waits.set()
-            closed.wait(20)
+            closed.wait(60)
             raise OSError(9, "Bad file descriptor")
 
         def wake(self):
             pass
 
     house = Housekeeping(lambda: None, Alarm(), "house")
-    waits.wait(20)
+    waits.wait(60)
     house._thread.join, joined = lambda: None, house._thread.join
     house.close()
     closed.set()
@@ -66,15 +66,15 @@ def test_close_waits_for_the_step_in_progress():
 
     def step():
         began.set()
-        go.wait(20)
+        go.wait(60)
         ended.append(1)
 
     house = Housekeeping(step, 0.0001, "house")
-    began.wait(20)
+    began.wait(60)
     closer = threading.Thread(target=house.close)
     closer.start()
     go.set()
-    closer.join(20)
+    closer.join(60)
     assert ended
 
 
@@ -131,7 +131,7 @@ def test_a_blocking_inline_subscriber_does_not_stop_those_who_lag():
         class Stuck(Probe):
             def take(self, change):
                 super().take(change)
-                go.wait(20)
+                go.wait(60)
 
         stuck, other = Stuck(first=5), Probe(first=100)
         log.changes(since=log.oldest).subscribe(stuck, executor=flow.INLINE)

@@ -118,11 +118,11 @@ def test_every_buffer_has_a_bound_a_name_a_default_and_a_metric(monkeypatch):
         ]
         for one in commits:
             one.start()
-        assert held.inside.wait(20)
+        assert held.inside.wait(60)
         wait_until(lambda: look().queued and log._committer._queue.outside)
         held.go.set()
         for one in commits:
-            one.join(20)
+            one.join(60)
 
         def caught_up():
             told = look()

@@ -354,7 +354,7 @@ def in_time(act):
     """Whether something ends by itself; on a thread that holds up nobody if it does not."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     return not thread.is_alive()
 
 
@@ -433,20 +433,20 @@ def test_a_schema_that_was_received_is_found_while_its_commit_comes_to_say_so(mo
 
     def late(told):
         shown.set()
-        assert go.wait(20)
+        assert go.wait(60)
         adopt(told)
 
     def slowly(*asked):
         monkeypatch.setattr(registry, "_assembled", look)
         found = look(*asked)
         go.set()
-        thread.join(20)
+        thread.join(60)
         return found
 
     monkeypatch.setattr(log._schemas, "adopt", late)
     thread = threading.Thread(target=log.commit, args=([schema("order", TOTAL)],))
     thread.start()
-    assert shown.wait(20)
+    assert shown.wait(60)
     names.append(log.schemas())
     monkeypatch.setattr(registry, "_assembled", slowly)
     found = log.schema("order", 1)

@@ -397,7 +397,7 @@ def test_loops_get_rows_and_changes(log):
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert stop.wait(20)
+    assert stop.wait(60)
     log.commit([order(7)])
-    reader.join(20)
+    reader.join(60)
     assert found == ["0", "1", "7"]

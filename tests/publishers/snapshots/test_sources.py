@@ -413,13 +413,13 @@ def test_closing_the_log_or_the_feed_ends_those_who_wait_for_a_page(log):
 
     def pages(request):
         begun.set()
-        gate.wait(20)
+        gate.wait(60)
         return []
 
     feed = log.changes(since="state", source=PageSource(entity_type="order", pages=pages))
     probe = Snapshotted(1)
     feed.subscribe(probe)
-    assert begun.wait(20)
+    assert begun.wait(60)
     feed.close()
     gate.set()
     wait_until(lambda: probe.error is not None)

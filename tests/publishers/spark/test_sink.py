@@ -262,7 +262,7 @@ def test_two_sinks_of_one_name_at_the_same_time_are_refused(source, log):
 
     def one(frame, batch):
         sink = ChangeSink(log, entity_type="n", key="id")
-        start.wait(30)
+        start.wait(60)
         sink(frame, batch)
 
     def both(frame, batch):

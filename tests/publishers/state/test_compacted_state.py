@@ -56,7 +56,7 @@ def stated(path, **options):
 
 def settled(log):
     """The state has everything that is visible."""
-    log.state.wait(log.visible, timeout=20)
+    log.state.wait(log.visible, timeout=60)
     return log.state
 
 
@@ -190,13 +190,13 @@ def test_it_goes_on_where_it_was(path, sync):
     """F146: what is stored is not read again, and HEAD covers the place."""
     with stated(path, sync=sync) as log:
         fill(log, 3, 2)
-        log.state.wait(3, timeout=20)
+        log.state.wait(3, timeout=60)
     with stated(path, sync=sync) as log:
         told = log.statistics().state
         assert (told.position, told.rows, told.rebuilds, told.batches) == (Position(4), 2, 0, 0)
         assert [hold.position for hold in log.statistics().holds] == [Position(4)]
         fill(log, 1, 3)
-        log.state.wait(4, timeout=20)
+        log.state.wait(4, timeout=60)
         assert len(bodies(log.state)) == 3
         assert log.statistics().state.behind.versions == 0
 
@@ -272,7 +272,7 @@ def test_a_state_above_its_cap_is_lost_and_says_so(path):
         while log.oldest == Position(1):
             fill(log, 10, 20)
         with pytest.raises(StateIncomplete):
-            state.wait(log.visible, timeout=20)
+            state.wait(log.visible, timeout=60)
         with pytest.raises(StateIncomplete):
             state.get("order", "1")
         assert "begins at" in log.statistics().state.failure
@@ -430,7 +430,7 @@ def test_one_who_waits_is_told_of_the_end(path):
         waiting = threading.Thread(target=wait)
         waiting.start()
         wait_until(lambda: state._waiters)
-    waiting.join(20)
+    waiting.join(60)
     assert len(errors) == 1
     with pytest.raises(LogClosed):
         state.get("order", "1")

@@ -26,7 +26,7 @@ PATHS = (
 
 async def fetch(server, path, host, method="GET", body=None):
     def work():
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             headers = {"Host": host, "Content-Type": "application/json"}
             connection.request(method, path, body, headers)

@@ -21,7 +21,7 @@ async def ask(server, path, method="GET", **headers):
     """Asks for a path as it is: no client tidies it up."""
 
     def work():
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             connection.request(
                 method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}

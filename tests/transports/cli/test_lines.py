@@ -60,7 +60,7 @@ def test_a_server_writes_an_access_log_if_it_is_asked_to(log, kind):
         assert main(["stats", url.removesuffix("health")]) == 0
         line = process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     if kind == "json":
         told = json.loads(line)
         assert (told["logger"], told["path"], told["status"]) == ("penstock.access", "/statistics", 200)

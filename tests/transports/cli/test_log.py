@@ -200,7 +200,7 @@ def test_a_served_store_follows_logs_that_come_and_go(shop, capsysbinary):
         with start("tail", url, "--log", "more", "--since", "earliest") as tail:
             assert json.loads(tail.stdout.readline())["operation"] == "TRANSACTION"
             store.drop("more")
-            assert tail.wait(20) == 1
+            assert tail.wait(60) == 1
             assert "LOG_DROPPED: the log 'more' was dropped" in tail.stderr.read()
 
 

@@ -107,7 +107,7 @@ def test_a_server_does_what_the_file_says_and_what_it_says_later(log, fill, poli
         assert server.stdout.readline() == "read the policy for 2 principals again\n"
         assert main([*tail, "--token", "SECRET-bob"]) == 0
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0
         assert "SECRET" not in server.stderr.read() + server.stdout.read()
 
 

@@ -361,7 +361,7 @@ def test_serve_ends_cleanly_on_a_signal(log, fill, sent, code):
         line = process.stdout.readline()
         assert re.match(r"serving shop read-only at ws://127\.0\.0\.1:\d+/ws, health at http://", line), line
         process.send_signal(sent)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (code, "", "")
 
 
@@ -373,9 +373,9 @@ def test_serve_follows_the_writer_and_tail_follows_serve(log, fill):
             assert json.loads(tail.stdout.readline())["operation"] == "TRANSACTION"
             fill(1)
             assert [json.loads(tail.stdout.readline())["version"] for _ in range(3)] == [1, 2, 2]
-            assert tail.wait(30) == 0
+            assert tail.wait(60) == 0
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
 
 def test_serve_own_takes_the_log_for_itself(tmp_path, capsys, feed_stdin):
@@ -385,7 +385,7 @@ def test_serve_own_takes_the_log_for_itself(tmp_path, capsys, feed_stdin):
         assert main(["append", str(tmp_path / "shop")]) == 1
         assert str(server.pid) in one_line(capsys)
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
 
 def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys):
@@ -412,7 +412,7 @@ def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys
         assert main(["tail", str(log.path), "--since", "state"]) == 1
         assert "keeps no state" in one_line(capsys)
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
 
 def test_tail_says_where_in_the_state_it_waits(log, fill, capsys, monkeypatch):
@@ -430,7 +430,7 @@ def test_tail_is_interrupted_quietly(log, fill, serving, remote):
     with start("tail", serving().url if remote else log.path, "--since", "earliest") as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
 
 
@@ -472,7 +472,7 @@ def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
         process.stdout.close()
         for _ in range(50):
             fill(1, changes=20, body="z" * 1000)
-        assert process.wait(30) == 141
+        assert process.wait(60) == 141
         assert process.stderr.read() == ""
 
 
@@ -487,7 +487,7 @@ def test_tail_waits_for_its_server_says_where_and_goes_on_there(log, fill, servi
         serving(port=server.port)
         printed += [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert re.fullmatch(
         rf"penstock: waiting for {server.url}: closed with 1012 \(.*\); trying again in 0\.\d s, from 2:0\n",
         said,
@@ -519,7 +519,7 @@ def test_without_another_attempt_a_stopping_server_ends_tail_with_one_line(log, 
     with start("tail", server.url, "--since", "earliest", "--retry", "0") as process:
         process.stdout.readline()
         server.stop()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert err.startswith("penstock: GOING_AWAY: ")
     assert err.count("\n") == 1

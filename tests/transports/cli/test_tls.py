@@ -50,7 +50,7 @@ def test_an_operator_serves_with_a_certificate_and_exchanges_it_while_it_runs(lo
         assert "what was read before counts on" in said
         assert main(["stats", url, "--ca", ours.path, *shown, *other]) == 0
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def tokens(tmp_path):
 
 
 def health(url):
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return json.load(answer)
 
 
@@ -130,7 +130,7 @@ def test_an_operator_serves_with_a_token_file_and_changes_it_while_it_runs(
         capsys.readouterr()
         assert main(["stats", url, "--token", "changed"]) == 0
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0
 
 
 def test_listening_beyond_this_machine_needs_tokens_or_to_be_asked_for(log, capsys):

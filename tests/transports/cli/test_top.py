@@ -57,7 +57,7 @@ class Terminal:
     def resize(self, columns, rows):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def until(self, wanted, timeout=30.0):
+    def until(self, wanted, timeout=60.0):
         """Reads until something is on the screen, and returns the frame that has it."""
         deadline = time.monotonic() + timeout
         while True:
@@ -76,7 +76,7 @@ class Terminal:
 
     def end(self, number):
         self.process.send_signal(number)
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         while select.select([self.master], [], [], 0)[0]:
             before = len(self.text)
             self.read(0)
@@ -155,7 +155,7 @@ def test_where_there_is_no_terminal_one_follows_below_the_other(log):
             assert "\x1b" not in line
             titles += line.startswith("penstock top")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() == ""
 
 
@@ -169,7 +169,7 @@ def test_whoever_reads_it_may_leave(log):
     with start("top", log.path, "--interval", "0.1", "--json") as process:
         assert json.loads(process.stdout.readline())["logs"]["shop"]["version"] == 1
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(60) == 141
 
 
 def test_once_gives_rates_and_ends(log, capsys):

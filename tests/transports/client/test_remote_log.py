@@ -52,7 +52,7 @@ class Probe:
 
 
 QUICK = Backoff(first=0.01, limit=0.05)
-DEADLINE = 20.0
+DEADLINE = 120.0
 
 
 async def test_a_remote_feed_gives_the_changes_of_the_log(serving, fill, log):

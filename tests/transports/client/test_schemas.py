@@ -87,7 +87,7 @@ async def test_questions_have_ids_like_subscriptions(serving, dial, log, monkeyp
 
     def slowly(self, *which):
         asked.append(which)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return find(self, *which)
 
     monkeypatch.setattr(Schemas, "find", slowly)
@@ -155,7 +155,7 @@ async def test_a_question_of_the_python_client_outlives_its_connection(log, monk
 
     def slowly(self, *which):
         asked.append(which)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return find(self, *which)
 
     monkeypatch.setattr(Schemas, "find", slowly)

@@ -27,7 +27,7 @@ def ask(serving):
     def ask(query, server=server, **variables):
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(server.graphql_url, body, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             told = json.loads(answer.read())
         return told["errors"][0] if "errors" in told else told["data"]
 
@@ -96,7 +96,7 @@ def test_a_mutation_is_not_taken_by_get(ask, log):
     url = ask.server.graphql_url + "?" + urllib.parse.urlencode({"query": query})
     request = urllib.request.Request(url, headers={"accept": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as found:
-        urllib.request.urlopen(request, timeout=30)
+        urllib.request.urlopen(request, timeout=60)
     assert (found.value.code, found.value.headers["allow"]) == (405, "POST")
     found.value.close()
     assert log.head == Position(1, 0)

@@ -19,7 +19,7 @@ async def posted(server, query, **variables):
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(server.graphql_url, body, {"Content-Type": "application/json"})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=20) as answer:
+        with opener.open(request, timeout=60) as answer:
             return json.loads(answer.read())
 
     return await asyncio.to_thread(work)

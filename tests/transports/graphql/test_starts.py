@@ -77,7 +77,7 @@ async def test_pages_begin_there_too_and_tell_where_that_is(serving, graphql, fi
         body = json.dumps({"query": HISTORY, "variables": {"start": start}}).encode()
         request = urllib.request.Request(server.graphql_url, body, {"Content-Type": "application/json"})
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=20) as answer:
+        with opener.open(request, timeout=60) as answer:
             return json.loads(answer.read())["data"]["history"]
 
     async with graphql(server) as wire:

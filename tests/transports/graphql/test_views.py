@@ -76,7 +76,7 @@ async def wire_events(dial, server, count: int, **wish) -> list[dict]:
 
 def fetch(url: str) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=20) as answer:
+    with opener.open(url, timeout=60) as answer:
         return answer.read().decode()
 
 

@@ -26,7 +26,7 @@ def post(serving):
     def send(body, kind="application/json", query="", *, method="POST", headers=(), **options):
         if not servers or options:
             servers.append(serving(**{"authorise": WRITERS, **options}))
-        connection = http.client.HTTPConnection("127.0.0.1", servers[-1].port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", servers[-1].port, timeout=60)
         try:
             data = (
                 body

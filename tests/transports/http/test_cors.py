@@ -24,7 +24,7 @@ QUERY = json.dumps({"query": "{ logs { name } }"})
 
 async def ask(server, path, method="GET", body=None, **headers):
     def work():
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, named)

@@ -28,7 +28,7 @@ async def fetch(url, body=None, method=None, **headers):
         request = urllib.request.Request(url, data=body, headers=named, method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=20) as answer:
+            with opener.open(request, timeout=60) as answer:
                 return answer.status, answer.headers, answer.read()
         except urllib.error.HTTPError as error:
             with error:

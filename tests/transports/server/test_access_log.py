@@ -25,7 +25,7 @@ async def ask(server, path, token=None):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         request = urllib.request.Request(server.home_url.rstrip("/") + path, headers=headers)
         try:
-            with opener.open(request, timeout=30) as answer:
+            with opener.open(request, timeout=60) as answer:
                 return len(answer.read())
         except urllib.error.HTTPError as error:
             with error:

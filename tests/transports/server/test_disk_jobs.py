@@ -27,7 +27,7 @@ def searches(monkeypatch):
 
     def slowly(self, name, *given):
         found.append(name)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return find(self, name, *given)
 
     monkeypatch.setattr(Places, "transaction", slowly)
@@ -95,7 +95,7 @@ async def test_a_forgotten_job_that_has_begun_keeps_the_thread_and_tells_nothing
 
     def work():
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         raise ValueError("nobody is told")
 
     jobs.send(pool, first, work, lambda result: told.append(result()))
@@ -117,7 +117,7 @@ async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_d
     """F61: a pool whose thread is busy."""
     loop, go_on, done = asyncio.get_running_loop(), threading.Event(), []
     pool = Pool("test", 1, 1, 10)
-    busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(20)).result, loop=loop)
+    busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(60)).result, loop=loop)
     jobs = DiskJobs(loop, 1)
     jobs.send(pool, WireEntry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
     jobs.close()

@@ -260,18 +260,18 @@ def test_the_command_says_in_one_line_what_became_of_the_log(site, follows):
                 for _ in ALL:
                     one.stdout.readline()
             switch_to_another(site)
-            _, err = tail.communicate(timeout=30)
+            _, err = tail.communicate(timeout=60)
             assert (tail.returncode, err.count("\n")) == (1, 1)
             assert err.startswith("penstock: LOG_REPLACED: the log was replaced: ")
-            _, err = local.communicate(timeout=30)
+            _, err = local.communicate(timeout=60)
             assert (local.returncode, err.count("\n")) == (1, 1)
             assert err.startswith("penstock: the log was replaced: ")
         assert "is followed no longer: the log was replaced: " in server.stderr.readline()
         if follows:
             assert server.stderr.readline().endswith(f" what is at {site.path} now is followed\n")
             with start("tail", url, "--since", "earliest", "--limit", "3") as tail:
-                out, _ = tail.communicate(timeout=30)
+                out, _ = tail.communicate(timeout=60)
                 assert (tail.returncode, out.count("\n")) == (0, 3)
         server.send_signal(signal.SIGTERM)
-        _, err = server.communicate(timeout=30)
+        _, err = server.communicate(timeout=60)
         assert err == ""

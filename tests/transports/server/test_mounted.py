@@ -76,7 +76,7 @@ async def ask(url, method="GET", body=None, **headers):
 
     def work():
         parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+        connection = http.client.HTTPConnection(parts.netloc, timeout=60)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, parts.path + "?" * bool(parts.query) + parts.query, body, named)

@@ -273,7 +273,7 @@ async def test_what_comes_while_a_thread_keeps_parts_is_kept_behind_them(writabl
     def slow(self):
         parts = store(self)
         inside.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return parts
 
     async with dial(writable().url) as wire:
@@ -390,7 +390,7 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
     answers = {name: asyncio.get_running_loop().create_future() for name in "abcd"}
 
     def submit(_):
-        assert go.wait(20)
+        assert go.wait(60)
         return Submission.of(Commit(1, False, 1, 1))
 
     def put(name, *, alone=False):
@@ -411,6 +411,6 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
     for name, alone in (("b", False), ("c", True), ("d", False)):
         put(name, alone=alone)
     go.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         found = await asyncio.gather(*answers.values(), return_exceptions=True)
     assert [type(one) for one in found] == [Commit, TooCostly, PredecessorFailed, PredecessorFailed]

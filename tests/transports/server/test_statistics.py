@@ -17,7 +17,7 @@ async def fetch(url, token=None):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=60) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -22,7 +22,7 @@ async def fetch(server, path="/schemas", token=None, **query):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=60) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:

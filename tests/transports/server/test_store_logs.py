@@ -158,7 +158,7 @@ async def test_the_python_client_follows_the_system_log(store, served, until):
         remote.changes(log="$system", since=None).subscribe(plain)
         remote.changes(Criterion(areas={Area.HOST}), log="$system").subscribe(hosted)
         remote.changes(log="users").subscribe(dropped)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for heard in (plain, hosted, dropped):
                 await heard.ready.wait()
             await until(lambda: len(store.system.statistics().subscriptions) == 2)

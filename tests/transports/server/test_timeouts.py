@@ -10,7 +10,7 @@ from transports import Limits
 
 async def said(reader):
     """What comes until the end; an abort is an end."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         try:
             return await reader.read()
         except ConnectionResetError:
@@ -48,7 +48,7 @@ async def test_a_second_request_is_waited_for_no_longer(serving):
     request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for _ in range(3):
         writer.write(request)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
             assert json.loads(await reader.readexactly(length))["status"] == "ok"

@@ -65,7 +65,7 @@ def test_what_was_let_go_is_closed_for_the_peer_and_its_number_stays_taken(liste
     with closing(client), closing(server):
         number = server.fileno()
         let_go([number])
-        client.settimeout(20)
+        client.settimeout(60)
         assert client.recv(1) == b""
         with pytest.raises(OSError, match="socket"):
             server.send(b"x")

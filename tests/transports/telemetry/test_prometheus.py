@@ -27,7 +27,7 @@ async def fetch(server, path, token=None):
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         url = server.home_url.rstrip("/") + path
         try:
-            with opener.open(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=60) as answer:
                 return answer.status, answer.headers["content-type"], answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -125,7 +125,7 @@ def test_the_socket_of_a_killed_reader_is_removed(place):
             assert child.stdout.readline() == b"datagram\n"
             notifier.look()
             child.send_signal(signal.SIGKILL)
-            assert child.wait(20) == -signal.SIGKILL
+            assert child.wait(60) == -signal.SIGKILL
 
     with ringing(place) as (notifier, (listener,)):
         killed()
