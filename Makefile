@@ -80,7 +80,8 @@ prove: $(VENV)/.dev
 	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/publishers/test_interleaving.py \
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
 		tests/publishers/wal tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash \
-		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py
+		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py \
+		tests/publishers/spark/test_server_log.py
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

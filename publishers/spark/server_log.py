@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
 from itertools import repeat
@@ -32,6 +33,7 @@ _RIGHT: Final = (
 )
 _FIRST_DELAY: Final = 0.1
 _LAST_DELAY: Final = 2.0
+_LOST_MOST: Final = 8  # connections
 _MASK: Final = 2**64 - 1
 _PRUNED: Final = "HISTORY_PRUNED"
 
@@ -39,7 +41,8 @@ _PRUNED: Final = "HISTORY_PRUNED"
 class ServerLog:
     """Commits batches through a server, each on a connection of its own, and again until they are answered.
 
-    What a server may have written, and has not answered, is sent again under its producer and number, and written once.
+    What a server may have written, and has not answered, is sent again under its producer and number, and written once. A batch
+    that does not fit in one message is sent in parts; it is held in memory as a whole.
 
     Args:
         url: Of the server, as ``transports.connect`` takes it.
@@ -82,7 +85,7 @@ class ServerLog:
 
         Raises:
             CheckpointLost, BatchChanged: If that is something else, or too old to be found.
-            TransactionTooLarge: If it is larger than a message may be.
+            TransactionTooLarge: If it is larger than the server takes, or one row is larger than a message may be.
             AdmissionStopped: If the query is being stopped while the server does not answer.
             RemoteError, ConnectionLost: If the server refuses it, or does not answer in time.
         """
@@ -91,29 +94,35 @@ class ServerLog:
         name, number = str(producer[0]), producer[1]
         content = _content(mutations)
         told = {**meta, "spark": {**meta["spark"], "content": content}}
-        stopped, ends = self._waiting.stopped, monotonic() + self._waiting.seconds
-        delay = _FIRST_DELAY
+        stopped, patience = self._waiting.stopped, _Patience(self._waiting.seconds)
         while True:
             try:
                 # On a thread of its own, as this one may have a loop already.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(
-                        asyncio.run, self._send(mutations, told, name, number, content)
+                        asyncio.run, self._send(mutations, told, name, number, content, patience)
                     ).result()
             except PenstockError as error:
-                if not getattr(error, "retryable", False) or monotonic() + delay > ends:
+                if not getattr(error, "retryable", False) or not patience.lasts():
                     raise
-            if stopped.wait(delay):
+            if stopped.wait(patience.delay):
                 raise AdmissionStopped
-            delay = min(2 * delay, _LAST_DELAY)
 
     async def _send(
-        self, mutations: list[Mutation], meta: Mapping[str, Any], producer: str, number: int, content: str
+        self,
+        mutations: list[Mutation],
+        meta: Mapping[str, Any],
+        producer: str,
+        number: int,
+        content: str,
+        patience: "_Patience",
     ) -> "Commit":
         async with self._connect(self.url, token=self._token) as remote:
-            commit: Commit = await remote.commit_async(
-                mutations, meta=meta, producer=(producer, number), log=self._name
-            )
+            with patience.connected():
+                # From a thread, as encoding a large batch would keep the loop from answering the server's pings.
+                commit: Commit = await asyncio.to_thread(
+                    remote.commit, mutations, meta=meta, producer=(producer, number), log=self._name
+                )
             if commit.duplicate:
                 if not commit.version:
                     raise CheckpointLost(producer, number, None)
@@ -134,6 +143,39 @@ class ServerLog:
             if getattr(error, "code", None) != _PRUNED:
                 raise
         return None
+
+
+class _Patience:
+    """How long a server may refuse a batch, or be out of reach.
+
+    A large batch takes its time, so a connection that was lost gives all of it again; but not for ever, as the batch may be
+    too much for a server that is lost with it each time.
+
+    Args:
+        seconds: So long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.delay = 0.0
+        self._seconds = seconds
+        self._ends = monotonic() + seconds
+        self._lost = 0
+
+    def lasts(self) -> bool:
+        """Whether to try again, after ``delay``, which grows."""
+        self.delay = min(2 * self.delay or _FIRST_DELAY, _LAST_DELAY)
+        return self._lost < _LOST_MOST and monotonic() + self.delay <= self._ends
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """While there is a connection."""
+        try:
+            yield
+        except PenstockError as error:
+            if getattr(error, "code", None) is None:  # the server has said nothing
+                self._lost += 1
+                self.delay, self._ends = 0.0, monotonic() + self._seconds
+            raise
 
 
 def target_of(

@@ -113,7 +113,8 @@ class ChangeSink:
     Args:
         log: Where to commit: a log that is open for writing in this process, or the address of a server whose clients may append:
             ``"wss://host/ws"``. Then the sink works in the driver of any cluster, can be pickled, and works in Spark Connect,
-            where ``name`` or ``producer`` has to be given. A batch is one message of at most ``message_bytes``, a limit of the server.
+            where ``name`` or ``producer`` has to be given. A batch has at most ``transaction_bytes``, a
+            limit of the server, and is held in memory as a whole.
         token: Shown to the server.
         log_name: The log of the server; may be left out if it has one.
         entity_type: The entity type of all rows, unless ``entity_type_column`` is given.

@@ -121,6 +121,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string | null} cursor The place behind it.
  * @property {boolean} duplicate Whether it had been committed before.
  * @property {number} changes The TRANSACTION event included.
+ * @property {string | null} timestamp When it was committed; null for a repetition.
  *
  * @typedef {object} Options
  * @property {string} [token] For servers that ask for one.
@@ -854,8 +855,8 @@ class Appends {
   }
 
   /** @param {Commit & {id: string}} message */
-  answered({ id, version, cursor, duplicate, changes }) {
-    this.#take(id)?.resolve({ version, cursor, duplicate, changes });
+  answered({ id, version, cursor, duplicate, changes, timestamp = null }) {
+    this.#take(id)?.resolve({ version, cursor, duplicate, changes, timestamp });
     this.#settle();
   }
 

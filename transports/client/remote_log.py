@@ -297,6 +297,8 @@ class RemoteLog:
 
         Many may be under way at a time, and share the group commits of the server. After a lost connection, with
         ``reconnect``, what was not answered is sent again, and written once. Cancelling the wait does not undo the commit.
+        What does not fit in one message is sent in parts, if the server takes them. To encode a great many changes takes
+        its time, in which the loop answers nothing: ``commit`` does it on the thread that calls it.
 
         Args:
             mutations: What ``upsert`` and ``remove`` made.
@@ -309,34 +311,15 @@ class RemoteLog:
 
         Raises:
             InvalidChange, InvalidOption, PositionMalformed: If something cannot be sent.
-            TransactionTooLarge: If it is larger than a message may be.
+            TransactionTooLarge: If it is larger than the server takes, or one change is larger than a message may be.
             RemoteError: If the server refuses it, such as with ``EXPECTATION_FAILED``; ``outcome`` tells whether it may have
                 been written all the same.
             ConnectionLost: If the connection is lost, and not made again; likewise.
             LogForked: In a child of ``fork``.
         """
-        self._check_here()
-        if self._lost is not None:
-            raise self._lost
-        answer: asyncio.Future[RemoteCommit] = self.loop.create_future()
-        changes = changes_json(check_mutations(mutations))
-        name, sequence = (self._producer, next(self._sequences)) if producer is None else producer
-        if expect is not None:
-            expected(expect)
-        payload = {
-            "log": log,
-            "changes": changes,
-            "producer": name,
-            "sequence": sequence,
-            "expect": None if expect is None else expect_json(expect),
-            "meta": meta,
-            "wait": Wait(wait).value,
-        }
-        told = {key: value for key, value in payload.items() if value is not None}
-        entry = ClientAppend(self._session.name(), told)
-        self._appends[entry] = answer
-        self._perform(self._session.appends.append(entry))
-        return await asyncio.shield(answer)
+        return await self._commit(
+            self._wish(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
+        )
 
     def commit(self, mutations: Iterable[Mutation], **committing: Unpack[RemoteCommitting]) -> RemoteCommit:
         """``commit_async`` from any other thread than that of the loop, which it would keep from answering.
@@ -351,7 +334,45 @@ class RemoteLog:
             here = False
         if here:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
-        return asyncio.run_coroutine_threadsafe(self.commit_async(mutations, **committing), loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            self._commit(self._wish(mutations, **committing)), loop
+        ).result()
+
+    def _wish(
+        self,
+        mutations: Iterable[Mutation],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: tuple[str, int] | None = None,
+        expect: Expect | None = None,
+        wait: Wait = Wait.DURABLE,
+        log: str | None = None,
+    ) -> dict[str, Any]:
+        """The payload of a transaction, without a producer if that is the connection; on any thread."""
+        self._check_here()
+        if expect is not None:
+            expected(expect)
+        payload = {
+            "log": log,
+            "changes": changes_json(check_mutations(mutations)),
+            "producer": None if producer is None else producer[0],
+            "sequence": None if producer is None else producer[1],
+            "expect": None if expect is None else expect_json(expect),
+            "meta": meta,
+            "wait": Wait(wait).value,
+        }
+        return {key: value for key, value in payload.items() if value is not None}
+
+    async def _commit(self, wish: dict[str, Any]) -> RemoteCommit:
+        if self._lost is not None:
+            raise self._lost
+        answer: asyncio.Future[RemoteCommit] = self.loop.create_future()
+        if "producer" not in wish:
+            wish |= {"producer": self._producer, "sequence": next(self._sequences)}
+        entry = ClientAppend(self._session.name(), wish)
+        self._appends[entry] = answer
+        self._perform(self._session.appends.append(entry))
+        return await asyncio.shield(answer)
 
     def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
         """A transaction that is filled in a block, and committed on leaving it: ``async with`` on the loop, else ``with``."""

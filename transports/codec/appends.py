@@ -8,6 +8,7 @@ import msgspec
 from publishers.commits.expectation import Expect, ExpectedKeys
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Wait
+from publishers.model.change import time_of
 from publishers.model.position import PositionToken
 from transports.codec.fields import typed, whole, word
 from transports.errors import InvalidRequest
@@ -147,4 +148,5 @@ def outcome(commit: Commit, cursor: str | None) -> dict[str, Any]:
         "cursor": cursor,
         "duplicate": commit.duplicate,
         "changes": commit.changes,
+        "timestamp": time_of(commit.committed_at) if commit.committed_at else None,
     }

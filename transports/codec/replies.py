@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Self
 
 import msgspec
@@ -46,6 +46,9 @@ __all__ = [
     "WireEvent",
     "read",
 ]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class RemoteChange(Change, frozen=True, gc=False, eq=False):
@@ -117,7 +120,7 @@ class RemoteSignal:
 
 
 class RemoteCommit(Commit):
-    """What became of a transaction that a server has written; ``committed_at`` is 0, as it is not told.
+    """What became of a transaction that a server has written.
 
     Attributes:
         cursor: The place behind it, to expect or to read from; None for a repetition of what is not its producer's last.
@@ -125,9 +128,11 @@ class RemoteCommit(Commit):
 
     cursor: str | None
 
-    def __new__(cls, version: int, cursor: str | None, *, duplicate: bool, changes: int) -> Self:
+    def __new__(
+        cls, version: int, cursor: str | None, *, duplicate: bool, changes: int, committed_at: int = 0
+    ) -> Self:
         """Makes one of what a server tells."""
-        made = super().__new__(cls, version, duplicate, changes, 0)
+        made = super().__new__(cls, version, duplicate, changes, committed_at)
         made.cursor = cursor
         return made
 
@@ -327,10 +332,17 @@ class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
     cursor: str | None
     duplicate: bool
     changes: int
+    timestamp: datetime | None = None
 
     def commit(self) -> RemoteCommit:
         """What became of it."""
-        return RemoteCommit(self.version, self.cursor, duplicate=self.duplicate, changes=self.changes)
+        return RemoteCommit(
+            self.version,
+            self.cursor,
+            duplicate=self.duplicate,
+            changes=self.changes,
+            committed_at=0 if self.timestamp is None else (self.timestamp - _EPOCH) // _MICROSECOND,
+        )
 
 
 class SpooledReply(msgspec.Struct, tag_field="type", tag="spooled"):

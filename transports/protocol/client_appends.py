@@ -23,6 +23,7 @@ __all__ = ["AppendAnswered", "ClientAppend", "ClientAppends", "ResumeAppends"]
 
 _PREDECESSOR: Final = "PREDECESSOR_FAILED"
 _CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY", "TRANSACTION_IDLE"})
+_LEAST: Final = 8  # bytes of a change in a message
 # Told behind the look for repetitions, and as true of what a cut connection has sent and may still be written: nothing is.
 _DEFINITE: Final = frozenset(
     {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"}
@@ -209,11 +210,14 @@ class ClientAppends:
         largest = int(self._limits.get("messageBytes", 2**63))
         while self._ready and not self._held and self._queue and len(self._sent) < most and not self._upload:
             entry = self._queue[0]
+            # What cannot fit is not encoded as a whole to find that out.
+            entry.large = entry.large or _LEAST * len(entry.payload["changes"]) > largest
             data = b"" if entry.large else self._message("append", entry.id, entry.payload)
             if entry.large or len(data) > largest:
                 entry.large = True
                 self._queue.popleft()
-                yield from self._begin(entry, len(data), largest, room)
+                nbytes = len(data) or _LEAST * len(entry.payload["changes"])
+                yield from self._begin(entry, nbytes, largest, room)
                 continue
             if self._sent and self._bytes + len(data) > room:
                 return
@@ -268,4 +272,4 @@ class ClientAppends:
         return AppendAnswered(entry, error)
 
 
-_LARGE: Final = "the transaction has %d bytes as a message, but the server takes %d; commit less at once, or send it to POST /changes"
+_LARGE: Final = "the transaction has at least %d bytes as a message, but the server takes %d; commit less at once, or send it to POST /changes"

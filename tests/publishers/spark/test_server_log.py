@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
@@ -22,7 +22,7 @@ from publishers.errors import AdmissionStopped
 from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 from publishers.spark.queries import gate_of
 from tests.harness.scale import SCALE
-from transports import ConnectionLost, Grant, LogAction, RemoteError
+from transports import ConnectionLost, Grant, Limits, LogAction, RemoteError
 
 ROOT = Path(__file__).parents[3]
 WRITERS = Grant({LogAction.READ, LogAction.WRITE})
@@ -42,7 +42,7 @@ def path(tmp_path):
 
 def kept(path):
     with ChangeLog.open(path, read_only=True) as log:
-        found = log.history(None, limit=100_000, content=Content.BODY).changes
+        found = log.history(None, limit=1_000_000, content=Content.BODY).changes
         return [(change.version, change.key, change.operation) for change in found if change.index]
 
 
@@ -119,10 +119,62 @@ def test_other_rows_under_a_number_that_the_server_has_are_refused_and_not_dropp
             elsewhere(spark.range(4), 5)
             with pytest.raises(CheckpointLost, match="whose last batch in the log is further on"):
                 elsewhere(spark.range(4), 1)
-        large = spark.range(1).withColumn("text", F.repeat(F.lit("x"), 2**21))
-        with pytest.raises(TransactionTooLarge, match="message"):
-            sink()(large, 9)
+        row = spark.range(1).withColumn("text", F.repeat(F.lit("x"), 2**21))
+        with pytest.raises(TransactionTooLarge, match="a change has 2097279 bytes as a message"):
+            sink()(row, 9)
         assert log.head.version == 4
+
+
+def interrupted(sink, places, restart):
+    """Has the server restarted when it has so many parts of a batch, on one connection after the other; answers what is left."""
+    connect, left = sink._log._connect, list(places)
+
+    def connecting(url, **options):
+        remote = connect(url, **options)
+        appends = remote._session.appends
+        spooled, due = appends.spooled, left[:1]
+
+        def told(reply):
+            if due and reply.parts >= due[0]:
+                due.clear()
+                left.pop(0)
+                restart(remote)
+            return spooled(reply)
+
+        appends.spooled = told
+        return remote
+
+    sink._log._connect = connecting
+    return left
+
+
+def test_a_batch_larger_than_a_message_is_one_version_although_the_server_is_restarted_between_its_parts(
+    spark, path
+):
+    """F153: what came is dropped with the server, all is sent again, and is written once."""
+    limits = Limits(message_bytes=5_000, append_bytes=20_000)
+    with ChangeLog.open(path) as log, ExitStack() as stack:
+        servers = [transports.serve(log, authorise=WRITERS, limits=limits, port=0)]
+        port = int(servers[0].url.rpartition(":")[2].partition("/")[0])
+        stack.callback(lambda: [server.stop() for server in servers])
+
+        def restart(remote):
+            remote._connection._socket.transport.abort()
+            servers[-1].stop()
+            servers.append(transports.serve(log, authorise=WRITERS, limits=limits, port=port))
+
+        sink = ChangeSink(servers[0].url, entity_type="n", key="id", producer="p")
+        left = interrupted(sink, (3, 20), restart)
+        sink(spark.range(2_000), 0)
+        assert (left, len(servers), log.head.version) == ([], 3, 2)
+        assert sorted(int(key) for _, key, _ in kept(path)) == list(range(2_000))
+        sink(spark.range(2_000).orderBy(F.desc("id")), 0)
+        assert (sink.statistics().batches, sink.statistics().repeated, log.head.version) == (1, 1, 2)
+        lost = ChangeSink(servers[0].url, entity_type="n", key="id", producer="q")
+        left = interrupted(lost, [1] * 9, lambda remote: remote._connection._socket.transport.abort())
+        with pytest.raises(ConnectionLost):
+            lost(spark.range(2_000), 0)
+        assert (len(left), log.head.version) == (1, 2)
 
 
 def test_a_server_that_does_not_answer_or_refuses_fails_the_batch(source, spark, path):
@@ -159,6 +211,49 @@ def test_a_server_that_does_not_answer_or_refuses_fails_the_batch(source, spark,
 def test_arguments_that_a_server_or_a_log_cannot_have_are_refused(tmp_path, log, arguments, message):
     with ChangeLog.open(tmp_path / "log") as own, pytest.raises(InvalidOption, match=message):
         ChangeSink(own if log is None else log, entity_type="n", key="id", **arguments)
+
+
+@contextmanager
+def processes(path):
+    """Starts servers of a log, each of which kills the one before it; tells their address."""
+    with ChangeLog.open(path):
+        pass
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, "-m", "transports.cli", "serve", str(path), "--own", "--writable", "--port"]
+    port, running = "0", []
+
+    def serve():
+        nonlocal port
+        while running:
+            server = running.pop()
+            server.kill()
+            server.communicate()
+        running.append(subprocess.Popen([*command, port], env=environ, stdout=subprocess.PIPE, text=True))
+        port = running[0].stdout.readline().rpartition(":")[2].split("/")[0].split()[0]
+        return f"ws://127.0.0.1:{port}/ws"
+
+    try:
+        yield serve
+    finally:
+        for server in running:
+            server.terminate()
+            server.communicate()
+
+
+@pytest.mark.crash
+@pytest.mark.skipif(SCALE <= 1, reason="commits a batch of 40 MiB: PENSTOCK_TEST_SCALE=2")
+def test_a_batch_of_40_mib_is_written_once_although_its_server_is_killed_between_its_parts(spark, path):
+    """F153: at the beginning, in the middle, and when it has nearly all of it."""
+    rows = spark.range(0, 300_000, 1, 4).withColumn("text", F.concat(F.col("id"), F.repeat(F.lit("x"), 90)))
+    with processes(path) as serve:
+        sink = ChangeSink(serve(), entity_type="n", key="id", producer="p")
+        left = interrupted(sink, (2, 90, 170), lambda _: serve())
+        sink(rows, 0)
+        assert left == []
+        sink(rows, 0)
+    assert (sink.statistics().batches, sink.statistics().repeated) == (1, 1)
+    found = [(version, int(key)) for version, key, _ in kept(path)]
+    assert sorted(found) == [(1, number) for number in range(300_000)]
 
 
 CONNECT = textwrap.dedent(
@@ -199,27 +294,14 @@ def test_a_query_of_spark_connect_commits_through_a_server_that_is_killed(source
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         "PYSPARK_PYTHON": sys.executable,
     }
-    serve = [sys.executable, "-m", "transports.cli", "serve", str(path), "--own", "--writable", "--port"]
-
-    def served(port):
-        process = subprocess.Popen([*serve, str(port)], env=environ, stdout=subprocess.PIPE, text=True)
-        line = process.stdout.readline()
-        return process, int(line.rpartition(":")[2].split("/")[0].split()[0])
-
-    with ChangeLog.open(path):
-        pass
-    server, port = served(0)
-    done = subprocess.Popen([sys.executable, "-c", CONNECT, str(source.files.parent), f"ws://127.0.0.1:{port}/ws"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-    said = threading.Thread(target=lambda: setattr(done, "said", done.communicate(timeout=800)))
-    said.start()
-    for version in (2, 5):
-        while done.poll() is None and (not kept(path) or kept(path)[-1][0] < version):
-            Event().wait(0.05)
-        server.kill()
-        server.communicate()
-        server, _ = served(port)
-    said.join(800)
-    server.terminate()
-    server.communicate()
+    with processes(path) as serve:
+        done = subprocess.Popen([sys.executable, "-c", CONNECT, str(source.files.parent), serve()], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        said = threading.Thread(target=lambda: setattr(done, "said", done.communicate(timeout=800)))
+        said.start()
+        for version in (2, 5):
+            while done.poll() is None and (not kept(path) or kept(path)[-1][0] < version):
+                Event().wait(0.05)
+            serve()
+        said.join(800)
     assert done.said[0].strip() == "done", done.said[1][-4000:]
     assert [(version, key) for version, key, _ in kept(path)] == [(1 + n // 10, str(n)) for n in range(80)]

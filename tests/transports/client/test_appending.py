@@ -26,6 +26,7 @@ from publishers import (
     upsert,
 )
 from publishers.commits.label import RemoteProducer
+from publishers.model.change import time_of
 from publishers.mutations.rows import flattened
 from tests.publishers.support import Held, order, wait_until
 from tests.transports.server.test_appending import WRITERS
@@ -47,6 +48,7 @@ async def test_a_commit_is_durable_and_tells_where_to_go_on(writable, log):
         assert isinstance(commit, RemoteCommit)
         assert (commit.version, commit.changes, commit.duplicate) == (1, 3, False)
         assert commit.cursor == str(log.token(Position(2, 0)))
+        assert time_of(commit.committed_at) == log.time_of(1)
         second = await remote.commit_async([order(3)], expect=commit.cursor, wait=Wait.VISIBLE)
         assert second.version == 2
         with pytest.raises(RemoteError) as found:
@@ -215,7 +217,7 @@ async def test_a_transaction_of_any_size_simply_works(writable, log):
         ]
         commits = await asyncio.gather(*work)
         assert [(one.version, one.changes) for one in commits] == [(1, 2), (2, 1001), (3, 101), (4, 2)]
-        again = await remote.commit_async(large(1000), producer=("etl", 1))
+        again = await asyncio.to_thread(remote.commit, large(1000), producer=("etl", 1))
         assert (again.version, again.duplicate) == (2, True)
         with pytest.raises(RemoteError) as found:
             await remote.commit_async(large(1000), expect=commits[0].cursor)

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import socket
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -50,10 +51,12 @@ def lines(*changes):
 def test_a_transaction_is_written_in_each_form(post, log):
     """F145: 201 with its version and the cursor behind it."""
     status, told, headers = post({"changes": [change(1, n=1)], "meta": {"by": "ann"}, "wait": "visible"})
+    at = told.pop("timestamp")
     assert (status, told) == (
         201,
         {"version": 1, "cursor": str(log.token(Position(2, 0))), "duplicate": False, "changes": 2},
     )
+    assert datetime.fromisoformat(at) == log.time_of(1)
     assert headers["cache-control"] == "no-store"
     assert post(lines(change(2), change(3)), LINES)[1]["changes"] == 3
     packed = msgspec.msgpack.encode({"changes": [change(4), {**change(0), "key": b"\xff"}], "log": "shop"})

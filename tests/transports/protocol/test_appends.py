@@ -65,7 +65,15 @@ def test_an_append_is_checked_handed_on_and_answered():
     assert wish.expect == (PositionToken.parse(CURSOR), [("order", "1")])
     assert json.loads(effect.changes) == CHANGES
     assert done(made, effect.entry) == [
-        {"type": "appended", "id": "a", "version": 7, "cursor": CURSOR, "duplicate": False, "changes": 2}
+        {
+            "type": "appended",
+            "id": "a",
+            "version": 7,
+            "cursor": CURSOR,
+            "duplicate": False,
+            "changes": 2,
+            "timestamp": "1970-01-01T00:00:00.000001Z",
+        }
     ]
     assert (len(made.window), made.window.nbytes) == (0, 0)
     assert done(made, effect.entry) == refused(made, effect.entry) == []

@@ -46,6 +46,24 @@ def test_what_does_not_fit_in_a_message_is_sent_in_parts_within_the_window():
     assert told(good(made, "a")) == [("a", 7)]
 
 
+def test_what_cannot_fit_is_not_encoded_to_find_that_out():
+    """F145: a part after the other, as far as there is room."""
+
+    class Changes(list):
+        read = 0
+
+        def __iter__(self):
+            for change in super().__iter__():
+                self.read += 1
+                yield change
+
+    made, changes = machine(**LIMITS), Changes([{"key": ""}] * 1000)
+    assert said(made.append(ClientAppend("t", {"changes": changes})))[0] == "begin t.1"
+    assert changes.read < 100
+    (answered,) = machine(messageBytes=300).append(ClientAppend("u", {"changes": changes}))
+    assert (answered.answer.option, answered.answer.value) == ("messageBytes", 8000)
+
+
 def test_a_commit_waits_for_room_in_the_window_and_for_the_answers_to_a_refusal():
     """F145: what was refused for the sake of another is written before it, so its parts are sent again."""
     made = machine(**LIMITS, appends=2)

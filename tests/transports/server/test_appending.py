@@ -55,6 +55,7 @@ async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
             "cursor": str(log.token(Position(2, 0))),
             "duplicate": False,
             "changes": 3,
+            "timestamp": log.time_of(1).isoformat().replace("+00:00", "Z"),
         }
         assert log.durable == 1
         leading, first, _ = log.history(content=Content.BODY).changes
@@ -62,7 +63,12 @@ async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
         assert log.produced(RemoteProducer("anonymous", "etl")).sequence == 5
         await append(wire, "a", change(1, n=1), producer="etl", sequence=5)
         again = await wire.expect("appended")
-        assert (again["version"], again["duplicate"], again["changes"]) == (1, True, 0)
+        assert (again["version"], again["duplicate"], again["changes"], again["timestamp"]) == (
+            1,
+            True,
+            0,
+            None,
+        )
         await append(wire, "a", change(1, n=1), producer="etl", sequence=4)
         old = await wire.expect("appended")  # it was never written, and never will be
         assert (old["version"], old["duplicate"], old["cursor"]) == (0, True, None)
