@@ -3,10 +3,53 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from publishers.errors import InvalidOption
+from publishers.log.changelog import ChangeLog
 from publishers.model.change import Operation
 from publishers.spark.schema import OPERATIONS, Operations
+from publishers.spark.server_log import ServerLog
 
-__all__ = ["check_texts", "column_names", "operation_words"]
+__all__ = ["check_comparable", "check_least", "check_named", "check_texts", "column_names", "operation_words"]
+
+
+def check_comparable(log: ChangeLog | ServerLog, before: str | None) -> None:
+    """Checks whether rows can be compared with the state of a log.
+
+    Raises:
+        InvalidOption: If the log is elsewhere, or images before are given.
+        StateOff: If the log was opened without its state.
+    """
+    if not isinstance(log, ChangeLog):
+        raise InvalidOption("compare", True, "False, as the state of a server's log is not here")
+    if before is not None:
+        raise InvalidOption(
+            "before", before, "left out, as compare=True finds the images before in the state"
+        )
+    log.state  # noqa: B018 - which raises
+
+
+def check_least(**given: tuple[object, int]) -> None:
+    """Checks numbers, each given with the least that it may be.
+
+    Raises:
+        InvalidOption: If one is no number, or below that.
+    """
+    for parameter, (value, least) in given.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+            raise InvalidOption(parameter, value, f"at least {least}")
+
+
+def check_named(entity_type: str | None, column: str | None, name: str | None) -> None:
+    """Checks what says of which entity type rows are, and what a sink is called if that does not.
+
+    Raises:
+        InvalidOption: If something is missing, or there twice.
+    """
+    if (entity_type is None) == (column is None):
+        raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
+    if entity_type is not None and not 1 <= len(entity_type) <= 1024:
+        raise InvalidOption("entity_type", entity_type, "a text of 1 to 1024 characters")
+    if name is None and entity_type is None:
+        raise InvalidOption("name", name, "given if the entity type comes from a column")
 
 
 def check_texts(**given: object) -> None:

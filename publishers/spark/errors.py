@@ -13,6 +13,7 @@
         |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
         |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
         |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
+        |-- ComparisonTooLarge more changes in a batch than are held to be compared   (limit)
         |-- BatchTooLarge      more at once than Spark lets the driver take
         |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
@@ -29,6 +30,7 @@ __all__ = [
     "BatchChanged",
     "BatchTooLarge",
     "CheckpointLost",
+    "ComparisonTooLarge",
     "ConnectRefused",
     "JavaMissing",
     "JobFailed",
@@ -162,6 +164,17 @@ class BatchTooLarge(SparkError):
             "collect_bytes; raise that option (and spark.driver.memory), lower the sink's collect_bytes, or bound the "
             "batch at its source, for instance with maxFilesPerTrigger"
         )
+
+
+class ComparisonTooLarge(SparkError):
+    """A batch changes more of the state than is held to be compared; nothing was committed."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the changes of the batch need more than compare_bytes ({limit}); bound the batch at its source, for instance with "
+            "maxFilesPerTrigger, raise the option, or commit this batch by a sink without compare=True"
+        )
+        self.limit = limit
 
 
 class JobFailed(SparkError, RuntimeError):

@@ -7,21 +7,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID, uuid5
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from publishers.errors import AdmissionStopped, InvalidOption
+from publishers.errors import AdmissionStopped, ExpectationFailed, InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import Produced
 from publishers.model.change import Operation
 from publishers.options import check_switches
-from publishers.spark.arguments import check_texts, column_names, operation_words
+from publishers.spark.arguments import (
+    check_comparable,
+    check_least,
+    check_named,
+    check_texts,
+    column_names,
+    operation_words,
+)
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
+from publishers.spark.comparison import BatchComparison
 from publishers.spark.errors import (
     BatchChanged,
     CheckpointLost,
@@ -73,6 +81,7 @@ class SinkStatistics:
         repeated: Batches that the log had already.
         rows: Rows committed.
         bad_rows: Rows that were left out.
+        unchanged: Rows that were left out because the log's state has them as they are; see ``compare``.
         batch_id: The last batch committed, or None.
         batch_rows: Its rows.
         version: The version it became.
@@ -85,6 +94,7 @@ class SinkStatistics:
     repeated: int = 0
     rows: int = 0
     bad_rows: int = 0
+    unchanged: int = 0
     batch_id: int | None = None
     batch_rows: int = 0
     version: int | None = None
@@ -131,6 +141,10 @@ class ChangeSink:
         before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
             subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
             was removed.
+        compare: Whether each row is compared with the log's state (the log is open with ``state=True``): a new entity is committed as
+            such, another one with its image before and the names of the fields that differ, and what is as the row says is left out;
+            so is the removal of what is not there. Another writer may commit meanwhile: then the batch is compared again.
+        compare_bytes: Most bytes of changes that a batch may come to with ``compare``; they are held until all are known.
         producer: A name to commit under instead of the query's id and the sink's name. Needed outside of streaming queries. It
             outlives a checkpoint: a number below the last one is refused, and the last one if it comes with other rows.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
@@ -168,6 +182,8 @@ class ChangeSink:
         order_by: str | Sequence[str] | None = None,
         body: Sequence[str] | None = None,
         before: str | None = None,
+        compare: bool = False,
+        compare_bytes: int = 256 * MIB,
         producer: str | None = None,
         tell_schema: bool = False,
         on_bad_row: OnBadRow = "fail",
@@ -187,24 +203,20 @@ class ChangeSink:
             token=token,
             log_name=log_name,
         )
-        check_switches(tell_schema=tell_schema)
+        check_switches(tell_schema=tell_schema, compare=compare)
         target = target_of(log, token, log_name, tell_schema=tell_schema, on_bad_row=on_bad_row)
         self._remade = partial(ChangeSink, **given) if isinstance(target, ServerLog) else None
         self._named = producer or name
-        if (entity_type is None) == (entity_type_column is None):
-            raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
-        if entity_type is not None and not 1 <= len(entity_type) <= 1024:
-            raise InvalidOption("entity_type", entity_type, "a text of 1 to 1024 characters")
-        if name is None and entity_type is None and producer is None:
-            raise InvalidOption("name", name, "given if the entity type comes from a column")
+        check_named(entity_type, entity_type_column, producer if name is None else name)
         if operation not in ("upsert", "remove"):
             raise InvalidOption("operation", operation, "'upsert' or 'remove'")
-        for option, value, least in (
-            ("stall_timeout", stall_timeout, 0),
-            ("collect_bytes", collect_bytes, 1),
-        ):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
-                raise InvalidOption(option, value, f"at least {least}")
+        check_least(
+            stall_timeout=(stall_timeout, 0),
+            collect_bytes=(collect_bytes, 1),
+            compare_bytes=(compare_bytes, 1),
+        )
+        if compare:
+            check_comparable(target, before)
         self._aside = Aside(target, on_bad_row, dead_letters, bad_rows_max)
         self._log = target
         self._entity_type = entity_type
@@ -223,6 +235,7 @@ class ChangeSink:
         self.name = name or entity_type or producer or ""
         self._producer = producer
         self._tell_schema = tell_schema
+        self._compare_bytes = compare_bytes if compare else None
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
         self._row_bytes: float | None = None  # what a row needs, as long as partitions are not too large
@@ -246,6 +259,8 @@ class ChangeSink:
             JobFailed: If a job fails in Java in a way that Spark does not tell Python, or is interrupted.
             BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
             SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
+            ComparisonTooLarge: If it changes more than is held to be compared.
+            ExpectationFailed: If others went on changing what it was compared with for ``stall_timeout``.
             LogError: If the log refuses the commit.
             SinkFailed: If something that is no ``Exception`` ended the batch; Spark would wait for ever for an answer.
         """
@@ -356,17 +371,22 @@ class ChangeSink:
 
         def written(found: Iterable[Window]) -> "tuple[_Gathered, BadRows, Commit | None]":
             bad = self._aside.begin(self._encoding)
-            gathered = _Gathered(self._columns(found, bad))
+            gathered = _Gathered(self._columns(found, bad), self._begin_comparing())
             commit = self._write(gathered, bad, frame, batch, producer)
-            if gathered.digest.rows:
+            if gathered.rows:
                 small = not isinstance(found, StoredBatches) or found.largest <= self._collect_bytes
-                self._row_bytes = gathered.bytes / gathered.digest.rows if small else None
+                self._row_bytes = gathered.bytes / gathered.rows if small else None
             return gathered, bad, commit
 
-        gathered, bad, commit = self._brought(frame, written)
+        gathered, bad, commit = self._settled(frame, written)
         if commit is None:
             with self._lock:
-                self._statistics = replace(self._statistics, bad_rows=self._statistics.bad_rows + bad.count)
+                before = self._statistics
+                self._statistics = replace(
+                    before,
+                    bad_rows=before.bad_rows + bad.count,
+                    unchanged=before.unchanged + gathered.unchanged,
+                )
             return
         ended = perf_counter()
         with self._lock:
@@ -376,6 +396,7 @@ class ChangeSink:
                 repeated=before.repeated + commit.duplicate,
                 rows=before.rows + (0 if commit.duplicate else gathered.digest.rows),
                 bad_rows=before.bad_rows + (0 if commit.duplicate else bad.count),
+                unchanged=before.unchanged + (0 if commit.duplicate else gathered.unchanged),
                 batch_id=batch.batch_id,
                 batch_rows=gathered.digest.rows,
                 version=commit.version,
@@ -399,7 +420,24 @@ class ChangeSink:
             meta={"spark": self._annotations(batch, gathered, bad)},
             producer=(producer, batch.batch_id),
             durable=True,
+            **gathered.expected,
         )
+
+    def _begin_comparing(self) -> BatchComparison | None:
+        if self._compare_bytes is None:
+            return None
+        assert isinstance(self._log, ChangeLog)  # which alone has a state
+        return BatchComparison(self._log, self._compare_bytes, self._stall_timeout)
+
+    def _settled(self, frame: DataFrame, use: Callable[[Iterable[Window]], _T]) -> _T:
+        """What is brought, and once more whenever others have changed meanwhile what it was compared with."""
+        ends = monotonic() + self._stall_timeout
+        while True:
+            try:
+                return self._brought(frame, use)
+            except ExpectationFailed:
+                if monotonic() > ends:
+                    raise
 
     def _then_aside(
         self, gathered: "_Gathered", bad: BadRows, batch: QueryBatch, producer: str | UUID
@@ -439,6 +477,7 @@ class ChangeSink:
             told |= {"rows": gathered.digest.rows, "digest": str(gathered.digest)}
             if bad.count:
                 told["bad_rows"] = bad.count
+            told |= gathered.compared
         return told
 
     def _gate(self, query_id: str) -> threading.Event:
@@ -450,13 +489,16 @@ class _Gathered:
     """The columns of a batch, to be passed over once.
 
     Two windows are looked at ahead, which tells whether there is anything and whether there is only one; of a batch in
-    one window row count and digest are known before it is committed, and go into its annotations.
+    one window row count and digest are known before it is committed, and go into its annotations. What was compared is one window.
     """
 
-    def __init__(self, windows_of_columns: Iterator[list[Columns]]) -> None:
-        self._windows = windows_of_columns
+    def __init__(
+        self, windows_of_columns: Iterator[list[Columns]], comparison: BatchComparison | None
+    ) -> None:
+        self._comparison = comparison
+        self._windows = windows_of_columns if comparison is None else comparison.decided(windows_of_columns)
         self.seconds = 0.0
-        self.bytes = 0
+        self._bytes = 0
         self.digest = ContentDigest()
         self._first = self._next()
         self._second = self._next() if self._first is not None else None
@@ -469,9 +511,36 @@ class _Gathered:
         found = next(filter(None, self._windows), None)
         for columns in found or ():
             self.digest.add(columns)
-            self.bytes += columns.nbytes
+            self._bytes += columns.nbytes
         self.seconds += perf_counter() - started
         return found
+
+    @property
+    def rows(self) -> int:
+        """Rows that Spark has brought."""
+        return self.digest.rows if self._comparison is None else self._comparison.content.rows
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of these."""
+        return self._bytes if self._comparison is None else self._comparison.nbytes
+
+    @property
+    def unchanged(self) -> int:
+        """Rows of them that change nothing."""
+        return 0 if self._comparison is None else self._comparison.unchanged
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """What annotations say of the comparison."""
+        if self._comparison is None:
+            return {}
+        return {"unchanged": self.unchanged, "content": str(self._comparison.content)}
+
+    @property
+    def expected(self) -> dict[str, Any]:
+        """What the commit must expect of the log."""
+        return {} if self._comparison is None else {"expect": self._comparison.expect}
 
     def __iter__(self) -> Iterator[Columns]:
         for window in chain((self._first, self._second), iter(self._next, None)):

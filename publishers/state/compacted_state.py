@@ -4,7 +4,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -155,6 +155,10 @@ class CompactedState:
     ) -> TablePage:
         """A page of rows as they are stored; see `StateTable.read`."""
         return self._asked(lambda table: table.read(after, types, limit, max_bytes))
+
+    def find(self, places: Collection[RowPlace]) -> TablePage:
+        """Those of some rows that there are, as they are stored, all as of one version."""
+        return self._asked(lambda table: table.find(places))
 
     def wait(self, version: int, timeout: float | None = None) -> None:
         """Waits until the state contains a version; it does not wait for the next interval then.

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -229,6 +229,17 @@ class StateTable:
             (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
             row = row_at(connection, place)
         return TablePage([] if row is None else [row], version, more=False)
+
+    def find(self, places: Iterable[RowPlace]) -> TablePage:
+        """Those of some rows that there are; likewise.
+
+        Raises:
+            sqlite3.Error: If the file is damaged, or cannot be read.
+        """
+        with self._reading() as connection:
+            (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
+            found = [row_at(connection, place) for place in places]
+        return TablePage([row for row in found if row is not None], version, more=False)
 
     def close(self) -> None:
         """Closes the file when those that read it are done; later ones are refused. Again is harmless."""
