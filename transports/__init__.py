@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Unauthenticated,
     )
     from transports.limits import Limits
+    from transports.resp.server import RespServer, serve_resp
     from transports.server.asgi import Application
     from transports.server.logs import FollowedName
     from transports.server.tls import ServerCertificate
@@ -69,6 +70,7 @@ __all__ = [
     "RemoteGap",
     "RemoteLog",
     "RemoteModelChange",
+    "RespServer",
     "Server",
     "ServerCertificate",
     "ServerFailed",
@@ -76,6 +78,7 @@ __all__ = [
     "Unauthenticated",
     "connect",
     "serve",
+    "serve_resp",
 ]
 
 _MODULES = {
@@ -100,6 +103,7 @@ _MODULES = {
         "Unauthenticated",
     ],
     "limits": ["Limits"],
+    "resp.server": ["RespServer", "serve_resp"],
     "server.asgi": ["Application"],
     "server.logs": ["FollowedName"],
     "server.tls": ["ServerCertificate"],

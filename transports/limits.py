@@ -79,6 +79,15 @@ class Limits:
         scan_share: Most of these that one client has at a time, counted by its address; queries count until their
             answers were taken.
         scans_waiting: Most requests of a server that wait for such a thread.
+        resp_command_bytes: Redis protocol: bytes of the arguments of one command, each counted with 16 more; of a client that has not
+            shown who it is up to 16 KiB. Beyond it the connection is closed.
+        resp_arguments: Redis protocol: most arguments of a command, its name counted; of such a client up to 10.
+        resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop.
+        resp_events: Redis protocol: most events, or rows, of one reply.
+        resp_reply_bytes: Redis protocol: bytes of changes after which a reply to a poll ends; a single larger record goes alone.
+        resp_output_bytes: Redis protocol: bytes of replies of a server that clients have not taken, from which on replies to polls
+            become small.
+        resp_block: Redis protocol: longest time for which a command waits, whatever it asks for.
     """
 
     connections: int = 10_000
@@ -135,6 +144,13 @@ class Limits:
     scan_threads: int = 8
     scan_share: int = 4
     scans_waiting: int = 1_000
+    resp_command_bytes: int = 256 * 1024
+    resp_arguments: int = 10_000
+    resp_pipeline: int = 128
+    resp_events: int = 10_000
+    resp_reply_bytes: int = 4 * 2**20
+    resp_output_bytes: int = 256 * 2**20
+    resp_block: float = 60.0
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -27,6 +27,7 @@ PARTLY = {
     ),
     "F86": "groups in the owner's process",
     "F163": "in the owner's process",
+    "F133": "poll",
     "F98": "for servers and their clients",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",

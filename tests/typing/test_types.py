@@ -33,6 +33,7 @@ GIVEN = {
         ),
         {"log": "ChangeLog", "path": "str", "position": "Position"},
     ),
+    "docs/resp.md": ("from publishers import ChangeLog", {"log": "ChangeLog"}),
     "docs/retention.md": (
         "from collections.abc import Callable; from publishers import ChangeLog, Criterion, Hold, Position",
         {

@@ -1,6 +1,7 @@
 """``penstock serve``: a log, or all logs of a store, on a port until it is interrupted."""
 
 import argparse
+import contextlib
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from transports.cli.source import check_directory, is_store
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
 from transports.errors import ExtraMissing
+from transports.resp.server import serve_resp
 from transports.server.logs import FollowedName
 from transports.server.tls import ServerCertificate
 from transports.server.uvicorn import Server
@@ -53,6 +55,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=number(0, 65535),
         default=_DEFAULT_PORT,
         help="port to listen on, 0 for a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--resp",
+        type=number(0, 65535),
+        metavar="PORT",
+        help="speak the Redis protocol too, on this port, 0 for a free one",
     )
     parser.each("--origin", "URL", "web page that may connect and read")
     parser.each(
@@ -105,6 +113,11 @@ def run(chosen: argparse.Namespace) -> int:
             authenticate=authenticate,
             tls=tls,
         ) as server,
+        contextlib.nullcontext()
+        if chosen.resp is None
+        else serve_resp(
+            served, chosen.host, chosen.resp, authenticate=authenticate, authorise=grant, tls=tls
+        ) as redis,
     ):
         if chosen.otel:
             _observe(server)
@@ -116,6 +129,8 @@ def run(chosen: argparse.Namespace) -> int:
             print(
                 f"serving {_named(served)} {how} at {server.url}, health at {server.health_url}", flush=True
             )
+            if redis is not None:
+                print(f"serving the Redis protocol at {redis.url}", flush=True)
             if authenticate is None and not is_loopback(chosen.host):
                 print(f"penstock: {_OPEN}", file=sys.stderr, flush=True)
             wait_for(finished)

@@ -38,7 +38,7 @@ from transports.server.asgi_link import AsgiLink
 from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
-from transports.server.logs import StoreLogs
+from transports.server.logs import logs_by_name
 from transports.server.revocation import Revocation
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
@@ -115,7 +115,7 @@ class Application:
         authorise: Authoriser | Grant | None = None,
         pages: Mapping[str, Page] | None = None,
     ) -> None:
-        self._logs = _by_name(logs)
+        self._logs = logs_by_name(logs)
         self._limits = limits or Limits()
         self._origins = WebOrigins(origins)
         self._cors = Cors(self._http, self._origins)
@@ -409,21 +409,6 @@ class Application:
 
 _TAKEN: Final = ("/changes", "/graphql", *sorted(Status.paths), "/ws")
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
-
-
-def _by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> "Mapping[str, ChangeLog]":
-    if isinstance(logs, ChangeStore):
-        return StoreLogs(logs)
-    named = logs if isinstance(logs, Mapping) else {getattr(logs, "name", ""): logs}
-    for log in named.values():
-        if not hasattr(log, "check_here"):
-            raise InvalidOption(
-                "log",
-                log,
-                "an open log, such as ChangeLog.open(path, read_only=True), several by name, or a store",
-            )
-        log.check_here()
-    return named
 
 
 def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:

@@ -7,6 +7,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.options import check_directory
 from publishers.store.directory import kind_of
@@ -14,7 +15,7 @@ from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 
-__all__ = ["FollowedName", "StoreLogs"]
+__all__ = ["FollowedName", "StoreLogs", "logs_by_name"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _LOOK: Final = (
@@ -144,3 +145,24 @@ class FollowedName(Mapping[str, ChangeLog]):
             self._opened, self._logs = found
             before.close()
             _LOG.warning("what is at %s now is followed", self.path)
+
+
+def logs_by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> Mapping[str, ChangeLog]:
+    """The logs that a server is given, by their names.
+
+    Raises:
+        InvalidOption: If it is none.
+        LogForked: In a child of ``fork``, if one was opened in its parent.
+    """
+    if isinstance(logs, ChangeStore):
+        return StoreLogs(logs)
+    named = logs if isinstance(logs, Mapping) else {getattr(logs, "name", ""): logs}
+    for log in named.values():
+        if not hasattr(log, "check_here"):
+            raise InvalidOption(
+                "log",
+                log,
+                "an open log, such as ChangeLog.open(path, read_only=True), several by name, or a store",
+            )
+        log.check_here()
+    return named

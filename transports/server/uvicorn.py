@@ -16,6 +16,7 @@ from transports.limits import Limits
 from transports.server.asgi import Application
 from transports.server.tls import ServerCertificate
 from transports.tcp.descriptors import bound_to, let_go
+from transports.tcp.listening import listen_on
 
 if TYPE_CHECKING:
     from publishers.fanout.batch import Batch
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Server", "serve"]
 
-_BACKLOG: Final = 2048
 _START_TIMEOUT: Final = 30.0
 _JOIN_MARGIN: Final = 5.0
 
@@ -56,7 +56,7 @@ class Server:
         self._limits = limits
         self._tls = tls
         self._uvicorn = _uvicorn(application, limits, tls)
-        self._socket = _listen(host, port)
+        self._socket = listen_on(host, port)
         self._address = self._socket.getsockname()
         self.port: int = self._address[1]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -253,18 +253,6 @@ def serve(
         pages=pages,
     )
     return Server(application, host=host, port=port, limits=limits, tls=tls).start()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except (OSError, OverflowError, TypeError, UnicodeError) as error:
-        listener.close()
-        raise ServerFailed(host, port, str(error)) from None
-    return listener
 
 
 def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | None) -> "StoppableServer":

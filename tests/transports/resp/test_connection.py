@@ -1,0 +1,140 @@
+"""Clients that behave badly, and what becomes of the others."""
+
+import pytest
+
+
+def test_commands_are_answered_in_their_order_however_many_come_at_once(resp, stock):
+    """F133: a pipeline."""
+    client = stock(resp(resp_pipeline=7))
+    with client.pipeline(transaction=False) as pipeline:
+        for number in range(300):
+            pipeline.echo(str(number))
+        assert pipeline.execute() == [str(number).encode() for number in range(300)]
+
+
+def test_a_command_may_come_byte_by_byte(resp, raw):
+    """F133."""
+    client = raw(resp())
+    for byte in b"*1\r\n$4\r\nPING\r\n":
+        client.write(bytes([byte]))
+    assert client.line() == b"+PONG"
+
+
+def test_people_may_type(resp, raw):
+    """F133: commands in a line, as by netcat, which closes its side behind them."""
+    client = raw(resp())
+    client.write(b"PING\r\necho hi\n\r\nquit\r\nPING\r\n")
+    assert client.rest() == b"+PONG\r\n$2\r\nhi\r\n+OK\r\n"
+
+
+def test_what_was_asked_before_the_client_closed_its_side_is_answered(resp, raw, log, fill):
+    """F133."""
+    import socket
+
+    fill(1)
+    client = raw(resp())
+    client.send("CDCPOLL", "0", "1")
+    client.send("PING")
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.rest().endswith(b"+PONG\r\n")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"*1\r\n*1\r\n",
+        b"*1000000000\r\n",
+        b"*1\r\n$999999999999\r\n",
+        b"*1\r\n$4\r\nPINGxx",
+        b"POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"\x16\x03\x01" + b"\0" * 70000,
+    ],
+)
+def test_what_is_no_command_is_told_then_the_connection_is_closed(resp, stock, raw, data):
+    """F133: as Redis does it; other clients do not notice."""
+    server = resp()
+    other = stock(server)
+    assert other.ping()
+    client = raw(server)
+    client.write(b"*1\r\n$4\r\nPING\r\n" + data)
+    assert client.line() == b"+PONG"
+    assert client.rest().startswith(b"-ERR Protocol error: ")
+    assert other.ping()
+    assert server.figures()["ended"] == {"PROTOCOL_ERROR": 1}
+
+
+def test_the_rest_of_a_command_has_to_come_in_time(resp, stock, raw):
+    """F133: a client that says half of a command is sent away, one that says nothing is not."""
+    server = resp(request_timeout=0.2)
+    silent = stock(server)
+    assert silent.ping()
+    client = raw(server)
+    client.write(b"*2\r\n$4\r\nECHO\r\n")
+    assert b"did not come within 0.2 s" in client.rest()
+    assert silent.ping()
+
+
+async def test_a_client_that_takes_no_replies_is_cut_off_and_stops_nobody(resp, stock, raw, log, fill, until):
+    """F133."""
+    fill(40, body="x" * 50_000)
+    server = resp(stall_timeout=0.3)
+    client = raw(server)
+    for _ in range(200):
+        client.send("CDCPOLL", "0", "100")
+    other = stock(server)
+    await until(lambda: server.figures()["unsentBytes"] > 0, "the client lags")
+    assert other.ping()
+    await until(lambda: server.figures()["ended"].get("STALLED"), "the client is cut off")
+    assert other.ping()
+    assert server.figures()["unsentBytes"] == 0
+
+
+def test_one_connection_too_many_is_told_so(resp, raw):
+    """F133."""
+    server = resp(connections=1)
+    first, second = raw(server), raw(server)
+    assert second.rest() == b"-ERR max number of clients reached\r\n"
+    first.send("PING")
+    assert first.line() == b"+PONG"
+
+
+def test_a_server_that_stops_says_so_to_clients_that_wait(resp, raw, log, fill):
+    """E45, F133."""
+    fill(1)
+    server = resp()
+    client = raw(server)
+    client.send("PING")
+    client.send("CDCPOLL", "$", "1", "BLOCK", "60000")
+    assert client.line() == b"+PONG"
+    server.stop()
+    assert client.rest().startswith(b"-GOING_AWAY ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["NONSENSE"],
+        ["ECHO"],
+        ["PING", "a", "b"],
+        ["CDCPOLL", "-1", "1"],
+        ["CDCPOLL", "1" * 30, "1"],
+        ["CDCPOLL", "0", "0"],
+        ["CDCPOLL", "0", "1", "SIDEWAYS"],
+        ["CDCPOLL", "0", "1", "BLOCK"],
+        ["CDCPOLL", "0", "1", "MATCH", "us*r:1"],
+        ["CDCPOLL", "0", "1", "MATCH", "user:"],
+        ["SELECT", "1"],
+        ["CLIENT", "KILL"],
+        ["CLIENT", "SETNAME", "a b"],
+        ["CLIENT", "SETINFO", "LIB-COLOR", "red"],
+        ["COMMAND", "GETKEYS"],
+        ["CLIENT", "SETNAME", b"\xff"],
+    ],
+)
+def test_a_wrong_command_is_one_line_that_says_what_would_be_right(resp, raw, log, words):
+    """F133: the connection goes on."""
+    client = raw(resp())
+    client.send(*words)
+    client.send("PING")
+    assert client.line().startswith(b"-ERR ")
+    assert client.line() == b"+PONG"

@@ -1,0 +1,103 @@
+"""All commands: how each is called, how many arguments it has, and what answers it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from transports.resp.arguments import CommandArguments
+from transports.resp.client import RespClient
+from transports.resp.errors import reply_of
+from transports.resp.greeting import authenticate, choose, echo, greet, ping, quit_, tell_client
+from transports.resp.polling import poll
+from transports.resp.port import RespPort
+from transports.resp.replies import RespError, SimpleString
+
+__all__ = ["COMMANDS", "QUICK", "RespCommand", "answer"]
+
+_Answer = Callable[[RespPort, RespClient, CommandArguments], Awaitable[Any]]
+QUICK: Final = frozenset({b"CLIENT", b"COMMAND", b"ECHO", b"PING", b"SELECT"})
+"""What is answered at once, so that replies before it may wait for its own."""
+
+_FREE: Final = frozenset({"AUTH", "HELLO", "QUIT"})
+"""What may be said before it is known who a client is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RespCommand:
+    """A command.
+
+    Attributes:
+        name: In capital letters.
+        run: Answers it.
+        arity: How many arguments it has, its name counted; below 0 at least so many, as Redis tells it.
+        what: What it does.
+    """
+
+    name: str
+    run: _Answer
+    arity: int
+    what: str
+
+    @property
+    def told(self) -> list[Any]:
+        """As ``COMMAND`` tells it: name, arity, flags, first, last and step of keys, categories, tips, key places, subcommands."""
+        free = ["fast", "no_auth"] if self.name in _FREE else ["readonly"]
+        return [self.name.lower(), self.arity, list(map(SimpleString, free)), 0, 0, 0, [], [], [], []]
+
+
+async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
+    """The reply to a command; an error is a reply too."""
+    name = words[0].upper().decode("ascii", "replace")
+    command = COMMANDS.get(name)
+    port.commands[name if command is not None else "UNKNOWN"] += 1
+    try:
+        if name not in _FREE:
+            await port.principal(client)
+        if command is None:
+            known = ", ".join(COMMANDS)
+            raise RespError("ERR", f"unknown command {words[0][:80]!a}, which must be one of {known}")
+        if not (len(words) == command.arity or 0 < -command.arity <= len(words)):
+            raise RespError("ERR", f"wrong number of arguments for '{name.lower()}' command")
+        return await command.run(port, client, CommandArguments(name.lower(), words[1:]))
+    except Exception as error:  # noqa: BLE001 - what went wrong with one command is its reply, and stops nothing else
+        reply = reply_of(error)
+        port.errors[reply.code] += 1
+        return reply
+
+
+async def _tell(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+    """``COMMAND [COUNT | DOCS [name ...] | INFO [name ...]]``."""
+    if not given.left:
+        return [command.told for command in COMMANDS.values()]
+    word = given.raw("subcommand").upper()
+    names = [given.raw("name").upper().decode("ascii", "replace") for _ in range(given.left)]
+    if word == b"COUNT" and not names:
+        return len(COMMANDS)
+    if word == b"INFO":
+        found = (COMMANDS.get(name) for name in names or COMMANDS)
+        return [None if one is None else one.told for one in found]
+    if word == b"DOCS":
+        return {
+            name.lower(): {"summary": COMMANDS[name].what, "group": "penstock"}
+            for name in dict.fromkeys(names or COMMANDS)
+            if name in COMMANDS
+        }
+    raise RespError("ERR", f"unknown subcommand {word[:40]!a} of COMMAND, which must be COUNT, INFO or DOCS")
+
+
+COMMANDS: Final = {
+    command.name: command
+    for command in (
+        RespCommand("AUTH", authenticate, -2, "Shows a token"),
+        RespCommand("CDCPOLL", poll, -3, "Gives changes from a sequence number on"),
+        RespCommand("CDC.POLL", poll, -3, "As CDCPOLL"),
+        RespCommand("CLIENT", tell_client, -2, "Names the client"),
+        RespCommand("COMMAND", _tell, -1, "Tells which commands there are"),
+        RespCommand("ECHO", echo, 2, "Gives back what was said"),
+        RespCommand("HELLO", greet, -1, "Chooses the version of the protocol, and shows a token"),
+        RespCommand("PING", ping, -1, "Gives back PONG, or what was said"),
+        RespCommand("QUIT", quit_, -1, "Closes the connection"),
+        RespCommand("SELECT", choose, 2, "Takes database 0, which is the only one"),
+    )
+}
+"""By their names."""

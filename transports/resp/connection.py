@@ -1,0 +1,266 @@
+"""One connection of the Redis protocol, on its event loop: bytes in, one command after the other, bytes out."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from transports.errors import GoingAway
+from transports.resp.client import RespClient
+from transports.resp.commands import QUICK, answer
+from transports.resp.errors import reply_of
+from transports.resp.parser import CommandParser, RespViolation
+from transports.resp.port import RespPort
+from transports.resp.replies import RespError, encode_reply
+from transports.server.tls import shown_by
+from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above
+
+__all__ = ["ConnectionKeeper", "RespConnection"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+_STRANGER_BYTES: Final = 16 * 1024
+_STRANGER_ARGUMENTS: Final = 10
+_GATHERED: Final = 64 * 1024  # bytes of replies that are written at once
+
+
+class ConnectionKeeper(Protocol):
+    """What knows all connections of a port."""
+
+    def come(self, connection: "RespConnection") -> RespError | None:
+        """A connection was made; answers with what sends it away, if it may not stay."""
+        ...
+
+    def gone(self, connection: "RespConnection", why: str | None) -> None:
+        """A connection has ended: why, if it was the server that ended it."""
+        ...
+
+
+class RespConnection(asyncio.Protocol):
+    """Answers the commands of one client, in their order.
+
+    What a client sends ahead waits in the buffer of the parser, and beyond ``resp_command_bytes`` in the network. What it does not
+    take stops its next command; if it takes nothing of that for ``stall_timeout`` it is cut off.
+
+    Args:
+        port: What all connections share.
+        keeper: Knows all of them.
+        number: Of the connection.
+    """
+
+    def __init__(self, port: RespPort, keeper: ConnectionKeeper, number: int) -> None:
+        self._port = port
+        self._limits = port.limits
+        self._keeper = keeper
+        self._client = RespClient(number)
+        self._parser = CommandParser(self._limits.resp_command_bytes, self._limits.resp_arguments)
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._reading = True
+        self._ended = False
+        self._why: str | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and that the kernel has not taken."""
+        return 0 if self._transport is None else unsent_by(self._transport)
+
+    # --- asyncio --------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        self._transport = made = cast("asyncio.Transport", transport)
+        peer = made.get_extra_info("peername")
+        self._client.address = peer[0] if isinstance(peer, tuple) else None
+        self._client.peer_certificate = shown_by(made)
+        send_at_once(made)
+        hold_little(made, self._limits.high_water)
+        wait_above(made, self._limits.high_water)
+        with contextlib.suppress(OSError, AttributeError):  # a peer that is gone without a word
+            made.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        refusal = self._keeper.come(self)
+        if refusal is not None:
+            self._end("OVERLOAD", refusal)
+        elif not self._known:
+            self._later("stranger", self._limits.request_timeout, self._send_stranger_away)
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come."""
+        self._parser.feed(data)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._answer())
+        elif self._parser.held >= self._limits.resp_command_bytes:
+            self._read(on=False)
+
+    def eof_received(self) -> bool:
+        """The client says nothing more; what it has asked is answered."""
+        self._ended = True
+        if self._task is None:
+            self._close()
+        return True
+
+    def pause_writing(self) -> None:
+        """Too much is unsent."""
+        self._writable.clear()
+        self._later("stall", self._limits.stall_timeout, self._look_whether_stalled, self.unsent)
+
+    def resume_writing(self) -> None:
+        """Enough was taken."""
+        self._writable.set()
+        self._forget("stall")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        self._transport = None
+        for name in list(self._timers):
+            self._forget(name)
+        self._writable.set()
+        if self._task is not None:
+            self._task.cancel()
+        self._keeper.gone(self, self._why)
+
+    # --- commands -------------------------------------------------------------------------------------------------------
+
+    async def _answer(self) -> None:
+        """Answers what has come, until nothing more is there."""
+        try:
+            await self._answer_all()
+        except RespViolation as error:
+            self._client.leaving, self._why = True, "PROTOCOL_ERROR"
+            self._gather(RespError("ERR", f"Protocol error: {error}"))
+            self._send()
+        except asyncio.CancelledError:  # the client has gone, or the server stops
+            return
+        finally:
+            self._task = None
+        if self._ended or self._client.leaving:
+            self._close()
+        else:
+            self._read(on=True)
+            self._await_rest()
+
+    async def _answer_all(self) -> None:
+        answered = 0
+        while not self._client.leaving:
+            words = self._next()
+            if words is None:
+                if not self._gathered:
+                    return
+                await self._flush()  # meanwhile more may come
+                continue
+            if self._gathered and words[0].upper() not in QUICK:
+                await self._flush()  # no reply waits for the one behind it
+            self._gather(await answer(self._port, self._client, words))
+            answered += 1
+            if self._gathered_bytes >= _GATHERED or answered % self._limits.resp_pipeline == 0:
+                await self._flush()
+                await asyncio.sleep(0)
+        self._send()
+
+    @property
+    def _known(self) -> bool:
+        return self._port.access.open or self._client.principal is not None
+
+    def _next(self) -> list[bytes] | None:
+        """The next command; little is taken from a client that has not shown who it is."""
+        most, arguments = self._limits.resp_command_bytes, self._limits.resp_arguments
+        known = self._known
+        self._parser.most = most if known else min(_STRANGER_BYTES, most)
+        self._parser.arguments = arguments if known else min(_STRANGER_ARGUMENTS, arguments)
+        return self._parser.next()
+
+    def _gather(self, reply: Any) -> None:
+        encoded = encode_reply(reply, self._client.version)
+        self._gathered.append(encoded)
+        self._gathered_bytes += len(encoded)
+
+    def _send(self) -> None:
+        if self._gathered and self._transport is not None:
+            self._transport.write(b"".join(self._gathered))
+        self._gathered, self._gathered_bytes = [], 0
+
+    async def _flush(self) -> None:
+        """Sends the replies that were gathered, and waits until enough of them was taken."""
+        self._send()
+        await self._writable.wait()
+
+    def _read(self, *, on: bool) -> None:
+        if self._transport is None or self._transport.is_closing() or self._reading is on:
+            return
+        self._reading = on
+        if on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # --- its end --------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """The server stops: the client is told where a command is not answered, and the connection closed."""
+        if self._task is not None:
+            self._task.cancel()
+            self._end("GOING_AWAY", reply_of(GoingAway()))
+        else:
+            self._why = self._why or "GOING_AWAY"
+            self._close()
+
+    def _end(self, why: str, reply: RespError) -> None:
+        """Sends the client away."""
+        self._why = self._why or why
+        self._gather(reply)
+        self._send()
+        self._close()
+
+    def _close(self) -> None:
+        """Closes behind what was written; a client that does not take it in time is cut off."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._later("close", self._limits.close_timeout, self._transport.abort)
+
+    # --- time -----------------------------------------------------------------------------------------------------------
+
+    def _later(self, name: str, seconds: float, call: Callable[..., object], *given: object) -> None:
+        self._forget(name)
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, call, *given)
+
+    def _forget(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _await_rest(self) -> None:
+        """The rest of a command that has begun has to come in time."""
+        if not self._parser.within:
+            self._forget("rest")
+        elif "rest" not in self._timers:
+            self._later("rest", self._limits.request_timeout, self._look_for_rest, self._parser.taken)
+
+    def _look_for_rest(self, taken: int) -> None:
+        self._forget("rest")
+        if self._task is not None:  # it looks when it is done
+            return
+        if self._parser.within and self._parser.taken == taken:
+            late = f"the rest of a command did not come within {self._limits.request_timeout:g} s"
+            self._end("PROTOCOL_ERROR", RespError("ERR", f"Protocol error: {late}"))
+        else:
+            self._await_rest()
+
+    def _send_stranger_away(self) -> None:
+        if not self._known:
+            late = f"Authentication required, within {self._limits.request_timeout:g} s."
+            self._end("UNAUTHORIZED", RespError("NOAUTH", late))
+
+    def _look_whether_stalled(self, unsent: int) -> None:
+        now = self.unsent
+        if now < unsent:
+            self._later("stall", self._limits.stall_timeout, self._look_whether_stalled, now)
+            return
+        self._why = self._why or "STALLED"
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,43 @@
+"""What clients of the Redis protocol are told of errors: the words that Redis has, where it has one, else those of the protocol."""
+
+from typing import Final
+
+from publishers.errors import HistoryPruned, InvalidCriteria, InvalidOption, LogReadOnly, PositionAhead
+from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated, describe, shortened
+from transports.resp.replies import RespError
+from transports.resp.sequence import sequence_of
+
+__all__ = ["NO_AUTH", "reply_of"]
+
+NO_AUTH: Final = "NOAUTH"
+
+_WORDS: Final = {
+    Forbidden: "NOPERM",
+    InvalidCriteria: "ERR",
+    InvalidOption: "ERR",
+    LogNotFound: "NOLOG",
+    LogReadOnly: "READONLY",
+    NotAuthenticated: "TRYAGAIN",
+}
+
+
+def reply_of(error: Exception) -> RespError:
+    """What a client is told of an error. What is in no table is logged with an id, and only the id is told."""
+    if isinstance(error, RespError):
+        return error
+    if isinstance(error, Unauthenticated):
+        return RespError(NO_AUTH, "Authentication required.")
+    if isinstance(error, HistoryPruned):
+        oldest = sequence_of(error.oldest)
+        return RespError(
+            "HISTORY_PRUNED",
+            f"changes before sequence {oldest} are no longer kept; go on there, knowing that some are missing",
+        )
+    if isinstance(error, PositionAhead):
+        head = sequence_of(error.head)
+        return RespError(
+            "CURSOR_AHEAD", f"the sequence is beyond the end of the log, at which the next is {head}"
+        )
+    problem = describe(error)
+    word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), problem.code)
+    return RespError(word, shortened(problem.message))

@@ -1,0 +1,163 @@
+"""What clients say before they ask for anything: who they are, which protocol they speak, and what there is."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from transports.errors import Forbidden, Unauthenticated
+from transports.resp.arguments import CommandArguments
+from transports.resp.client import RespClient
+from transports.resp.port import RespPort
+from transports.resp.replies import RespError, SimpleString
+from transports.server.version import version
+
+__all__ = ["authenticate", "choose", "echo", "greet", "ping", "quit_", "tell_client"]
+
+_OK: Final = SimpleString("OK")
+_DEFAULT: Final = "default"
+_NAME: Final = 256
+_OPEN: Final = "AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+
+
+async def ping(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+    """PONG, or what was said."""
+    if not given.left:
+        return SimpleString("PONG")
+    said = given.raw("message")
+    given.done()
+    return said
+
+
+async def echo(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+    """What was said."""
+    said = given.raw("message")
+    given.done()
+    return said
+
+
+async def quit_(_port: RespPort, client: RespClient, _given: CommandArguments) -> Any:
+    """Closes the connection behind the reply."""
+    client.leaving = True
+    return _OK
+
+
+async def choose(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+    """Takes the one database that there is."""
+    index = given.raw("index")
+    given.done()
+    if index != b"0":
+        raise RespError(
+            "ERR", "DB index is out of range: there is 0 alone; a log is named by the key of a command"
+        )
+    return _OK
+
+
+async def authenticate(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``AUTH [name] token``."""
+    name = given.text("username") if given.left > 1 else _DEFAULT
+    token = given.text("password")
+    given.done()
+    await _let_in(port, client, name, token)
+    return _OK
+
+
+async def greet(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``HELLO [version [AUTH name token] [SETNAME name]]``."""
+    speaks, name = client.version, client.name
+    proof: list[str] = []
+    if given.left:
+        asked = given.raw("protover")
+        if asked not in (b"2", b"3"):
+            raise RespError("NOPROTO", "unsupported protocol version")
+        speaks = int(asked)
+
+        def take_name() -> None:
+            nonlocal name
+            name = _name(given)
+
+        given.options(
+            {
+                "AUTH": lambda: proof.extend((given.text("username"), given.text("password"))),
+                "SETNAME": take_name,
+            }
+        )
+    if proof:
+        await _let_in(port, client, *proof)
+    try:
+        await port.principal(client)
+    except Unauthenticated:
+        right = "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used"
+        raise RespError(
+            "NOAUTH",
+            f"{right} to authenticate the client and select the RESP protocol version at the same time",
+        ) from None
+    client.version, client.name = speaks, name
+    return {
+        "server": "penstock",
+        "version": version(),
+        "proto": speaks,
+        "id": client.id,
+        "mode": "standalone",
+        "role": "master",
+        "modules": [],
+    }
+
+
+async def tell_client(_port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text``."""
+    word = given.raw("subcommand").upper()
+    subcommands: dict[bytes, Callable[[], Any]] = {
+        b"ID": lambda: client.id,
+        b"GETNAME": lambda: client.name,
+        b"SETNAME": lambda: _set_name(client, given),
+        b"SETINFO": lambda: _set_library(client, given),
+    }
+    if word not in subcommands:
+        right = b", ".join(subcommands).decode()
+        raise RespError("ERR", f"unknown subcommand {word[:40]!a} of CLIENT, which must be one of {right}")
+    answer = subcommands[word]()
+    given.done()
+    return answer
+
+
+def _set_name(client: RespClient, given: CommandArguments) -> SimpleString:
+    client.name = _name(given)
+    return _OK
+
+
+def _set_library(client: RespClient, given: CommandArguments) -> SimpleString:
+    attribute = given.raw("attribute").upper()
+    if attribute not in (b"LIB-NAME", b"LIB-VER"):
+        raise RespError("ERR", f"unrecognized option {attribute[:40]!a}, which must be LIB-NAME or LIB-VER")
+    told = _name(given)
+    client.library = told if attribute == b"LIB-NAME" else f"{client.library.partition(' ')[0]} {told}"
+    return _OK
+
+
+def _name(given: CommandArguments) -> str:
+    """A name without anything that would break a line of a log."""
+    name = given.text("name")
+    if len(name) > _NAME or not name.isprintable() or " " in name:
+        raise RespError(
+            "ERR",
+            f"Client names cannot contain spaces, newlines or special characters, nor more than {_NAME} letters",
+        )
+    return name
+
+
+async def _let_in(port: RespPort, client: RespClient, name: str, token: str) -> None:
+    """Takes a token. The name is that of the principal, or ``default``.
+
+    Raises:
+        RespError: If it is not let in.
+        NotAuthenticated: If that was not found out in time.
+    """
+    if port.access.open:
+        raise RespError("ERR", _OPEN)
+    revision = port.access.revision
+    try:
+        found = await port.judge(client, token)
+    except (Unauthenticated, Forbidden):
+        found = None
+    if found is None or name not in (_DEFAULT, found.name):
+        raise RespError("WRONGPASS", "invalid username-password pair or user is disabled.")
+    client.token, client.principal, client.revision = token, found, revision

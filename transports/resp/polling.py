@@ -1,0 +1,127 @@
+"""``CDCPOLL``: changes from a sequence number on."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from publishers.criteria.cost import weigh
+from publishers.criteria.criteria import Criteria
+from publishers.errors import HistoryPruned
+from publishers.log.history import History
+from publishers.log.notification import NotifyingSubscriber
+from publishers.model.position import Position
+from publishers.views.view import Content, View
+from transports.access.grant import narrow
+from transports.quotas.pool import Turn
+from transports.resp.arguments import CommandArguments
+from transports.resp.client import RespClient
+from transports.resp.kora import criteria_of_pattern, kora_event
+from transports.resp.port import RespPort
+from transports.resp.replies import Encoded, encode_reply
+from transports.resp.sequence import NEWEST, position_of_sequence, sequence_of
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["poll", "woken"]
+
+_VIEW = View.of(Content.BODY)
+
+
+class _Waker(NotifyingSubscriber):
+    """Wakes also where there will be no change: the next look tells why."""
+
+    def on_error(self, error: Exception, /) -> None:
+        """There will be none."""
+        self.on_complete()
+
+
+async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """Answers with events; see ``docs/resp.md``.
+
+    Raises:
+        RespError: If an argument is not what it must be.
+        PenstockError: If the log cannot be read from there.
+    """
+    place = given.raw("sequence")
+    since: Position | None = None if place == NEWEST else position_of_sequence("sequence", place)
+    limit = min(given.whole("count", 1, 2**31 - 1), port.limits.resp_events)
+    chosen: dict[str, Any] = {"LOG": None, "MATCH": None, "BLOCK": 0, "RESULT": False}
+    given.options(
+        {
+            "LOG": lambda: chosen.update(LOG=given.text("LOG")),
+            "MATCH": lambda: chosen.update(MATCH=given.raw("MATCH")),
+            "BLOCK": lambda: chosen.update(BLOCK=given.whole("BLOCK", 0, 2**31 - 1)),
+            "RESULT": lambda: chosen.update(RESULT=True),
+        }
+    )
+    wanted = criteria_of_pattern(chosen["MATCH"])
+    loop = asyncio.get_running_loop()
+    until = loop.time() + min(chosen["BLOCK"] / 1000, port.limits.resp_block)
+    gap = False
+    while True:
+        name, log, grant = await port.find(client, chosen["LOG"])  # again after each wait: it may be over
+        view, criteria = narrow(grant, _VIEW, wanted)
+        if place == NEWEST and since is None:
+            since = log.head
+        read = partial(_page, log, criteria, since, limit, view, port.page_bytes, client.version)
+        try:
+            page, events = await port.scan(client, read)
+        except HistoryPruned as error:
+            if not chosen["RESULT"]:
+                raise
+            gap, since = True, error.oldest
+            continue
+        since = page.next
+        if page.changes or loop.time() >= until:
+            break
+        async with woken(port, client, name, log, criteria, since) as event:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await event.wait()
+    return {"events": events, "next_seq": sequence_of(since), "gap": gap} if chosen["RESULT"] else events
+
+
+def _page(
+    log: "ChangeLog",
+    criteria: Criteria,
+    since: Position | None,
+    limit: int,
+    view: View,
+    nbytes: int,
+    version: int,
+    turn: Turn[tuple[History, Encoded]],
+) -> tuple[History, Encoded]:
+    """Reads a page and encodes it, on a thread."""
+    start = None if since is None or since.version == 0 else since
+    page = log.history(criteria, start, limit, view=view, max_bytes=nbytes, check=turn.check)
+    return page, Encoded(encode_reply([kora_event(one) for one in page.changes], version))
+
+
+@contextlib.asynccontextmanager
+async def woken(
+    port: RespPort, client: RespClient, name: str, log: "ChangeLog", criteria: Criteria, since: Position
+) -> AsyncIterator[asyncio.Event]:
+    """What is set when there is a change from a position on, or never will be.
+
+    Raises:
+        TooCostly: If what waits already weighs too much.
+    """
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+    def notify() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server has stopped
+            loop.call_soon_threadsafe(event.set)
+
+    waker = _Waker(notify)
+    port.weight.take(name, criteria, weigh(criteria))
+    port.waiting += 1
+    try:
+        await port.scan(client, lambda _: log.changes(criteria, since=since).subscribe(waker))
+        yield event
+    finally:
+        port.waiting -= 1
+        port.weight.give(name, criteria)
+        waker.end()

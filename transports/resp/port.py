@@ -1,0 +1,136 @@
+"""What all connections of a port of the Redis protocol share."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from transports.access.access import Access
+from transports.access.grant import Grant, LogAction
+from transports.access.principal import Credentials, Principal
+from transports.errors import Unauthenticated
+from transports.limits import Limits
+from transports.quotas.pool import Pools, Turn
+from transports.quotas.weight import ServerWeight
+from transports.resp.client import RespClient
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["RespPort"]
+
+_T = TypeVar("_T")
+_PREFIX: Final = "stream:"
+_LEAST: Final = 64 * 1024  # bytes of a page where clients take their replies too slowly
+_SHARE: Final = 4  # the part of what is left that one reply may have
+
+
+class RespPort:
+    """Logs, who may use them, and what that may cost.
+
+    Args:
+        logs: By their names.
+        access: Who is let in, and what each may do.
+        limits: Bounds.
+        pools: Threads for what may read the disk.
+        unsent: Tells how many bytes of replies clients have not taken.
+
+    Attributes:
+        logs: Likewise.
+        access: Likewise.
+        limits: Likewise.
+        weight: What the criteria of all commands that wait weigh.
+        commands: How often each command was answered.
+        errors: How often each word of an error was told.
+        waiting: How many commands wait for a change.
+    """
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        access: Access,
+        limits: Limits,
+        pools: Pools,
+        unsent: Callable[[], int],
+    ) -> None:
+        self.logs = logs
+        self.access = access
+        self.limits = limits
+        self.weight = ServerWeight(limits.criteria_weight)
+        self.commands: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.waiting = 0
+        self._pools = pools
+        self._unsent = unsent
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes after which a page of changes ends now."""
+        left = self.limits.resp_output_bytes - self._unsent()
+        return max(
+            min(_LEAST, self.limits.resp_reply_bytes), min(left // _SHARE, self.limits.resp_reply_bytes)
+        )
+
+    async def principal(self, client: RespClient) -> Principal:
+        """Who a client is; found out again when what tells that has changed.
+
+        Raises:
+            Unauthenticated: If it has not shown that, or its time is over.
+            NotAuthenticated: If it was not found out in time.
+        """
+        revision, known = self.access.revision, client.principal
+        if known is not None and client.revision == revision and not self.access.expired(known):
+            return known
+        client.principal = None
+        client.principal = await self.judge(client, client.token)
+        client.revision = revision
+        return client.principal
+
+    async def judge(self, client: RespClient, token: str | None) -> Principal:
+        """Who a client is that shows a token, or nothing but its certificate. Errors are those of `principal`."""
+        return await self.access.principal(
+            Credentials(token=token, peer_certificate=client.peer_certificate, client=client.address)
+        )
+
+    async def find(
+        self, client: RespClient, key: str | None, action: LogAction = LogAction.READ
+    ) -> "tuple[str, ChangeLog, Grant]":
+        """The log that a key means: its name, also behind ``stream:``; None for the only one.
+
+        Raises:
+            Unauthenticated, NotAuthenticated: As `principal`.
+            Forbidden: If the client may not do that.
+            LogNotFound: If there is no such log.
+        """
+        principal = await self.principal(client)
+        name = key
+        if key is not None and key not in self.logs:
+            name = key.removeprefix(_PREFIX)
+        try:
+            return self.access.find(self.logs, name, principal, action)
+        except Unauthenticated:
+            client.principal = None
+            raise
+
+    async def scan(self, client: RespClient, work: Callable[[Turn[_T]], _T]) -> _T:
+        """What some work on a thread returns; what is not wanted any more ends at its next step.
+
+        Raises:
+            TooCostly: If too much waits for a thread.
+            GoingAway: If the server stops.
+        """
+        turn = self._pools.scanning.submit(client.address, work)
+        try:
+            return await asyncio.wrap_future(turn.result)
+        finally:
+            turn.cancel()
+
+    def statistics(self) -> dict[str, Any]:
+        """What was answered, and what waits."""
+        return {
+            "commands": dict(self.commands),
+            "errors": dict(self.errors),
+            "waiting": self.waiting,
+            "criteriaWeight": self.weight.weight,
+            "threads": self._pools.statistics(),
+        }

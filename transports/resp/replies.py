@@ -1,0 +1,72 @@
+"""Replies of the Redis protocol, in its second and its third version."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["Encoded", "RespError", "SimpleString", "encode_reply"]
+
+_LINES: Final = str.maketrans("\r\n", "  ")
+
+
+class RespError(Exception):
+    """A reply that is an error.
+
+    Args:
+        code: The word with which it begins, such as ``ERR``.
+        why: What was wrong, and what would be right.
+    """
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(f"{code} {why}")
+        self.code = code
+
+
+class SimpleString(str):
+    """A reply that is a short word, such as ``OK``."""
+
+    __slots__ = ()
+
+
+class Encoded(bytes):
+    """A reply, or a part of one, that was encoded already."""
+
+    __slots__ = ()
+
+
+def encode_reply(reply: Any, version: int) -> bytes:
+    """The bytes of a reply.
+
+    Args:
+        reply: None, a whole number, text, bytes, a ``SimpleString``, a ``RespError``, what is ``Encoded``, or a list or mapping of such.
+        version: Of the protocol, 2 or 3. A mapping is a list of names and values in the second, and null an empty bulk.
+    """
+    out: list[bytes] = []
+    _encode(reply, version, out)
+    return b"".join(out)
+
+
+def _encode(reply: Any, version: int, out: list[bytes]) -> None:
+    if reply is None:
+        out.append(b"_\r\n" if version == 3 else b"$-1\r\n")
+    elif isinstance(reply, bool):
+        out.append((b"#t\r\n" if reply else b"#f\r\n") if version == 3 else b":%d\r\n" % reply)
+    elif isinstance(reply, int):
+        out.append(b":%d\r\n" % reply)
+    elif isinstance(reply, SimpleString):
+        out.append(b"+%b\r\n" % reply.encode())
+    elif isinstance(reply, RespError):
+        out.append(b"-%b\r\n" % str(reply).translate(_LINES).encode("utf-8", "replace"))
+    elif isinstance(reply, Encoded):
+        out.append(reply)
+    elif isinstance(reply, str | bytes):
+        raw = reply.encode("utf-8", "surrogateescape") if isinstance(reply, str) else reply
+        out += (b"$%d\r\n" % len(raw), raw, b"\r\n")
+    elif isinstance(reply, Mapping):
+        out.append(b"%%%d\r\n" % len(reply) if version == 3 else b"*%d\r\n" % (2 * len(reply)))
+        for name, value in reply.items():
+            _encode(name, version, out)
+            _encode(value, version, out)
+    else:
+        out.append(b"*%d\r\n" % len(reply))
+        for each in reply:
+            _encode(each, version, out)

@@ -1,0 +1,248 @@
+"""A server of the Redis protocol inside the program: a port, a thread and an event loop of its own."""
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from flow import forks
+from transports.access.access import Access
+from transports.errors import ServerFailed
+from transports.limits import Limits
+from transports.quotas.pool import Pools
+from transports.resp.connection import RespConnection
+from transports.resp.port import RespPort
+from transports.resp.replies import RespError
+from transports.server.logs import logs_by_name
+from transports.tcp.descriptors import bound_to, let_go
+from transports.tcp.listening import listen_on
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+    from publishers.store.store import ChangeStore
+    from transports.access.access import Authenticator, Authoriser
+    from transports.access.grant import Grant
+    from transports.server.logs import FollowedName
+    from transports.server.tls import ServerCertificate
+
+__all__ = ["RespServer", "serve_resp"]
+
+_START_TIMEOUT: Final = 30.0
+_JOIN_MARGIN: Final = 5.0
+
+
+class RespServer:
+    """Change logs served over the Redis protocol, until ``stop``; made by ``serve_resp``.
+
+    Attributes:
+        host: The address that it listens on.
+        port: The port, also if 0 was asked for.
+    """
+
+    def __init__(
+        self,
+        logs: "Mapping[str, ChangeLog]",
+        *,
+        host: str,
+        port: int,
+        limits: Limits,
+        authenticate: "Authenticator | None",
+        authorise: "Authoriser | Grant | None",
+        tls: "ServerCertificate | None",
+    ) -> None:
+        self.host = host
+        self._limits = limits
+        self._tls = tls
+        self._pools = Pools(limits)
+        self._access = Access(
+            authenticate,
+            authorise,
+            timeout=limits.authenticate_timeout,
+            fresh=limits.revocation,
+            run=self._pools.judging.run,
+        )
+        self._port = RespPort(logs, self._access, limits, self._pools, lambda: self._unsent)
+        self._connections: set[RespConnection] = set()
+        self._ended: Counter[str] = Counter()
+        self._count = 0
+        self._going = False
+        self._socket = listen_on(host, port)
+        self._address = self._socket.getsockname()
+        self.port: int = self._address[1]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._finished: asyncio.Event | None = None
+        self._idle: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-resp-{self.port}", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, as redis-cli and redis-py take it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
+        return f"redis{'' if self._tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def _unsent(self) -> int:
+        return sum(one.unsent for one in list(self._connections))
+
+    def figures(self) -> dict[str, Any]:
+        """Statistics of the port; from any thread.
+
+        Returns:
+            ``connections``, ``unsentBytes``, how often each of ``commands`` was answered and each of ``errors`` told, how many commands
+            are ``waiting`` for changes, why connections were ``ended`` by the server, and the ``threads`` at work.
+        """
+        return {
+            "connections": len(self._connections),
+            "unsentBytes": self._unsent,
+            "ended": dict(self._ended),
+            **self._port.statistics(),
+        }
+
+    def start(self) -> Self:
+        """Starts to listen; returns when connections are taken.
+
+        Raises:
+            ServerFailed: If the server does not come up.
+        """
+        forks.register(self)
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
+            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
+        return self
+
+    def forked(self, _pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
+        self._stopping = threading.Lock()
+        let_go(bound_to(self._socket.family, self._address))
+
+    def stop(self) -> None:
+        """Tells clients that wait for a reply, and closes the connections and the port. Idempotent; in a child of ``fork`` it does nothing."""
+        with self._stopping:
+            loop = self._loop
+            if loop is None or not self._thread.is_alive():
+                return
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._finish)
+            self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- on the event loop ----------------------------------------------------------------------------------------------
+
+    def come(self, connection: RespConnection) -> RespError | None:
+        """See ``ConnectionKeeper``."""
+        if self._going:
+            return RespError("GOING_AWAY", "the server is stopping")
+        if len(self._connections) >= self._limits.connections:
+            return RespError("ERR", "max number of clients reached")
+        self._connections.add(connection)
+        return None
+
+    def gone(self, connection: RespConnection, why: str | None) -> None:
+        """See ``ConnectionKeeper``."""
+        self._connections.discard(connection)
+        if why is not None:
+            self._ended[why] += 1
+        if self._idle is not None and not self._connections:
+            self._idle.set()
+
+    def _made(self) -> RespConnection:
+        self._count += 1
+        return RespConnection(self._port, self, self._count)
+
+    def _finish(self) -> None:
+        assert self._finished is not None
+        self._finished.set()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - the starter is told
+            self._failure = error
+        finally:
+            forks.forget(self)  # the address is anybody's from now on
+            self._socket.close()
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._finished = asyncio.Event()
+        secured: dict[str, Any] = {}
+        if self._tls is not None:
+            secured = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": self._limits.request_timeout,
+                "ssl_shutdown_timeout": self._limits.close_timeout,
+            }
+        listening = await loop.create_server(self._made, sock=self._socket, **secured)
+        looking = loop.create_task(self._look_again())
+        self._ready.set()
+        try:
+            await self._finished.wait()
+        finally:
+            self._going = True
+            looking.cancel()
+            listening.close()
+            self._pools.close()
+            for connection in list(self._connections):
+                connection.stop()
+            self._idle = asyncio.Event()
+            if self._connections:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._idle.wait(), self._limits.close_timeout + _JOIN_MARGIN)
+
+    async def _look_again(self) -> None:
+        """Has access look whether what it was read from has changed, while there are clients: they are judged again at their next command."""
+        while not self._access.lasting:
+            await asyncio.sleep(self._limits.revocation / 2)
+            if self._connections:
+                await self._access.refresh()
+
+
+def serve_resp(
+    log: "ChangeLog | ChangeStore | FollowedName | Mapping[str, ChangeLog]",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    limits: Limits | None = None,
+    authenticate: "Authenticator | None" = None,
+    authorise: "Authoriser | Grant | None" = None,
+    tls: "ServerCertificate | None" = None,
+) -> RespServer:
+    """Serves a log, several by name, or a store, over the Redis protocol, from inside this program.
+
+    Args:
+        log: An open log, several by name, or a store, of which every log is opened. The server never closes them.
+        host: Address to listen on; by default this machine only.
+        port: Port to listen on; 0 takes a free one, see ``RespServer.port``.
+        limits: Bounds of each connection, and of the server.
+        authenticate: Tells who a client is by the token of ``AUTH`` or ``HELLO``, or by its certificate, as for ``serve``; None lets
+            everybody in.
+        authorise: What each principal may do with a log, as for ``serve``.
+        tls: Its certificate; then it speaks nothing but TLS. None for a server without TLS.
+
+    Returns:
+        The running server; stop it with ``stop``, or use it as a context manager.
+
+    Raises:
+        ServerFailed: If the address cannot be listened on.
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
+    """
+    return RespServer(
+        logs_by_name(log),
+        host=host,
+        port=port,
+        limits=limits or Limits(),
+        authenticate=authenticate,
+        authorise=authorise,
+        tls=tls,
+    ).start()
