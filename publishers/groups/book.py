@@ -113,6 +113,11 @@ class GroupBook:
     def check_serving(self) -> None:
         """Refuses to deliver, too, while the breaker has paused the group."""
         self.check()
+        if self.tell_tripped():
+            raise GroupPaused(self.name, "more than half of its last deliveries failed")
+
+    def tell_tripped(self) -> bool:
+        """Tells once that the breaker has paused the group, and the journal; answers whether it has."""
         with self.lock:
             tripped = self.machine.tripped
             told = not tripped or self.state is not GroupState.SERVING
@@ -123,8 +128,7 @@ class GroupBook:
         if not told:
             with contextlib.suppress(PenstockError):  # the next frame holds the whole group then
                 self.write()
-        if tripped:
-            raise GroupPaused(self.name, "more than half of its last deliveries failed")
+        return tripped
 
     def gap(self, oldest: Position) -> None:
         """Retention took what the group had not done: it stops, or goes on behind it, loudly.

@@ -77,6 +77,7 @@ class ConsumerGroup:
             self.book.machine.consumers.check_room(consumer)
         generation = self.book.raise_generation()
         with self.book.lock:
+            self.book.machine.consumers.check_room(consumer)  # others may have joined while that was written
             joined = self.book.machine.join(consumer, generation)
         self.notify()
         return GroupMember(self, joined)
@@ -188,6 +189,23 @@ class ConsumerGroup:
     def _pending(self) -> list[GroupUnit]:
         return [one for one in self.book.machine.units.values() if one.state is DeliveryState.PENDING]
 
+    # --- for the log ----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Does what is due although no consumer reads; for the housekeeping. It never raises for the disk."""
+        if self.book.state not in (GroupState.SERVING, GroupState.PAUSED, GroupState.TRIPPED):
+            return
+        with self.book.lock:
+            machine = self.book.machine
+            due, found = machine.next_due(), bool(machine.dying)
+            if due is not None and due <= self._log.monotonic():
+                found = machine.tick() or found
+        if found:
+            self.book.tell_tripped()
+            self.notify()
+            with contextlib.suppress(OSError, PenstockError):  # what could not be buried is tried again
+                self.bury()
+
     # --- for its consumers ----------------------------------------------------------------------------------------------
 
     def deliver(self, consumer: GroupConsumer, most: int, *, history: bool) -> list[GroupDelivery]:
@@ -250,16 +268,18 @@ class ConsumerGroup:
             self.notify()
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[threading.Event]:
-        """What is set when there may be something to deliver."""
+    def listening(self, consumer: GroupConsumer) -> Iterator[threading.Event]:
+        """What is set when there may be something to deliver; the consumer is there meanwhile."""
         event = threading.Event()
         with self.book.lock:
             self._waiting.add(event)
+            self.book.machine.consumers.begin_wait(consumer)
         try:
             yield event
         finally:
             with self.book.lock:
                 self._waiting.discard(event)
+                self.book.machine.consumers.end_wait(consumer, self._log.monotonic())
 
     def wait(self, event: threading.Event, consumer: GroupConsumer, seconds: float) -> None:
         """Waits until there may be something to deliver."""
@@ -269,7 +289,6 @@ class ConsumerGroup:
             most = self.book.record.settings.max_consumer_pending
             full = machine.paused or not machine.room or len(consumer.pending) >= most
             since = machine.reading
-        seconds = min(seconds, self.book.record.settings.consumer_ttl / 2)  # it is heard of at each turn
         if due is not None:
             seconds = min(seconds, max(due - self._log.monotonic(), 0.0))
         if full:  # nothing new can be read, whatever is committed
@@ -347,7 +366,7 @@ class GroupMember:
         left = settings.max_wait if wait is None else wait
         monotonic = self._group.monotonic
         until = monotonic() + left
-        with self._group.listening() as event:
+        with self._group.listening(self._consumer) as event:
             while True:
                 event.clear()
                 found = self._group.deliver(self._consumer, most, history=history)

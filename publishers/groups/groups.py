@@ -204,8 +204,13 @@ class ConsumerGroups:
         return tuple(self._groups[name].info() for name in sorted(self._groups))
 
     def settle(self) -> bool:
-        """Writes what was acknowledged, where it is time; for the housekeeping. Answers whether history may be deleted."""
+        """Does what is due, and writes what was acknowledged, where it is time; for the housekeeping.
+
+        Returns:
+            Whether history may be deleted.
+        """
         for group in list(self._groups.values()):
+            group.tick()
             group.book.settle()
         return self._loaded
 

@@ -37,10 +37,6 @@ class JournalChanges:
         """Whether the journal knows less."""
         return bool(self._changed or self._gone) or self._head != head
 
-    def uncounted(self, units: dict[Position, GroupUnit]) -> bool:
-        """Whether it does not know how often something was delivered."""
-        return any(one in units and units[one].count for one in self._changed)
-
     def news(self, units: dict[Position, GroupUnit]) -> tuple[list[OpenRow], list[Position]]:
         """What is newly open or was delivered again, and what is done."""
         opened = [row_of(units[place]) for place in sorted(self._changed) if place in units]

@@ -108,11 +108,6 @@ class GroupMachine:
         """How many changes may be read ahead."""
         return max(self.settings.max_parked - self.parked, 0)
 
-    @property
-    def unread(self) -> int:
-        """How many that are not done were not read again since the restart."""
-        return len(self._resumed)
-
     # --- reading ---------------------------------------------------------------------------------------------------------
 
     def feed(self, changes: Iterable[tuple[Position, GroupLane | None]], after: Position) -> None:
@@ -167,21 +162,25 @@ class GroupMachine:
 
     # --- delivering ------------------------------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Takes back what has timed out, and removes the consumers that were not heard of."""
+    def tick(self) -> bool:
+        """Takes back what has timed out, and removes the consumers that were not heard of; answers whether there was anything."""
         now = self._clock.monotonic()
-        for consumer in self.consumers.absent(now):
+        absent = self.consumers.absent(now)
+        for consumer in absent:
             self.remove(consumer)
-        for unit in self._timers.due(now):
+        due = self._timers.due(now)
+        for unit in due:
             if unit.state is _DUE:
                 self._ready.push(unit)
             else:
                 delay = 0.0 if unit.count < 2 else self.settings.delay_after(unit.count - 1, self._chance)
-                self._failed(unit, "not acknowledged in time", now + delay)
+                self._failed(unit, "not acknowledged in time", now + delay, late=True)
+        return bool(absent or due)
 
     def next_due(self) -> float | None:
         """When a tick may find something, by the monotonic clock; None if never."""
-        return self._timers.next()
+        times = (self._timers.next(), self.consumers.next_absent)
+        return min((one for one in times if one is not None), default=None)
 
     def take(self, consumer: GroupConsumer, most: int, *, history: bool = False) -> list[GroupUnit]:
         """Delivers: what is to be delivered again first, then what is new, each as they lie in the log.
@@ -194,9 +193,8 @@ class GroupMachine:
         Raises:
             ConsumerFenced: If the consumer does not count any more.
         """
-        self.consumers.check(consumer)
-        consumer.seen = self._clock.monotonic()
-        holder = Holder(consumer.name, consumer.generation)
+        self._heard(consumer)
+        holder = consumer.holder
         taken: list[GroupUnit] = []
         if self.paused:
             return taken
@@ -208,9 +206,8 @@ class GroupMachine:
             if unit is None:
                 break
             if unit.state is _PARKED and len(self.units) - self.parked >= settings.max_ack_pending:
-                self._ready.push(
-                    unit
-                )  # whatever is delivered again comes before it, so there is nothing of that
+                # Whatever is delivered again comes before it, so there is nothing of that.
+                self._ready.push(unit)
                 break
             if settings.max_deliver is not None and unit.count >= settings.max_deliver:
                 self._condemn(unit)
@@ -251,7 +248,7 @@ class GroupMachine:
         now, wall = self._clock.monotonic(), self._clock.now_us()
         unit.holder, unit.last, unit.last_us = holder, now, wall
         unit.first_us = unit.first_us or wall
-        unit.blocker, unit.recalled = None, False
+        unit.blocker, unit.recalled, unit.late = None, False, False
         consumer.pending[unit.position] = unit
         self.pending += 1
         self._timers.set(unit, now + self.settings.ack_wait)
@@ -306,10 +303,20 @@ class GroupMachine:
         return self._done(units)
 
     def ack_upto(self, consumer: GroupConsumer, position: Position) -> int:
-        """Acknowledges what a consumer has pending up to and with a position; otherwise as `ack`."""
+        """Acknowledges what a consumer was given up to and with a position; otherwise as `ack`.
+
+        That is what it has pending, and what has timed out there since and was given to none. What it refused, and what its
+        name had before it joined again and it was not given, is not meant.
+        """
         self._heard(consumer)
-        limit = self._place(position)
-        return self._done([unit for unit in consumer.pending.values() if unit.position <= limit])
+        limit, holder = self._place(position), consumer.holder
+        found = []
+        for unit in self.units.values():  # as they lie in the log
+            if unit.position > limit:
+                break
+            if unit.holder == holder and (unit.state is _PENDING or (unit.state is _DUE and unit.late)):
+                found.append(unit)
+        return self._done(found)
 
     def nack(
         self,
@@ -338,16 +345,14 @@ class GroupMachine:
         unit = self._own(consumer, position)
         if unit is None or unit.state is not _PENDING:
             return False
-        now = self._clock.monotonic()
+        if delay is None:
+            delay = self.settings.delay_after(unit.count, self._chance) if count else 0.0
+        until = self._clock.monotonic() + delay
         if count:
-            self._failed(
-                unit,
-                error,
-                now + (self.settings.delay_after(unit.count, self._chance) if delay is None else delay),
-            )
+            self._failed(unit, error, until)
         else:
             self._uncount(unit)
-            self._take_back(unit, now + (delay or 0.0))
+            self._take_back(unit, until)
         return True
 
     def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:
@@ -401,8 +406,7 @@ class GroupMachine:
         """
         self._heard(consumer)
         now, moved = self._clock.monotonic(), []
-        holder = Holder(consumer.name, consumer.generation)
-        settings = self.settings
+        holder, settings = consumer.holder, self.settings
         for position in sorted(dict.fromkeys(map(self._place, positions))):
             unit = self.units.get(position)
             if unit is None or unit.state is not _PENDING or now - unit.last < min_idle:
@@ -476,7 +480,7 @@ class GroupMachine:
     def _place(self, position: Position) -> Position:
         return Position(position.version) if self.settings.ack == "transaction" else position
 
-    def _failed(self, unit: GroupUnit, error: str, until: float) -> None:
+    def _failed(self, unit: GroupUnit, error: str, until: float, *, late: bool = False) -> None:
         """A delivery has failed; if it was the last one, the change is given up, or the whole group is paused."""
         self.breaker.note(failed=True)
         unit.blame(error)
@@ -488,24 +492,24 @@ class GroupMachine:
                 self._condemn(unit)
                 return
             until = self._clock.monotonic()
-        self._take_back(unit, until)
+        self._take_back(unit, until, late=late)
 
     def _uncount(self, unit: GroupUnit) -> None:
         unit.count -= 1
         self._told.change(unit.position)
 
-    def _take_back(self, unit: GroupUnit, until: float) -> None:
+    def _take_back(self, unit: GroupUnit, until: float, *, late: bool = False) -> None:
         """Something is not with its consumer any more, and what follows it in its lines is not either."""
-        self._take_back_behind(unit, self._clock.monotonic())
+        self._take_back_behind(unit, self._clock.monotonic(), late=late)
         self._forget_pending(unit)
         self._become(unit, DeliveryEvent.TAKE_BACK)
-        unit.until = until
+        unit.until, unit.late = until, late
         if until <= self._clock.monotonic():
             self._ready.push(unit)
         else:
             self._timers.set(unit, until)
 
-    def _take_back_behind(self, unit: GroupUnit, now: float) -> None:
+    def _take_back_behind(self, unit: GroupUnit, now: float, *, late: bool = False) -> None:
         """The later ones of its keys that are pending, and those behind them; none of them failed."""
         found, todo = [], self._plan.behind(unit)
         seen = {unit}
@@ -518,7 +522,7 @@ class GroupMachine:
         for one in found:
             self._forget_pending(one)
             self._become(one, DeliveryEvent.TAKE_BACK)
-            one.until = now
+            one.until, one.late = now, late
             self._ready.push(one)
 
     def _forget_pending(self, unit: GroupUnit) -> None:
@@ -564,11 +568,6 @@ class GroupMachine:
     def unsynced(self) -> bool:
         """Whether the journal knows less."""
         return self._told.behind(self.head)
-
-    @property
-    def uncounted(self) -> bool:
-        """Whether the journal does not know how often something was delivered."""
-        return self._told.uncounted(self.units)
 
     def opens(self) -> list[OpenRow]:
         """Everything that is not done, in order."""

@@ -16,19 +16,23 @@ class GroupConsumer:
     Attributes:
         name: What it is called.
         generation: Of its joining.
+        holder: Both, as what is delivered to it bears them.
         seen: When it was heard of, by the monotonic clock.
         pending: What was delivered to the consumer of this name and is not acknowledged.
         ready: What it may have because it has an earlier one of the same key.
+        waiting: How many of its calls wait for deliveries; while one does, it is not absent.
     """
 
-    __slots__ = ("generation", "name", "pending", "ready", "seen")
+    __slots__ = ("generation", "holder", "name", "pending", "ready", "seen", "waiting")
 
     def __init__(self, name: str, generation: int, seen: float, units: dict[Position, GroupUnit]) -> None:
         self.name = name
         self.generation = generation
+        self.holder = Holder(name, generation)
         self.seen = seen
         self.pending: dict[Position, GroupUnit] = {}
         self.ready = ReadyHeap(units)
+        self.waiting = 0
 
 
 class GroupConsumers:
@@ -41,10 +45,12 @@ class GroupConsumers:
 
     Attributes:
         generation: Likewise.
+        next_absent: When one may be absent, by the monotonic clock, or earlier; None if none will be.
     """
 
     def __init__(self, group: str, settings: GroupSettings, generation: int) -> None:
         self.generation = generation
+        self.next_absent: float | None = None
         self._group = group
         self._settings = settings
         self._known: dict[str, GroupConsumer] = {}
@@ -74,6 +80,7 @@ class GroupConsumers:
         if before is not None:
             consumer.pending, before.pending = before.pending, {}
         self._known[name] = consumer
+        self._expect(now)
         self.generation = max(self.generation, generation)
         return consumer
 
@@ -95,8 +102,33 @@ class GroupConsumers:
 
     def absent(self, now: float) -> list[GroupConsumer]:
         """Those that were not heard of for too long."""
-        ttl = self._settings.consumer_ttl
-        return [one for one in self._known.values() if now - one.seen >= ttl]
+        if self.next_absent is None or now < self.next_absent:
+            return []
+        self.next_absent = None
+        found = []
+        for one in self._known.values():
+            if one.waiting:
+                continue
+            if now - one.seen >= self._settings.consumer_ttl:
+                found.append(one)
+            else:
+                self._expect(one.seen)
+        return found
+
+    def begin_wait(self, consumer: GroupConsumer) -> None:
+        """A call of a consumer waits for deliveries."""
+        consumer.waiting += 1
+
+    def end_wait(self, consumer: GroupConsumer, now: float) -> None:
+        """It waits no more."""
+        consumer.waiting -= 1
+        consumer.seen = now
+        self._expect(now)
+
+    def _expect(self, seen: float) -> None:
+        """One that was heard of at a time may be absent later."""
+        until = seen + self._settings.consumer_ttl
+        self.next_absent = until if self.next_absent is None else min(self.next_absent, until)
 
     def check(self, consumer: GroupConsumer) -> None:
         """Refuses one that does not count any more.

@@ -34,6 +34,7 @@ class GroupUnit:
         last_us: When it was last delivered, likewise.
         last: The same by the monotonic clock.
         until: If it is pending, when it times out; if it is due, from when on.
+        late: Whether it has timed out, or came behind one of its key that has, and was given to no consumer since.
         timed: The earliest entry in the timers that looks for it.
         errors: What it was refused with first, and last.
         waiters: Those that were found to wait for it.
@@ -52,6 +53,7 @@ class GroupUnit:
         "lanes",
         "last",
         "last_us",
+        "late",
         "order",
         "places",
         "position",
@@ -72,6 +74,7 @@ class GroupUnit:
         self.last_us = 0
         self.last = 0.0
         self.until = 0.0
+        self.late = False
         self.timed: float | None = None
         self.errors: tuple[str, str] | None = None
         self.waiters: dict[GroupUnit, None] = {}

@@ -129,6 +129,33 @@ def test_a_delivery_times_out_and_is_due_for_every_consumer_also_the_same():
     assert group.next_due() is None or group.next_due() > 0
 
 
+def test_what_times_out_can_be_acknowledged_with_all_up_to_it_until_another_consumer_has_it():
+    """F76, F78: so a consumer that takes longer than that gets on all the same."""
+    group = machine(KEY, KEY, OTHER, ("order", "3"), ("order", "4"), ack="all", ack_wait=30.0)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 4)) == [0, 1, 2, 3]
+    group._clock.now += 31_000_000
+    assert group.tick()
+    assert not group.tick()
+    assert places(group.take(two, 2)) == [0, 1]
+    assert group.ack_upto(one, Position(1, 2)) == 1
+    assert places(group.take(one, 9)) == [3, 4]
+    assert group.nack(one, Position(1, 3), 0.0)
+    assert group.ack_upto(one, Position(1, 9)) == 1  # what it has refused, it has not done
+    assert group.ack_upto(two, Position(1, 9)) == 2
+    assert list(group.units) == [Position(1, 3)]
+
+
+def test_what_a_consumer_had_before_it_joined_again_is_not_meant_by_all_up_to_it():
+    group = machine(KEY, OTHER, ack="all")
+    assert places(group.take(group.join("one", 1), 1)) == [0]
+    one = group.join("one", 2)
+    assert places(group.take(one, 1)) == [1]
+    assert group.ack_upto(one, Position(1, 9)) == 1
+    assert places(group.take(one, 1, history=True)) == [0]
+    assert group.ack_upto(one, Position(1, 9)) == 1
+
+
 def test_a_refusal_that_does_not_count_does_not_use_up_the_last_delivery():
     """F163."""
     group = machine(KEY, max_deliver=1)
@@ -152,7 +179,7 @@ def test_a_change_that_was_delivered_too_often_before_a_restart_becomes_a_dead_l
     """F81: one that kills its process, too."""
     rows = [OpenRow(1, 0, 2, 77), OpenRow(1, 1)]
     group = GroupMachine("g", GroupSettings(max_deliver=2), Position(1, 2), rows, clock=Clock())
-    assert (group.unread, group.floor, group.head) == (2, Position(1), Position(1, 2))
+    assert (len(group._resumed), group.floor, group.head) == (2, Position(1), Position(1, 2))
     group.feed([(Position(1, at), OTHER) for at in range(3)], Position(2))
     assert places(group.take(group.join("one", 1), 9)) == []
     assert list(group.dying) == [Position(1)]
@@ -199,7 +226,6 @@ def test_what_happens_while_the_journal_is_written_is_told_it_the_next_time():
     head, opened, closed = group.news()
     assert [row.position.index for row in opened] == [0, 1]
     group.take(one, 9)
-    assert group.uncounted
     group.ack(one, [Position(1)])
     group.stored(head, opened, closed)
     assert group.unsynced
@@ -208,7 +234,6 @@ def test_what_happens_while_the_journal_is_written_is_told_it_the_next_time():
     assert group.opens() == opened
     group.stored(head, opened, closed)
     assert not group.unsynced
-    assert not group.uncounted
 
 
 def test_a_whole_transaction_is_one_delivery():

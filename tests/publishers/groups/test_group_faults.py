@@ -7,11 +7,12 @@ import threading
 import pytest
 
 from publishers import ChangeLog, Criterion, Position, upsert
-from publishers.errors import LogClosed, LogFull, TransactionTooLarge
+from publishers.errors import LogClosed, LogFull, TooCostly, TransactionTooLarge
 from publishers.groups.errors import ConsumerFenced, GroupPaused, GroupUnwritten, NoSuchGroup
 from publishers.groups.state import GroupState
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, opened, order, scratch, wait_until
+from tests.simulation.workload import Clock
 
 
 @pytest.fixture
@@ -189,7 +190,12 @@ def test_a_tripped_group_is_tripped_after_a_restart():
         assert log.groups.info("stock").state.name == "TRIPPED"
 
 
-def test_a_child_of_fork_writes_nothing(log):
+def test_a_child_of_fork_writes_nothing():
+    with opened(ack_sync=60.0) as log:  # so that the parent writes nothing meanwhile
+        fork_and_leave(log)
+
+
+def fork_and_leave(log):
     group = log.groups.create("stock", start="earliest")
     log.commit([order(0), order(1)])
     member = group.join("one")
@@ -315,19 +321,105 @@ def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, 
         assert group.join("one").read(wait=0)
 
 
-def test_a_consumer_that_waits_is_heard_of(log):
-    group = log.groups.create("stock", start="earliest", consumer_ttl=0.2)
-    waiting, other = group.join("one"), group.join("two")
-    heard, found = waiting._consumer.seen, []
-    reader = threading.Thread(target=lambda: found.extend(waiting.read(wait=30)))
-    reader.start()
-    wait_until(lambda: waiting._consumer.seen > heard)  # it has begun to wait
-    begun = waiting._consumer.seen
-    wait_until(lambda: waiting._consumer.seen > begun)
+def test_a_consumer_that_waits_is_not_absent_however_long_it_waits():
+    """F78."""
+    clock = Clock()
+    with opened(clock=clock) as log:
+        group = log.groups.create("stock", start="earliest", consumer_ttl=60.0)
+        waiting, _other = group.join("one"), group.join("two")
+        found = []
+        reader = threading.Thread(target=lambda: found.extend(waiting.read(wait=1e6)))
+        reader.start()
+        wait_until(lambda: waiting._consumer.waiting)
+        clock.now += 61_000_000
+        wait_until(lambda: group.info().consumers == ("one",), group.info)
+        log.commit([order(0)])
+        reader.join()
+        assert keys(found) == [0]
+        clock.now += 59_000_000
+        group.tick()
+        assert group.info().consumers == ("one",)
+        clock.now += 1_000_000
+        wait_until(lambda: group.info().consumers == (), group.info)
+
+
+def test_what_is_due_happens_although_no_consumer_reads():
+    """F78, F81: time-outs, consumers that are gone, and dead letters, by the housekeeping alone."""
+    clock = Clock()
+    with opened(clock=clock) as log:
+        group = log.groups.create("stock", start="earliest", consumer_ttl=60.0, ack_wait=30.0, max_deliver=2)
+        log.commit([order(0)])
+        member = group.join("one")
+        (one,) = member.read(wait=0)
+        clock.now += 31_000_000
+        wait_until(lambda: group.info().due == 1, group.info)
+        assert keys(member.read(wait=0)) == [0]
+        clock.now += 31_000_000
+        wait_until(lambda: group.info().dead == 1, group.info)
+        (letter,) = group.dead.inspect()
+        assert (letter.position, letter.last_error) == (one.position, "not acknowledged in time")
+        assert group.info().floor == log.head
+        clock.now += 61_000_000
+        wait_until(lambda: group.info().consumers == (), group.info)
+
+
+def test_a_dead_letter_that_the_housekeeping_cannot_write_is_tried_again(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest")
     log.commit([order(0)])
-    reader.join()
-    assert keys(found) == [0]
-    other.leave()
+    member = group.join("one")
+    (one,) = member.read(wait=0)
+    put, refused = group.dead.put, []
+
+    def full(*_):
+        refused.append(1)
+        raise LogFull(None, 1)
+
+    monkeypatch.setattr(group.dead, "put", full)
+    with pytest.raises(LogFull):
+        member.term(one, "bad")
+    wait_until(lambda: len(refused) > 1)
+    monkeypatch.setattr(group.dead, "put", put)
+    wait_until(lambda: group.info().dead == 1, group.info)
+
+
+def test_a_group_that_is_tripped_by_timeouts_says_so_although_no_consumer_reads(caplog):
+    """F81."""
+    clock = Clock()
+    with opened(clock=clock) as log:
+        group = log.groups.create("stock", start="earliest", max_deliver=1, max_consumer_pending=1000)
+        log.commit([order(n) for n in range(101)])
+        group.join("one").read(101, wait=0)
+        clock.now += 31_000_000
+        wait_until(lambda: "more than half" in caplog.text)
+        assert group.info().state is GroupState.TRIPPED
+
+
+def test_a_group_whose_place_is_of_another_history_does_nothing(log):
+    group = log.groups.create("stock", start="earliest", ack_wait=0.001)
+    log.commit([order(0)])
+    group.join("one").read(wait=0)
+    with group.book.lock:
+        group.book.state = GroupState.FORKED
+    log._keep_house()
+    assert group.info().pending == 1
+
+
+def test_consumers_that_join_at_once_are_not_more_than_there_may_be(log, monkeypatch):
+    group = log.groups.create("stock", start="earliest", max_consumers=1)
+    raise_generation, joined = group.book.raise_generation, []
+
+    def raised():
+        generation = raise_generation()
+        if not joined:
+            joined.append(None)
+            joined[0] = group.join("two")
+        return generation
+
+    monkeypatch.setattr(group.book, "raise_generation", raised)
+    with pytest.raises(TooCostly, match="max_consumers"):
+        group.join("one")
+    assert group.info().consumers == ("two",)
+    assert joined[0].read(wait=0) == []
 
 
 def test_of_two_that_join_at_once_the_newer_generation_counts(log, monkeypatch):

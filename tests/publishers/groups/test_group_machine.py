@@ -147,6 +147,10 @@ class Groups(RuleBasedStateMachine):
             assert unit.position not in self.done
             self.given[unit.position] = (consumer.name, consumer.generation)
 
+    def late(self):
+        """What has timed out, and was given to none since."""
+        return [one for one, unit in self.machine.units.items() if unit.late]
+
     def live(self, consumer):
         return any(one is consumer for one in self.machine.consumers.listed())
 
@@ -174,7 +178,9 @@ class Groups(RuleBasedStateMachine):
                 assert count == (unit is not None and unit.state is DeliveryState.ACKED)
                 assert self.machine.ack(consumer, [place]) == 0
             elif what == "upto":
-                mine = {one for one in consumer.pending if one <= place}
+                holder = (consumer.name, consumer.generation)
+                given = {one for one, unit in self.machine.units.items() if unit.holder == holder}
+                mine = {one for one in given & {*consumer.pending, *self.late()} if one <= place}
                 assert self.machine.ack_upto(consumer, place) == len(mine)
             elif what == "nack":
                 self.machine.nack(consumer, place, delay=of % 3 * 10.0)
