@@ -12,6 +12,7 @@
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
     |   |-- TooManySnapshots  as many subscriptions get the state as may at a time        (limit)
+    |   |-- TooManySlots     as many slots are open as the server may have            (limit)
     |   |-- TooManyAppends   more is unacknowledged than the connection may have        (option, limit)
     |   |-- TooManyProducers   a principal has as many producers as it may have         (limit)
     |   `-- GoingAway        the server is stopping
@@ -65,6 +66,16 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.model.position import LogIdentity, Position
+from publishers.slots.errors import (
+    AckAhead,
+    Fenced,
+    NoSuchSlot,
+    SlotBusy,
+    SlotForked,
+    SlotLost,
+    SlotsCorrupted,
+    SlotsUnwritten,
+)
 
 __all__ = [
     "CloseCode",
@@ -82,6 +93,7 @@ __all__ = [
     "ServerFailed",
     "TooManyAppends",
     "TooManyProducers",
+    "TooManySlots",
     "TooManySnapshots",
     "TooManySubscriptions",
     "Unauthenticated",
@@ -256,6 +268,20 @@ class TooManySnapshots(WireError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"{limit} subscriptions of this connection (limit snapshots) are being given the state; wait for the end of one",
+            limit=limit,
+        )
+        self.limit = limit
+
+
+class TooManySlots(WireError):
+    """As many slots are open, or wait for their clients, as the server may have."""
+
+    code = "TOO_MANY_SLOTS"
+    retryable = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} slots are open (limit slot_leases), and no client of one is away; wait for the end of one",
             limit=limit,
         )
         self.limit = limit
@@ -486,6 +512,33 @@ _TABLE: Final = (
     _Row(PositionForeign, "CURSOR_FOREIGN"),
     _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
     _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
+    _Row(
+        NoSuchSlot,
+        "SLOT_NOT_FOUND",
+        data=lambda _e, _: {"path": "slot.name"},
+        message="the log has no slot of that name",
+    ),
+    _Row(
+        SlotBusy,
+        "SLOT_BUSY",
+        retryable=True,
+        data=lambda e, _: {"owner": e.owner},
+    ),
+    _Row(Fenced, "FENCED", data=lambda e, _: {"generation": e.generation, "current": e.current}),
+    _Row(AckAhead, "ACK_AHEAD", data=lambda e, t: {"delivered": t(e.delivered)}),
+    _Row(SlotLost, "SLOT_LOST", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(SlotForked, "SLOT_FORKED"),
+    _Row(
+        SlotsUnwritten,
+        "SLOTS_UNWRITTEN",
+        retryable=True,
+        message="the places of slots cannot be written at the moment; it is tried again",
+    ),
+    _Row(
+        SlotsCorrupted,
+        "SLOTS_UNUSABLE",
+        message="what the server keeps of the slots of this log is damaged; its server has logged the place",
+    ),
     _Row(SnapshotGone, "SNAPSHOT_GONE", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(

@@ -75,6 +75,9 @@ class Limits:
         append_threads: Most threads of a server on which appends are read, checked and encoded.
         producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is refused.
         producer_idle: How long a producer that appends nothing counts.
+        slot_grace: How long a slot is kept for a client whose connection was lost, so that it goes on with the opening that it has.
+        slot_leases: Most slots that clients of a server have open, those of clients that are away included; the one that was left
+            first makes room, and where none was, a further one is refused.
         scan_threads: Most threads of a server on which queries, look-ups and searches for a start read the log.
         scan_share: Most of these that one client has at a time, counted by its address; queries count until their
             answers were taken.
@@ -141,6 +144,8 @@ class Limits:
     append_threads: int = 4
     producers: int = 1_000
     producer_idle: float = 3_600.0
+    slot_grace: float = 10.0
+    slot_leases: int = 1_000
     scan_threads: int = 8
     scan_share: int = 4
     scans_waiting: int = 1_000

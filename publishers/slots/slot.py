@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Protocol, Self
 
 from flow.bridges.iterable import IterablePublisher
@@ -105,6 +106,7 @@ class Slot:
         mask: Mask | Mapping[str, Any] | None = None,
         integers: Integers = Integers.NUMBER,
         view: View | None = None,
+        since: Position | None = None,
     ) -> "SlotFeed":
         """The changes from the slot's place on, as a publisher; one subscriber at a time.
 
@@ -117,15 +119,22 @@ class Slot:
             mask: What is shown in place of values.
             integers: How large whole numbers are given.
             view: All of them at once.
+            since: Where to go on, for a consumer that has what lies between the slot's place and this, and has not acknowledged
+                it yet: it counts as delivered. None, or a position before the place, for the place.
 
         Raises:
             InvalidOption: If something in ``fields`` or ``mask`` is no path.
+            PositionError: If ``since`` is beyond the end of the log.
             Fenced, SlotLost: See the class.
         """
         self._keeper.check(self)
         if view is None:
             view = View.of(content, images, fields=fields, mask=mask, integers=integers)
-        return SlotFeed(view, self._subscribe)
+        begin = None
+        if since is not None:
+            check_position("since", since)
+            begin = self._log.find(since)
+        return SlotFeed(view, partial(self._subscribe, begin))
 
     def ack(self, place: Position | Change, *, durable: bool = False) -> bool:
         """Acknowledges everything before a position, or up to and with a change.
@@ -202,15 +211,20 @@ class Slot:
         self._keeper.check(self)
         return self._keeper.info(self.name)
 
+    def cancel(self) -> None:
+        """Ends the subscription, if there is one; the slot stays open, and another subscription may begin."""
+        progress = self._progress
+        if progress.subscription is not None:
+            progress.subscription.cancel()
+        progress.begun = False
+
     def close(self) -> None:
         """Ends the subscription, stores what was acknowledged, and gives the slot back. Idempotent; harmless if it is fenced.
 
         Raises:
             SlotsUnwritten: If the disk has no room or fails; the slot is given back all the same, and it is tried again.
         """
-        subscription = self._progress.subscription
-        if subscription is not None:
-            subscription.cancel()
+        self.cancel()
         self._keeper.leave(self)
 
     def __enter__(self) -> Self:
@@ -236,8 +250,12 @@ class Slot:
         if subscription is not None:
             (subscription.pause if paused else subscription.resume)()
 
-    def _subscribe(self, subscriber: Subscriber[Change], view: View, serving: dict[str, Any]) -> None:
-        progress = SlotProgress(self.kept.place)
+    def _subscribe(
+        self, since: Position | None, subscriber: Subscriber[Change], view: View, serving: dict[str, Any]
+    ) -> None:
+        place = self.kept.place
+        begin = place if since is None else max(since, place)
+        progress = SlotProgress(begin)
         progress.begun = True
 
         def admit() -> None:
@@ -249,7 +267,7 @@ class Slot:
 
         noted = noting(subscriber, progress, lambda: self.paused, self._keeper.explain_to(self))
         serving.setdefault("name", f"slot {self.name}")
-        self._log.feed(self.criteria, self.kept.place, view, admit).subscribe(noted, **serving)
+        self._log.feed(self.criteria, begin, view, admit).subscribe(noted, **serving)
 
 
 class SlotFeed(IterablePublisher[Change]):

@@ -105,7 +105,14 @@ class Slots:
                 self.book.add(kept)
         return self.info(name)
 
-    def open(self, name: str, *, take_over: bool = False, owner: str | None = None) -> Slot:
+    def open(
+        self,
+        name: str,
+        *,
+        take_over: bool = False,
+        owner: str | None = None,
+        generation: int | None = None,
+    ) -> Slot:
         """Opens a slot with a new generation, which is durable when it returns.
 
         Args:
@@ -113,9 +120,11 @@ class Slots:
             take_over: Whether to take it from the consumer that has it, which is fenced: its subscription ends with ``Fenced``,
                 and so do all its calls.
             owner: What ``SlotBusy`` calls the consumer; the process by default.
+            generation: Of an opening that was interrupted, and is to go on: if there was another one since, it is refused.
 
         Raises:
             NoSuchSlot: If there is none of that name.
+            Fenced: If ``generation`` is not the last one.
             SlotBusy: If a consumer has it open.
             SlotLost, SlotForked: If its place cannot be read from: bootstrap the consumer, then ``reset`` the slot.
             SlotsUnwritten: If the disk has no room or fails; nothing has changed.
@@ -126,6 +135,8 @@ class Slots:
         self._check()
         with self.book.journalling():
             kept = self._find(name)
+            if generation is not None and generation != kept.record.generation:
+                raise Fenced(name, generation, kept.record.generation)
             after = self._checked(kept, SlotEvent.TAKE_OVER if take_over else SlotEvent.OPEN)
             record = self.book.raised(kept, self.book.place_of(kept))
             self.book.append(JournalEntry(slots=[record]))

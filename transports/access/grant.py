@@ -8,6 +8,7 @@ would learn the value bit by bit; so conditions on such fields are refused.
 import enum
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
@@ -41,6 +42,8 @@ class LogAction(enum.Enum):
     """Append transactions."""
     OPERATE = "OPERATE"
     """Be told how the log and its subscriptions are doing: statistics and metrics."""
+    CONSUME = "CONSUME"
+    """Open the slots that the grant names, be given what they give, and acknowledge it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ class Grant:
         view: The widest view that it may have; None for everything.
         criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
             changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
-            together with WRITE: what is written is not narrowed.
+            together with WRITE: what is written is not narrowed; nor with CONSUME, as a slot has its own criteria.
+        slots: Which slots it may open, with CONSUME: patterns of their names as in a shell; none unless more is said.
 
     Raises:
         InvalidOption: If one of them is something else.
@@ -61,12 +65,14 @@ class Grant:
     actions: frozenset[LogAction]
     view: View | None = None
     criteria: Criteria | None = None
+    slots: tuple[str, ...] = ()
 
     def __init__(
         self,
         actions: Collection[LogAction] = (LogAction.READ,),
         view: View | None = None,
         criteria: Criteria | None = None,
+        slots: Collection[str] = (),
     ) -> None:
         told: object = actions
         if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
@@ -80,6 +86,19 @@ class Grant:
         if criteria is not None and LogAction.WRITE in actions:
             right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
             raise InvalidOption("criteria", criteria, right)
+        if criteria is not None and LogAction.CONSUME in actions:
+            right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
+            raise InvalidOption("criteria", criteria, right)
+        patterns: object = slots
+        if (
+            isinstance(patterns, str)
+            or not isinstance(patterns, Collection)
+            or not all(isinstance(one, str) for one in patterns)
+        ):
+            raise InvalidOption("slots", slots, 'patterns of names, such as ["stock-*"]')
+        if slots and LogAction.CONSUME not in actions:
+            raise InvalidOption("slots", slots, "left out where actions do not hold CONSUME")
+        object.__setattr__(self, "slots", tuple(slots))
         object.__setattr__(self, "actions", frozenset(actions))
         object.__setattr__(self, "view", view)
         object.__setattr__(self, "criteria", criteria)
@@ -89,9 +108,13 @@ class Grant:
         """Whether anything of the log is kept from its readers."""
         return self.view is not None or self.criteria is not None
 
-    def covers(self, other: "Grant") -> bool:
-        """Whether a reader to whom another grant was given may go on as before under this one."""
-        if LogAction.READ not in self.actions or self.view not in (None, other.view):
+    def covers(self, other: "Grant", slot: str | None = None) -> bool:
+        """Whether a reader, or the consumer of a slot, to whom another grant was given may go on as before under this one."""
+        if self.view not in (None, other.view):
+            return False
+        if slot is not None:
+            return self._holds(slot)
+        if LogAction.READ not in self.actions:
             return False
         if self.criteria is None or self.criteria == other.criteria:
             return True
@@ -99,6 +122,18 @@ class Grant:
             any(wish.implies(wider) for wider in self.criteria.criterions)
             for wish in other.criteria.criterions
         )
+
+    def check_slot(self, name: str) -> None:
+        """Checks whether a slot of a name may be opened, whether there is one or not.
+
+        Raises:
+            Forbidden: If not.
+        """
+        if not self._holds(name):
+            raise Forbidden("slot.name", "that of a slot that may be opened here")
+
+    def _holds(self, slot: str) -> bool:
+        return any(fnmatchcase(slot, pattern) for pattern in self.slots)
 
     def shows_type(self, entity_type: str) -> bool:
         """Whether its criteria let schemas of an entity type be seen: they name it, or speak of nothing but areas and operations."""

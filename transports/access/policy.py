@@ -18,6 +18,12 @@
     criteria = [{ entity_types = ["order"], key_globs = ["{tenant}-*"] }]
     fields = ["total", "customer"]
     mask = { "customer.name" = "***" }
+
+    [[grants]]
+    roles = ["worker"]
+    logs = ["orders"]
+    actions = ["CONSUME"]
+    slots = ["{name}", "{name}-*"]
 """
 
 import hashlib
@@ -45,7 +51,7 @@ _MOST: Final = 1 << 20
 _TABLES: Final = ("principals", "jwt", "certificates", "anonymous", "grants")
 _PRINCIPAL: Final = ("token", "token_sha256", "certificate", "roles", "claims")
 _JWT: Final = ("jwks", "issuer", "audience", "algorithms", "leeway", "name", "roles")
-_GRANT: Final = ("roles", "logs", "actions", "criteria", "content", "images", "fields", "mask")
+_GRANT: Final = ("roles", "logs", "actions", "criteria", "content", "images", "fields", "mask", "slots")
 _WISH: Final = (
     "areas",
     "entity_types",
@@ -71,6 +77,7 @@ class _Rule(NamedTuple):
     actions: frozenset[LogAction]
     view: View | None
     wishes: tuple[Mapping[str, Any], ...]
+    slots: tuple[str, ...]
 
     def fits(self, principal: Principal, log: str, action: LogAction) -> bool:
         """Whether it is for a principal, a log and an action."""
@@ -86,7 +93,8 @@ class _Rule(NamedTuple):
     def grant(self, principal: Principal) -> Grant | None:
         """What it grants to a principal; None if that lacks a claim which the criteria name."""
         if not self.wishes:
-            return Grant(self.actions, self.view)
+            slots = [_filled(pattern, principal) for pattern in self.slots]
+            return Grant(self.actions, self.view, slots=[pattern for pattern in slots if pattern is not None])
         found = []
         for wish in self.wishes:
             told = dict(wish)
@@ -307,6 +315,7 @@ def _rule(table: PolicyTable) -> _Rule:
     if wishes and LogAction.WRITE in actions:
         right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
         raise table.wrong("criteria", right)
+    _check_slots(table, actions, narrowed=bool(wishes))
     view = _view(table)
     return _Rule(
         frozenset(table.texts("roles")),
@@ -314,7 +323,19 @@ def _rule(table: PolicyTable) -> _Rule:
         actions,
         view,
         tuple(wish.plain() for wish in wishes),
+        table.texts("slots"),
     )
+
+
+def _check_slots(table: PolicyTable, actions: frozenset[LogAction], *, narrowed: bool) -> None:
+    consumes = LogAction.CONSUME in actions
+    if consumes and narrowed:
+        right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
+        raise table.wrong("criteria", right)
+    if table.texts("slots") and not consumes:
+        raise table.wrong("slots", "left out where actions do not hold CONSUME")
+    for pattern in table.texts("slots"):
+        _check_claims(table, "slots", pattern)
 
 
 def _criterion(told: Mapping[str, Any], _: object) -> Criterion:

@@ -78,6 +78,7 @@ def _told(grant: Grant) -> dict[str, Any]:
     return {
         "view": None if view is None else _view(view),
         "criteria": None if grant.criteria is None else grant.criteria.to_json(),
+        "slots": list(grant.slots),
     }
 
 
@@ -102,3 +103,5 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             yield "    sees " + ", ".join(f"{name} {value}" for name, value in grant["view"].items() if value)
         if grant["criteria"] is not None:
             yield f"    of the changes that fulfil any of {grant['criteria'] or 'all'}"
+        if action is LogAction.CONSUME:
+            yield f"    the slots {', '.join(grant['slots']) or 'of no name'}"

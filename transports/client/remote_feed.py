@@ -15,24 +15,39 @@ from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from publishers.snapshots.signals import telling
 from transports.codec.replies import Item, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
-from transports.errors import ConnectionLost
+from transports.errors import ConnectionLost, RemoteError
 from transports.protocol.client import ClientSubscription
+from transports.protocol.client_slots import ClientSlot
 
-__all__ = ["RemoteFeed", "RemoteSubscription"]
+__all__ = ["FeedConnection", "RemoteFeed", "RemoteSubscription"]
 
 
-class _Connection(Protocol):
+class FeedConnection(Protocol):
     """What subscriptions need of the `RemoteLog` whose connection they share."""
 
     url: str
     inherited: LogForked | None
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    def entry(self, payload: Mapping[str, Any]) -> ClientSubscription: ...
-    def enlist(self, subscription: "RemoteSubscription") -> None: ...
-    def demand(self, subscription: "RemoteSubscription") -> None: ...
-    def forget(self, subscription: "RemoteSubscription") -> None: ...
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """That of the connection."""
+        ...
+
+    def entry(self, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> ClientSubscription:
+        """What the machine is to know a subscription by."""
+        ...
+
+    def enlist(self, subscription: "RemoteSubscription") -> None:
+        """Subscribes at the server."""
+        ...
+
+    def demand(self, subscription: "RemoteSubscription") -> None:
+        """Requests what the subscription wants."""
+        ...
+
+    def forget(self, subscription: "RemoteSubscription") -> None:
+        """Ends the subscription at the server."""
+        ...
 
 
 class RemoteFeed(IterablePublisher[RemoteChange]):
@@ -45,7 +60,7 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
     buffered here.
     """
 
-    def __init__(self, log: _Connection, payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
+    def __init__(self, log: FeedConnection, payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
         self._log = log
         self._payload = payload
         self._window = window
@@ -75,13 +90,15 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         require_told(self._on_gap, subscriber)
         try:
             loop = self._log.loop
+            subscription = self._make()
         except PenstockError as error:
             Drain(subscriber, _Refused(error), executor=executor).start()
             return
-        subscription = RemoteSubscription(
-            self._log, self._log.entry(self._payload), self._window, self._on_gap
-        )
         subscription.begin(subscriber, executor or loop)
+
+    def _make(self) -> "RemoteSubscription":
+        """A subscription that is not begun."""
+        return RemoteSubscription(self._log, self._log.entry(self._payload), self._window, self._on_gap)
 
 
 class _Refused:
@@ -109,7 +126,7 @@ class RemoteSubscription:
         live: The newest version that subscribers may be given, as a checkpoint last told; None before that.
     """
 
-    def __init__(self, log: _Connection, entry: ClientSubscription, window: int, on_gap: OnGap) -> None:
+    def __init__(self, log: FeedConnection, entry: ClientSubscription, window: int, on_gap: OnGap) -> None:
         self.entry = entry
         self.state: str | None = None
         self.head: str | None = None
@@ -185,6 +202,9 @@ class RemoteSubscription:
                 self._received = item.cursor
                 if not self._buffer:
                     self._delivered = item.cursor
+
+    def acked(self, n: int, error: RemoteError | None) -> None:
+        """What was acknowledged of a slot was answered; see ``RemoteSlot``."""
 
     def end(self, error: Exception | None) -> None:
         """The last message has come; what is buffered is delivered first."""

@@ -28,6 +28,7 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
 from transports.client.reconnect import Reconnection
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
+from transports.client.remote_slot import RemoteSlot
 from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
@@ -36,6 +37,7 @@ from transports.codec.starts import WireSnapshot, start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
 from transports.protocol.client import (
+    Acked,
     Answered,
     ClientQuestion,
     ClientSession,
@@ -46,6 +48,7 @@ from transports.protocol.client import (
     Retry,
 )
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
+from transports.protocol.client_slots import ClientSlot
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
@@ -249,6 +252,22 @@ class RemoteLog:
         feed = RemoteFeed(self, wish, window=window, on_gap=on_gap)
         return feed if models is None else ModelFeed(feed, models.change)
 
+    def slot(
+        self, name: str, *, take_over: bool = False, owner: str | None = None, log: str | None = None
+    ) -> RemoteSlot:
+        """A slot of the log, of which this is the one consumer as long as there is a subscription to its ``changes()``.
+
+        Args:
+            name: Of the slot, which there has to be, and which the grant of the server has to name.
+            take_over: Whether to take it from the consumer that has it, which is fenced.
+            owner: What another consumer is told that has it; None for the name of the principal.
+            log: Name of the log; may be left out if the server has one.
+
+        Raises:
+            InvalidOption: If one of them is something else.
+        """
+        return RemoteSlot(self, name, take_over=take_over, owner=owner, of=log)
+
     async def schema(
         self, entity_type: str, version: int | None = None, *, log: str | None = None
     ) -> SchemaVersion | None:
@@ -411,9 +430,13 @@ class RemoteLog:
 
     # What subscriptions want; from any thread.
 
-    def entry(self, payload: Mapping[str, Any]) -> ClientSubscription:
-        """What the machine is to know a subscription by."""
-        return ClientSubscription(self._session.name(), payload)
+    def entry(self, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> ClientSubscription:
+        """What the machine is to know a subscription by, and the slot that it opens."""
+        return ClientSubscription(self._session.name(), payload, slot)
+
+    def acknowledge(self, entry: ClientSubscription) -> None:
+        """Sends what was acknowledged of a slot and not sent; on the loop."""
+        self._perform(self._session.acknowledge(entry))
 
     def enlist(self, subscription: RemoteSubscription) -> None:
         """Subscribes at the server."""
@@ -454,6 +477,8 @@ class RemoteLog:
                     self._subscriptions[entry].buffer(events, cursor)
                 case Progress(entry, item):
                     self._subscriptions[entry].told(item)
+                case Acked(entry, n, refused):
+                    self._subscriptions[entry].acked(n, refused)
                 case Ended(entry, error):
                     self._subscriptions.pop(entry).end(error)
                 case Answered(question, answer):

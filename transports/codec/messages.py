@@ -20,12 +20,14 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
+from transports.codec.slots import SlotWish, slot_of
 from transports.codec.starts import VERSION_MAX, WireSnapshot, asks_for_state, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
     "Abort",
+    "Acknowledge",
     "Append",
     "Ask",
     "BeginParts",
@@ -65,6 +67,22 @@ class Complete(msgspec.Struct, frozen=True):
     """``complete``: the client wants nothing more for this id."""
 
     id: _Id
+
+
+class Acknowledge(msgspec.Struct, frozen=True):
+    """``ack``: a consumer of a slot needs nothing before the cursor any more.
+
+    Attributes:
+        id: Of the subscription.
+        cursor: The place, unchecked.
+        n: What the answer is to bear; None for no answer, unless it is refused.
+        durable: Whether it is answered only when a crash cannot take it.
+    """
+
+    id: _Id
+    cursor: str
+    n: int | None = None
+    durable: bool = False
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -125,6 +143,7 @@ Message = (
     | Subscribe
     | Request
     | Complete
+    | Acknowledge
     | Ask
     | Append
     | BeginParts
@@ -141,6 +160,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "subscribe": Subscribe,
         "request": Request,
         "complete": Complete,
+        "ack": Acknowledge,
         "schema": Ask,
         "append": Append,
         "begin": BeginParts,
@@ -198,6 +218,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         whole: Send a transaction inside which it starts from its beginning.
         snapshot: What follows the rows, if the state comes first.
         wishes: The criteria as they came, where they are not read yet.
+        slot: The slot that is opened, which has the criteria; None for none.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty: on the system log that means nothing.
     """
@@ -219,6 +240,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     whole: bool = False
     snapshot: WireSnapshot = "initial"
     wishes: object = None
+    slot: SlotWish | None = None
 
     @property
     def place(self) -> Start | Position | datetime | UUID | str:
@@ -259,9 +281,10 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         beat = whole(
             "heartbeatMs", payload.get("heartbeatMs"), 0, _HEARTBEAT_MAX_MS, int(limits.heartbeat * 1000)
         )
-        if "criteria" not in payload:
+        slot = slot_of(payload)
+        if "criteria" not in payload and slot is None:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
-        wishes = payload["criteria"]
+        wishes = payload.get("criteria", [])
         cost = weigh_json(wishes, limits.subscription_weight)
         check_weight(cost, limits)
         heavy = cost.weight > limits.inline_weight
@@ -277,7 +300,8 @@ class SubscribeWish(msgspec.Struct, frozen=True):
             log=typed(payload, "log", str, "text"),
             criteria=None if heavy else Criteria.from_json(wishes),
             wishes=wishes if heavy else None,
-            empty=payload["criteria"] == [],
+            empty=wishes == [],
+            slot=slot,
             view=View.of(
                 Content(word(payload, "content", "HEADER", [content.value for content in Content])),
                 Images(word(payload, "images", "WRITTEN", [images.value for images in Images])),

@@ -18,11 +18,13 @@ from publishers.snapshots.signals import SnapshotSignal
 from publishers.views.entities import M
 from transports.codec.envelope import Ping, Pong
 from transports.codec.schemas import SchemaAnswer
+from transports.codec.slots import SlotReply
 from transports.codec.snapshot_places import token_in
 from transports.errors import CloseCode, Violation
 
 __all__ = [
     "Ack",
+    "AckedReply",
     "AppendedReply",
     "CheckpointReply",
     "ChunkEndReply",
@@ -213,6 +215,23 @@ class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
     cursor: str
     oldest: str
     head: str
+    slot: SlotReply | None = None
+
+
+class AckedReply(msgspec.Struct, tag_field="type", tag="acked"):
+    """What was acknowledged of a slot is noted, or stored where that was asked for; or one was refused.
+
+    Attributes:
+        id: Of the subscription.
+        cursor: The next change that is not acknowledged.
+        n: Which acknowledgement, and with it everything before it, unless there is an error: then that one only.
+        error: Why it was refused.
+    """
+
+    id: str
+    cursor: str
+    n: int | None = None
+    error: dict[str, Any] | None = None
 
 
 class Next(msgspec.Struct, tag_field="type", tag="next"):
@@ -362,6 +381,7 @@ class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
 Reply = (
     Ack
     | SubscribedReply
+    | AckedReply
     | Next
     | Missing
     | SnapshotBeginReply

@@ -16,10 +16,12 @@ from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteGap, RemoteSignal, Reply, read
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.client_appends import ClientAppends
+from transports.protocol.client_slots import ClientSlot
 from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = [
+    "Acked",
     "Answered",
     "ClientQuestion",
     "ClientSession",
@@ -46,13 +48,15 @@ class ClientSubscription(WireEntry):
         wanted: How many events were requested of it so far. Only what drains it adds to this; all else is the machine's.
         cursor: Behind everything that has come; None before that is known.
         attempts: How often it was subscribed again since it last went on.
+        slot: The slot that it opens; None for none.
     """
 
-    __slots__ = ("_announced", "_came", "_payload", "attempts", "cursor", "wanted")
+    __slots__ = ("_announced", "_came", "_payload", "attempts", "cursor", "slot", "wanted")
 
-    def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> None:
         super().__init__(name, b"")
         self._payload = payload
+        self.slot = slot
         self.cursor: str | None = payload.get("since")
         self.wanted = 0
         self.attempts = 0
@@ -63,6 +67,8 @@ class ClientSubscription(WireEntry):
         """The payload with which to subscribe, the first time or again."""
         self._announced = self.wanted
         payload = {**self._payload, "credits": self._announced - self._came}
+        if self.slot is not None:
+            payload["slot"] = self.slot.wish()
         if self.cursor is not None:
             payload["since"] = self.cursor
             if self.cursor != self._payload.get("since"):
@@ -117,6 +123,14 @@ class Progress(Effect, frozen=True):
 
     entry: ClientSubscription
     item: replies.SubscribedReply | replies.Item
+
+
+class Acked(Effect, frozen=True):
+    """Tell what became of acknowledgements up to a number; with an error, of that one."""
+
+    entry: ClientSubscription
+    n: int
+    error: RemoteError | None
 
 
 class Ended(Effect, frozen=True):
@@ -188,6 +202,13 @@ class ClientSession:
         more = entry.unannounced()
         return self._say("request", entry, n=more) if more > 0 else []
 
+    def acknowledge(self, entry: ClientSubscription) -> list[Effect]:
+        """Sends what was acknowledged of a slot and not sent yet; what is not open now says so when it is."""
+        if entry.slot is None or not self.ready or entry.id not in self._subscriptions:
+            return []
+        message = entry.slot.message(entry.id)
+        return [] if message is None else [Send(encode(message))]
+
     def ask(self, entry: ClientQuestion) -> list[Effect]:
         """Asks for a schema, now or as soon as the server has acknowledged."""
         self._questions[entry.id] = entry
@@ -195,8 +216,9 @@ class ClientSession:
 
     def cancel(self, entry: WireEntry) -> list[Effect]:
         """The client wants nothing more of this."""
+        effects = self.acknowledge(entry) if isinstance(entry, ClientSubscription) else []
         known = self._forget(entry)
-        return self._say("complete", entry) if known and self.ready else []
+        return [*effects, *self._say("complete", entry)] if known and self.ready else []
 
     # From the server.
 
@@ -225,10 +247,8 @@ class ClientSession:
             case replies.SnapshotBeginReply() | replies.ChunkEndReply() | replies.SnapshotEndReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._in_snapshot(entry, reply)
-            case replies.AppendedReply():
-                return self.appends.answered(reply)
-            case replies.SpooledReply():
-                return self.appends.spooled(reply)
+            case replies.AckedReply() | replies.AppendedReply() | replies.SpooledReply():
+                return self._confirmed(reply)
             case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():
@@ -269,7 +289,24 @@ class ClientSession:
                 return [Deliver(entry, [gap], reply.end)]
             case replies.SubscribedReply():
                 entry.cursor = entry.cursor or reply.cursor
-                return [Progress(entry, reply)]
+                if entry.slot is not None and reply.slot is not None:
+                    entry.slot.opened(reply.slot)
+                return [Progress(entry, reply), *self.acknowledge(entry)]
+
+    def _confirmed(
+        self, reply: replies.AckedReply | replies.AppendedReply | replies.SpooledReply
+    ) -> list[Effect]:
+        if isinstance(reply, replies.AppendedReply):
+            return self.appends.answered(reply)
+        if isinstance(reply, replies.SpooledReply):
+            return self.appends.spooled(reply)
+        entry = self._subscriptions.get(reply.id)
+        if entry is None or entry.slot is None:
+            return []
+        n, error = entry.slot.answered(reply), None
+        if reply.error is not None:
+            error = _remote_error(reply.error)
+        return [Acked(entry, n, error), *self.acknowledge(entry)]
 
     def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
         entry.cursor, entry.attempts = reply.cursor, 0
@@ -294,15 +331,13 @@ class ClientSession:
         return effects
 
     def _failed(self, reply: replies.Failure) -> list[Effect]:
-        data = dict(reply.payload)
-        code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
-        retryable = data.pop("retryable", False) is True
+        error = _remote_error(reply.payload)
         entry, question = self._subscriptions.get(reply.id), self._questions.get(reply.id)
         if reply.id in self.appends:
-            return self.appends.refused(reply.id, RemoteError(code, message, retryable=retryable, data=data))
-        delay = self._delay(entry.attempts if entry else 0) if retryable and code in _RESUMED else None
-        error = RemoteError(code, message, retryable=retryable, data=data)
-        if delay is not None and code == "GOING_AWAY":
+            return self.appends.refused(reply.id, error)
+        resumed = error.retryable and error.code in _RESUMED
+        delay = self._delay(entry.attempts if entry else 0) if resumed else None
+        if delay is not None and error.code == "GOING_AWAY":
             return []  # after that the connection ends: it is resumed on the next one
         if question is not None:
             self._forget(question)
@@ -320,6 +355,9 @@ class ClientSession:
     def lost(self) -> None:
         """The connection is gone; there may be another one."""
         self.phase = advance(self.phase, PhaseEvent.CLOSE)
+        for entry in self._subscriptions.values():
+            if entry.slot is not None:
+                entry.slot.lost()
         self.appends.lost()
 
     def give_up(self, error: Exception) -> list[Effect]:
@@ -341,3 +379,9 @@ class ClientSession:
     @staticmethod
     def _say(kind: str, entry: WireEntry, **fields: object) -> list[Effect]:
         return [Send(encode({"type": kind, "id": entry.id, **fields}))]
+
+
+def _remote_error(payload: Mapping[str, Any]) -> RemoteError:
+    data = dict(payload)
+    code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
+    return RemoteError(code, message, retryable=data.pop("retryable", False) is True, data=data)

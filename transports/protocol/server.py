@@ -16,11 +16,13 @@ from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
 from transports.codec.messages import (
     Abort,
+    Acknowledge,
     Append,
     Ask,
     BeginParts,
     CommitParts,
     Complete,
+    Message,
     Part,
     Request,
     Subscribe,
@@ -53,7 +55,7 @@ from transports.protocol.parts import (
 )
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
-__all__ = ["LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
+__all__ = ["AckSlot", "LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
 
 
 def _nobody(_code: str) -> None:
@@ -75,16 +77,17 @@ class SubscriptionEntry(WireEntry):
         told: When its cursor was last told, by a ``next`` or a checkpoint.
         checked: When it was last told by a checkpoint.
         changed: Whether its state changed since.
+        storing: Whether an acknowledgement is being made durable, of what its slot gave.
     """
 
-    __slots__ = ("changed", "checked", "heartbeat", "resync", "told", "unsettled")
+    __slots__ = ("changed", "checked", "heartbeat", "resync", "storing", "told", "unsettled")
 
     def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
         super().__init__(subscription, next_head(subscription))
         self.heartbeat = heartbeat or math.inf
         self.resync = False
         self.unsettled = False
-        self.changed = False
+        self.changed = self.storing = False
         self.told = self.checked = now
 
     def due(self, limits: Limits) -> float:
@@ -104,6 +107,15 @@ class Open(Effect, frozen=True):
 
     entry: SubscriptionEntry
     wish: SubscribeWish
+
+
+class AckSlot(Effect, frozen=True):
+    """Take an acknowledgement of what the slot of a subscription gave, and call ``acked`` if it is to be answered."""
+
+    entry: SubscriptionEntry
+    cursor: str
+    n: int | None
+    durable: bool
 
 
 class SchemaEntry(WireEntry):
@@ -138,10 +150,10 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
     """
 
     _late: ClassVar[tuple[type, ...]] = (
-        *(Subscribe, Request, Complete, Ask, Append),
+        *(Subscribe, Request, Complete, Acknowledge, Ask, Append),
         *(BeginParts, Part, CommitParts, Abort),
     )
-    _free: ClassVar[tuple[type, ...]] = (Append,)
+    _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge)
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
@@ -165,20 +177,27 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 return self._subscribe(message, now)
             case Request():
                 return self._request(message)
+            case Acknowledge():
+                return self._acknowledge(message)
             case Ask():
                 return self._ask(message)
+            case Complete():
+                return self._forget(self.entries.get(message.id))
+            case _:
+                return self._write(message, _nbytes(text), now)
+
+    def _write(self, message: Message, nbytes: int, now: float) -> list[Effect]:
+        match message:
             case Append():
-                return self._append(message, _nbytes(text))
+                return self._append(message, nbytes)
             case BeginParts():
                 return self._begin(message, now)
             case Part():
-                return self._part(message, _nbytes(text), now)
+                return self._part(message, nbytes, now)
             case CommitParts():
-                return self._commit(message, _nbytes(text))
+                return self._commit(message, nbytes)
             case Abort():
                 return self._drop(self.transactions.find(message.id))
-            case Complete():
-                return self._forget(self.entries.get(message.id))
             case _:
                 return []
 
@@ -208,6 +227,16 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         if type(message.n) is not int or not 1 <= message.n <= CREDITS_MAX:
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
         return [Demand(entry, message.n)]
+
+    def _acknowledge(self, message: Acknowledge) -> list[Effect]:
+        entry = self.entries.get(message.id)
+        if not isinstance(entry, SubscriptionEntry) or entry.stage is not EntryStage.ACTIVE:
+            self._spend()
+            return []  # a race with its end
+        if not message.durable or entry.storing:
+            self._spend()
+        entry.storing = entry.storing or message.durable  # the next one is free when this one is answered
+        return [AckSlot(entry, message.cursor, message.n, message.durable)]
 
     def _append(self, message: Append, nbytes: int) -> list[Effect]:
         self._check_free(message.id, self.entries, self.transactions)
@@ -359,6 +388,28 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         if entry.stage is EntryStage.ACTIVE and entry.resync is not resync:
             entry.resync = resync
             entry.changed = True
+
+    def acked(
+        self, entry: SubscriptionEntry, cursor: str, n: int | None, problem: Problem | None = None
+    ) -> list[Effect]:
+        """What was acknowledged is noted, or durable where that was asked for; or one acknowledgement was refused.
+
+        Args:
+            entry: The subscription.
+            cursor: The next change that is not acknowledged.
+            n: Which acknowledgement; None if that was not told.
+            problem: Why it was refused.
+        """
+        if entry.stage is not EntryStage.ACTIVE:
+            return []
+        entry.storing = False
+        told: dict[str, object] = {"type": "acked", "id": entry.id, "cursor": cursor}
+        if n is not None:
+            told["n"] = n
+        if problem is not None:
+            self.errors[problem.code] += 1
+            told["error"] = problem.payload()
+        return [Send(encode(told))]
 
     def answered(self, entry: SchemaEntry, answer: SchemaAnswer | None) -> list[Effect]:
         """The schema that was asked for, or None if it was not told."""

@@ -40,6 +40,7 @@ from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
 from transports.server.logs import logs_by_name
 from transports.server.revocation import Revocation
+from transports.server.slot_leases import SlotLeases
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
 from transports.telemetry.latency import Latencies
@@ -64,6 +65,7 @@ _BOUNDS: Final = {
     "documentCacheBytes": "document_cache_bytes",
     "appendingBytes": "appending_bytes",
     "spooledBytes": "spooled_bytes",
+    "slotLeases": "slot_leases",
 }
 """Of figures that have a bound, the field of ``Limits``."""
 _LOG: Final = logging.getLogger("penstock.transports")
@@ -135,6 +137,7 @@ class Application:
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
         self._appending = Appending(self._logs, self._access, self._limits)
+        self._leases = SlotLeases(self._limits, self._pools)
         self._changes = ChangesEndpoint(
             self._appending, self._access, self._origins, self._pools, self._limits
         )
@@ -190,6 +193,7 @@ class Application:
                 "outcomes": dict(self._appending.figures.outcomes),
                 "bytes": self._appending.figures.nbytes,
             },
+            "slotLeases": {"held": len(self._leases) - self._leases.away, "away": self._leases.away},
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
@@ -217,6 +221,7 @@ class Application:
         self._pools.close()
         for connection in list(self._connections):
             connection.stop()
+        self._leases.close()
 
     async def idle(self) -> None:
         """Waits until there is no connection."""
@@ -295,7 +300,14 @@ class Application:
         if graphql is not None:
             connection = graphql.connection(offer, **serving)
         else:
-            connection = ChangeDriver(self._logs, offer, server=_SERVER, appending=self._appending, **serving)
+            connection = ChangeDriver(
+                self._logs,
+                offer,
+                server=_SERVER,
+                appending=self._appending,
+                leases=self._leases,
+                **serving,
+            )
         scope["penstock.connection"] = connection
         self._connections.add(connection)
         self._revocation.start()

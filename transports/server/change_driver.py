@@ -5,35 +5,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from flow.errors import Lagged
-from publishers.criteria.cost import Cost, weigh
+from publishers.criteria.cost import Cost
 from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.fanout.subscription import ChangeSubscription
-from publishers.log.feed import ChangeFeed
-from publishers.log.start import Since
 from publishers.model.change import Change
 from publishers.schemas.registry import SchemaVersion
+from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
 from publishers.views.view import View
-from transports.access.grant import Grant, check_rows, narrow, schema_for
+from transports.access.grant import Grant, LogAction, narrow, schema_for
 from transports.appends import Appending
 from transports.codec.events import EventEncoder, encode_change
-from transports.codec.messages import SubscribeWish, check_weight
+from transports.codec.messages import SubscribeWish
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.codec.snapshot_places import opened, sealed
-from transports.codec.starts import feed_of, kept_place, reads_disk
+from transports.codec.snapshot_places import sealed
+from transports.codec.starts import reads_disk
 from transports.errors import Problem, TooManySnapshots, describe
-from transports.limits import Limits
-from transports.protocol.connection import Effect
-from transports.protocol.server import LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
-from transports.protocol.states import EntryStage
+from transports.protocol.connection import Effect, WireEntry
+from transports.protocol.server import AckSlot, LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
+from transports.protocol.states import ConnectionPhase, EntryStage
 from transports.server.connection_appends import APPENDS, ConnectionAppends
+from transports.server.connection_slots import ConnectionSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
+from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
+from transports.server.wishes import narrowed, wished_feed
 from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
             return self.place
         return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
 
+    @property
+    def slot(self) -> str | None:
+        """The slot that it opens."""
+        return None if self.wish.slot is None else self.wish.slot.name
+
+    def fenced(self, error: Fenced, /) -> None:
+        """Another connection has its slot."""
+        self.on_error(error)
+        self.lane.settle()
+
     # Signals beside those of Reactive Streams, on the lane.
 
     def on_gap(self, gap: Gap, /) -> None:
@@ -127,6 +138,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         link: The accepted WebSocket.
         server: Name and version, told to the client.
         appending: What the server does for those who append; of this connection alone if None.
+        leases: The slots that clients of the server have open; likewise.
         **serving: As for every driver.
     """
 
@@ -139,6 +151,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         *,
         server: str,
         appending: Appending | None = None,
+        leases: SlotLeases | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._logs = logs
@@ -156,6 +169,14 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             client=self._client,
             perform=self._answer_append,
             accepted=self._forgive,
+        )
+        self._slots = ConnectionSlots(
+            session,
+            SlotLeases(self._limits, self._pools) if leases is None else leases,
+            pools=self._pools,
+            jobs=self._jobs,
+            client=self._client,
+            perform=self._answer_append,
         )
 
     def lost(self) -> None:
@@ -183,6 +204,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._open(entry, wish)
             case LookUp(question, asked):
                 self._look_up(question, asked)
+            case AckSlot():
+                self._slots.acknowledge(effect)
             case _ if isinstance(effect, APPENDS):
                 self._appends.do(effect, self._principal)
                 self._arm(self._session.due)
@@ -191,7 +214,10 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def _open(self, entry: SubscriptionEntry, wish: SubscribeWish) -> None:
         try:
-            name, log, grant = self._access.find(self._logs, wish.log, self._principal)
+            action = LogAction.READ if wish.slot is None else LogAction.CONSUME
+            name, log, grant = self._access.find(self._logs, wish.log, self._principal, action)
+            if wish.slot is not None:
+                grant.check_slot(wish.slot.name)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error)))
             return
@@ -212,7 +238,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             grant=grant,
             latency=self._latencies.of(log),
         )
-        read, admit = partial(_narrowed, wish, grant, self._limits), partial(self._admit, subscriber, wish)
+        if wish.slot is not None:
+            admit_slot = partial(self._admit_slot, subscriber, wish)
+            self._slots.open(subscriber, wish.slot, self._principal, admit_slot, lost=self._is_lost)
+            return
+        read, admit = partial(narrowed, wish, grant, self._limits), partial(self._admit, subscriber, wish)
         if wish.criteria is None:
             self._jobs.send(self._pools.preparing, entry, read, admit)
         else:
@@ -231,11 +261,56 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             # On the system log an empty list means nothing; what is granted says more than that.
             wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
-            make = partial(_feed, subscriber.log, wish, wanted, view)
+            make = partial(wished_feed, subscriber.log, wish, wanted, view)
             self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
         self._link.flush()
+
+    # Slots.
+
+    def _is_lost(self) -> bool:
+        return self._session.phase is ConnectionPhase.CLOSED
+
+    def _cancel(self, entry: WireEntry) -> None:
+        self._slots.left(entry, lost=self._is_lost())
+        super()._cancel(entry)
+
+    def _admit_slot(
+        self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], SlotLease]
+    ) -> None:
+        """A slot is open for a subscription, or it is known why not: counts it, and subscribes to it."""
+        try:
+            lease = result()
+            slot, cost = lease.slot, lease.cost
+            view, criteria = narrow(subscriber.grant, wish.view, slot.criteria)
+            subscriber.integers = view.integers
+            self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
+            since = None if wish.since is None else subscriber.log.position_of(wish.since)
+            feed = slot.changes(view=view, since=since)
+            begin = partial(
+                feed.subscribe,
+                subscriber,
+                executor=subscriber.lane,
+                batch_events=subscriber.batch_events,
+                batch_bytes=subscriber.lane.batch_bytes,
+            )
+            if cost.weight > self._limits.inline_weight:  # its criteria are compiled there
+                self._jobs.send(
+                    self._pools.preparing, subscriber.entry, begin, partial(self._begun, subscriber)
+                )
+            else:
+                begin()
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+        self._link.flush()
+
+    def _begun(self, subscriber: ChangeSubscriber, result: Callable[[], None]) -> None:
+        try:
+            result()
+        except Exception as error:  # noqa: BLE001 - likewise
+            self.ended(subscriber, error)
+            self._link.flush()
 
     # Schemas.
 
@@ -282,6 +357,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 cursor=subscriber.cursor(),
                 oldest=cursor(log.oldest),
                 head=cursor(log.head),
+                **self._slots.told(subscriber.entry),
             )
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, and this is it
             self._fail(subscriber, error)
@@ -409,38 +485,3 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 live, resync = at.head.version - 1, at.state is State.RESYNC
                 items.append((entry, cursor(at.position), cursor(at.head), live, resync))
         self._perform(self._session.checkpoint(items, self._loop.time()))
-
-
-def _narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
-    """What a client is given of what it asks for, and what that costs; from any thread."""
-    if wish.stated:
-        check_rows(grant)
-    wanted, cost = wish.read()
-    view, criteria = narrow(grant, wish.view, wanted)
-    check_weight(cost, limits)
-    if criteria is not wanted:
-        cost = weigh(criteria)
-        check_weight(cost, limits)
-    return criteria, view, cost
-
-
-def _feed(
-    log: "ChangeLog", wish: SubscribeWish, wishes: Criteria | tuple[()], view: View, prepared: bool
-) -> ChangeFeed:
-    """What a client subscribes to."""
-    since: Since = wish.place
-    if not wish.stated:
-        since = kept_place(log, since, jump=wish.jump)
-    elif wish.since is not None:
-        since = opened(wish.since, log.oldest)
-    return feed_of(
-        log,
-        wishes,
-        since,
-        wish.until,
-        view,
-        whole=wish.whole,
-        jump=wish.jump,
-        prepared=prepared,
-        snapshot=wish.snapshot,
-    )

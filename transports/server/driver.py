@@ -16,7 +16,7 @@ from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from publishers.log.feed import ChangeFeed
 from transports.access.access import Access
-from transports.access.grant import Grant
+from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
 from transports.errors import CloseCode, Forbidden, Unauthenticated
 from transports.limits import Limits
@@ -291,11 +291,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             return
         self._revision = revision
 
-    def review(self, granted: Callable[[Principal, str], Grant | None]) -> None:
+    def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
         """Ends the connection if the time of its principal is over, and subscriptions that it may not have any more.
 
         Args:
-            granted: Tells what a principal may do with a log now; None if it may not read it.
+            granted: Tells what a principal may do with a log now; None if it may not do this.
         """
         if self._session.phase.early:
             return
@@ -303,8 +303,9 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             self._refuse(str(Unauthenticated()))
             return
         for subscriber in list(self._subscribers.values()):
-            now = granted(self._principal, subscriber.name)
-            if now is None or not now.covers(subscriber.grant):
+            action = LogAction.READ if subscriber.slot is None else LogAction.CONSUME
+            now = granted(self._principal, subscriber.name, action)
+            if now is None or not now.covers(subscriber.grant, subscriber.slot):
                 self.ended(subscriber, Forbidden("log", _CHANGED))
         self._link.flush()
 

@@ -58,12 +58,13 @@ class Revocation:
                 await self._access.refresh()
         except TimeoutError:
             pass
-        known: dict[tuple[Principal, str], Grant | None] = {}
+        known: dict[tuple[Principal, str, LogAction], Grant | None] = {}
 
-        def granted(principal: Principal, log: str) -> Grant | None:
-            if (principal, log) not in known:
-                known[principal, log] = self._granted(principal, log)
-            return known[principal, log]
+        def granted(principal: Principal, log: str, action: LogAction) -> Grant | None:
+            asked = principal, log, action
+            if asked not in known:
+                known[asked] = self._granted(*asked)
+            return known[asked]
 
         for number, connection in enumerate(list(self._connections())):
             await connection.judge_again()
@@ -71,9 +72,9 @@ class Revocation:
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
 
-    def _granted(self, principal: Principal, log: str) -> Grant | None:
+    def _granted(self, principal: Principal, log: str, action: LogAction) -> Grant | None:
         try:
-            return self._access.allows(principal, log, LogAction.READ)
+            return self._access.allows(principal, log, action)
         except Exception:  # noqa: BLE001 - the authoriser of the application; rather nothing than too much
             _LOG.exception("the authoriser failed for %s", principal.name)
             return None

@@ -79,6 +79,11 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         self.snapshot: SnapshotSubscription | None = None
         self.credits = UNBOUNDED if demand is None else demand
 
+    @property
+    def slot(self) -> str | None:
+        """The slot that it opens; None for none."""
+        return None
+
     def request(self, n: int) -> None:
         """Passes the client's demand on."""
         serving = self.snapshot or self.subscription

@@ -147,6 +147,8 @@ SERVER_METRICS: Final = (
     _server("criteria_weight_limit", _G, "Most that they may (option `criteria_weight`)", _at("limits", "criteriaWeight")),
     _server("appending_bytes", _G, "Bytes of appends that are not answered yet", _at("appendingBytes")),
     _server("appending_bytes_limit", _G, "Most that they may be (option `appending_bytes`)", _at("limits", "appendingBytes")),
+    _server("slot_leases", _G, "Slots that clients have open: held, or kept for clients whose connections were lost", _each("slotLeases"), ("state",)),
+    _server("slot_leases_limit", _G, "Most of them (option `slot_leases`)", _at("limits", "slotLeases")),
     _server("spooled_bytes", _G, "Bytes of transactions that come in parts, or as lines", _at("spooledBytes")),
     _server("spooled_bytes_limit", _G, "Most that they may be (option `spooled_bytes`)", _at("limits", "spooledBytes")),
     _server("append_transactions", _G, "Transactions in parts that are open, or on their way to their log", _at("appends", "transactions")),

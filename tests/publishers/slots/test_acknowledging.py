@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+import flow
 from publishers import (
     AckAhead,
     ChangeLog,
@@ -15,6 +16,7 @@ from publishers import (
     HoldState,
     InvalidOption,
     Position,
+    PositionAhead,
     SlotBusy,
     SlotForked,
     SlotLost,
@@ -325,3 +327,40 @@ def test_a_lost_slot_is_told_as_it_is_stored(quiet):
         wait_until(lambda: stored()[0].record.lost)  # noted behind the loss, and by another thread
         (found,) = stored()
         assert (found.state, found.position, found.record.lost) == (SlotState.LOST, Position(1), True)
+
+
+def test_a_consumer_that_comes_back_goes_on_behind_what_it_has(log):
+    """F74: with the generation that it had, and what it was given before may be acknowledged."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 3)
+    with log.slots.open("stock") as slot:
+        assert take(slot, 1)[0].version == 1
+        slot.cancel()
+        with flow.iter_blocking(slot.changes(since=Position(2)), prefetch=1) as changes:
+            assert next(changes).position == Position(2)
+            assert slot.position == Position(1)
+            assert slot.ack(Position(2))
+        with flow.iter_blocking(slot.changes(since=Position(1)), prefetch=1) as changes:
+            assert next(changes).position == Position(2)  # never before its place
+        with pytest.raises(PositionAhead):
+            slot.changes(since=Position(99))
+        with pytest.raises(InvalidOption, match="since"):
+            slot.changes(since="earliest")
+    with log.slots.open("stock", generation=1) as slot:
+        assert slot.generation == 2
+    for stale in (1, 3):
+        with pytest.raises(Fenced) as caught:
+            log.slots.open("stock", generation=stale)
+        assert (caught.value.generation, caught.value.current) == (stale, 2)
+
+
+def test_another_subscription_may_begin_behind_one_that_is_cancelled(log):
+    log.slots.create("stock", start="earliest")
+    fill(log, 1)
+    with log.slots.open("stock") as slot:
+        slot.cancel()
+        probe = served(slot, 0)
+        slot.cancel()
+        again = served(slot, 1)
+        wait_until(lambda: again.changes, again.state)
+        assert not probe.changes

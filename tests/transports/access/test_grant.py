@@ -56,6 +56,14 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
         ({"view": {"mask": "x"}}, "a View, as View.of"),
         ({"criteria": Criterion()}, "Criteria, as Criteria.of"),
         (
+            {"actions": {LogAction.CONSUME}, "criteria": Criteria.of(Criterion(keys=["a"]))},
+            "left out where actions hold CONSUME",
+        ),
+        ({"actions": {LogAction.CONSUME}, "slots": "stock"}, "patterns of names"),
+        ({"actions": {LogAction.CONSUME}, "slots": 5}, "patterns of names"),
+        ({"actions": {LogAction.CONSUME}, "slots": [5]}, "patterns of names"),
+        ({"slots": ["stock"]}, "left out where actions do not hold CONSUME"),
+        (
             {"actions": {LogAction.WRITE}, "criteria": Criteria.of(Criterion(keys=["a"]))},
             "left out where actions hold WRITE",
         ),

@@ -115,6 +115,19 @@ def test_the_first_grant_that_fits_decides(policy):
     assert access.grant(ann, "public", LogAction.READ).view == View()
 
 
+def test_a_grant_names_the_slots_that_may_be_opened(tmp_path):
+    """F140: a claim that is missing lets a pattern stand for none."""
+    path = tmp_path / "policy.toml"
+    path.write_text(GRANT + 'actions = ["CONSUME"]\nslots = ["{name}-*", "{tenant}"]')
+    policy = Policy(path)
+    granted = policy.authorise(Principal("ann", {"r"}), "l", LogAction.CONSUME)
+    assert granted == Grant({LogAction.CONSUME}, slots=["ann-*"])
+    granted.check_slot("ann-1")
+    for name in ("ann", "bob-1", "{tenant}"):
+        with pytest.raises(Forbidden):
+            granted.check_slot(name)
+
+
 @pytest.mark.parametrize("tenant", ["*", "a*", "?", "", "a b", 7, None, "a" * 300, "{x}"])
 def test_a_claim_that_is_no_plain_word_stands_for_nothing(policy, tenant):
     """F140: a tenant that is called * would see all."""
@@ -206,6 +219,12 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
         ("[[grants]]", r"\[\[grants\]\] 1 roles is None, but must be a list of texts that is not empty"),
         ('[[grants]]\nroles = ["r"]', r"\[\[grants\]\] 1 logs is None"),
         (GRANT + 'actions = ["read"]', r"1 actions: LogAction is 'read', but must be one of READ, WRITE, OPERATE"),
+        (GRANT + 'slots = ["a"]', r"1 slots is \['a'\], but must be left out where actions do not hold CONSUME"),
+        (GRANT + 'actions = ["CONSUME"]\nslots = ["{a"]', r"1 slots is \['{a'\], .* the name of a claim"),
+        (
+            GRANT + 'actions = ["CONSUME"]\ncriteria = [{ keys = ["x"] }]',
+            r"1 criteria is .* but must be left out where actions hold CONSUME",
+        ),
         (GRANT + "actions = []", r"1 actions: actions is \[\], but must be a list that is not empty"),
         (GRANT + "actions = [[]]", r"1 actions: LogAction is \[\], but must be one of READ"),
         (GRANT + 'content = "ALL"', r"1 content: Content is 'ALL', but must be one of HEADER, BODY"),

@@ -47,6 +47,13 @@ def test_a_sound_file_is_said_to_be_so_and_tells_what_it_grants(policy, capsys):
     said = capsys.readouterr().out
     assert said.startswith("ann (reader) on shop:\n  READ: yes\n    sees content BODY")
     assert "WRITE: no" in said
+    consuming = policy.with_name("consuming.toml")
+    consuming.write_text(
+        '[[grants]]\nroles = ["worker"]\nlogs = ["shop"]\nactions = ["CONSUME"]\nslots = ["{name}-*"]'
+    )
+    given = ["--as", "ann", "--role", "worker", "--log", "shop"]
+    assert main(["policy", "check", str(consuming), *given]) == 0
+    assert "CONSUME: yes\n    the slots ann-*\n" in capsys.readouterr().out
     assert "SECRET" not in said
     given = ["--as", "eve", "--role", "reader", "--claim", "tenant=item", "--log", "shop", "--json"]
     assert main(["policy", "check", str(policy), *given]) == 0

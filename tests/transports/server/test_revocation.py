@@ -198,3 +198,8 @@ def test_a_grant_covers_what_it_lets_go_on_as_before():
     assert not Grant(view=masked).covers(Grant())
     assert not Grant(criteria=ORDERS).covers(Grant())
     assert not Grant({LogAction.OPERATE}).covers(Grant())
+    stock = Grant({LogAction.CONSUME}, slots=["stock-*"])
+    assert stock.covers(stock, "stock-1")
+    assert not stock.covers(stock, "bills")
+    assert not stock.covers(Grant())
+    assert not Grant({LogAction.CONSUME}, view=masked, slots=["*"]).covers(stock, "stock-1")

@@ -1,0 +1,285 @@
+"""Slots over the WebSocket protocol, by hand: what is sent, what is refused, and what becomes of a slot whose connection is lost."""
+
+import pytest
+
+from publishers import ChangeLog, Criterion, Position, upsert
+from publishers.slots import SlotState
+from transports import Grant, LogAction, serve
+
+CONSUMER = Grant({LogAction.CONSUME}, slots=["stock*"])
+
+
+@pytest.fixture
+def slots(log):
+    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    return log.slots
+
+
+@pytest.fixture
+def consume(serving, dial, slots):
+    """Connects to one server, whose bounds are keyword arguments of the first call."""
+    servers = []
+
+    def consume(**limits):
+        if not servers:
+            servers.append(serving(authorise=CONSUMER, **limits))
+        return dial(servers[0].url)
+
+    return consume
+
+
+def put(log, *keys):
+    for key in keys:
+        log.commit([upsert("order", key, {"key": key})])
+
+
+def free(slots, name="stock"):
+    return slots.info(name).state is SlotState.FREE
+
+
+async def open_slot(wire, subscription="a", /, *, wanted=100, since=None, **slot):
+    """Subscribes to a slot; returns what is said of it, or the error."""
+    payload = {
+        "slot": {"name": "stock", **slot},
+        "credits": wanted,
+        "since": since,
+    }
+    await wire.send(type="subscribe", id=subscription, payload=payload)
+    while (message := await wire.receive())["type"] not in ("subscribed", "error"):
+        assert message["type"] == "checkpoint"
+    return message["slot"] if message["type"] == "subscribed" else message["payload"]
+
+
+async def refused(wire, **payload):
+    await wire.send(type="subscribe", id="r", payload={"credits": 0, **payload})
+    return await wire.expect("error")
+
+
+async def test_a_slot_is_opened_read_and_acknowledged(consume, slots, log, until):
+    """F74: with its criteria, from its place on, and given back when the subscription ends."""
+    put(log, "1", "2")
+    async with consume() as wire:
+        await wire.init()
+        told = await open_slot(wire, owner="worker 1")
+        assert told == {
+            "name": "stock",
+            "generation": 1,
+            "cursor": str(log.token(Position(1))),
+            "paused": False,
+        }
+        events = await wire.events(2)
+        assert [event["key"] for event in events] == ["1", "2"]
+        assert slots.info("stock").owner == "worker 1"
+        await wire.send(type="ack", id="a", cursor=events[0]["cursor"], n=1)
+        assert await wire.expect("acked") == {
+            "type": "acked",
+            "id": "a",
+            "cursor": events[0]["cursor"],
+            "n": 1,
+        }
+        await wire.send(type="ack", id="a", cursor=events[1]["cursor"], n=2, durable=True)
+        assert (await wire.expect("acked"))["n"] == 2
+        assert not slots.info("stock").unsynced
+        await wire.send(type="ack", id="a", cursor=events[0]["cursor"], n=3)  # stale, and ignored
+        assert await wire.expect("acked") == {
+            "type": "acked",
+            "id": "a",
+            "cursor": str(log.token(log.head)),
+            "n": 3,
+        }
+        await wire.send(type="complete", id="a")
+        await until(lambda: free(slots))
+    assert slots.info("stock").position == log.head
+
+
+async def test_what_was_not_delivered_cannot_be_acknowledged(consume, slots, log):
+    put(log, "1", "2")
+    async with consume() as wire:
+        await wire.init()
+        await open_slot(wire, wanted=1)
+        (event,) = await wire.events(1)
+        await wire.send(type="ack", id="a", cursor=str(log.token(log.head)))
+        message = await wire.expect("acked")
+        assert "n" not in message
+        assert (message["error"]["code"], message["error"]["delivered"]) == ("ACK_AHEAD", event["cursor"])
+        await wire.send(type="ack", id="a", cursor="nonsense", n=5)
+        message = await wire.expect("acked")
+        assert (message["error"]["code"], message["n"]) == ("CURSOR_INVALID", 5)
+        await wire.send(type="request", id="a", n=1)
+        assert len(await wire.events(1)) == 1  # the subscription goes on
+        await wire.send(type="ack", id="b", cursor=event["cursor"], n=1)  # of no subscription
+        await wire.nothing_comes()
+
+
+async def test_a_slot_has_one_consumer_which_another_may_fence(consume, slots, log):
+    put(log, "1")
+    async with consume() as one, consume() as two:
+        await one.init()
+        await two.init()
+        await open_slot(one, owner="one")
+        (event,) = await one.events(1)
+        problem = await open_slot(two)
+        assert (problem["code"], problem["owner"], problem["retryable"]) == ("SLOT_BUSY", "one", True)
+        problem = await open_slot(two, generation=7)
+        assert (problem["code"], problem["generation"], problem["current"]) == ("FENCED", 7, 1)
+        told = await open_slot(two, takeOver=True, owner="two")
+        assert told["generation"] == 2
+        assert (await one.expect("error"))["payload"]["code"] == "FENCED"
+        await one.send(type="ack", id="a", cursor=event["cursor"], n=1)
+        await one.nothing_comes()
+        assert slots.info("stock").position == Position(1)
+        assert [each["key"] for each in await two.events(1)] == ["1"]
+        taken = slots.open("stock", take_over=True)  # in the process of the server
+        assert (await two.expect("error"))["payload"]["code"] == "FENCED"
+        taken.close()
+
+
+async def test_a_client_that_comes_back_goes_on_with_the_opening_that_it_had(consume, slots, log, until):
+    """F74: within the grace time nobody else gets the slot, and what was delivered before counts."""
+    put(log, "1", "2")
+    async with consume(slot_grace=600.0) as wire:
+        await wire.init()
+        await open_slot(wire)
+        first, second = await wire.events(2)
+        await wire.send(type="ack", id="a", cursor=first["cursor"], n=1)
+        await wire.expect("acked")
+    put(log, "3")
+    async with consume() as other, consume() as wire:
+        await other.init()
+        assert (await open_slot(other))["code"] == "SLOT_BUSY"
+        await wire.init()
+        told = await open_slot(wire, generation=1, since=second["cursor"])
+        assert told["generation"] == 1
+        assert told["cursor"] == first["cursor"]
+        assert [event["key"] for event in await wire.events(1)] == ["3"]
+        await wire.send(type="ack", id="a", cursor=second["cursor"], n=2)
+        assert (await wire.expect("acked"))["cursor"] == second["cursor"]
+    async with consume() as wire:
+        await wire.init()
+        await open_slot(wire, generation=1, wanted=0)
+        await wire.send(type="complete", id="a")  # gives it back at once
+        await until(lambda: free(slots))
+
+
+async def test_the_newer_of_two_connections_of_one_consumer_has_the_slot(consume, slots, log):
+    """As where a server does not know yet that the older one is lost."""
+    async with consume() as old, consume() as new:
+        await old.init()
+        await new.init()
+        await open_slot(old, opening="x")
+        assert (await open_slot(new, opening="x"))["generation"] == 1
+        assert (await old.expect("error"))["payload"]["code"] == "FENCED"
+        put(log, "1")
+        assert [event["key"] for event in await new.events(1)] == ["1"]
+        assert (await open_slot(old, "b", opening="y"))["code"] == "SLOT_BUSY"
+
+
+async def test_a_slot_is_given_back_when_its_client_stays_away(consume, slots, log, until):
+    put(log, "1")
+    async with consume(slot_grace=0.02) as wire:
+        await wire.init()
+        await open_slot(wire)
+        (event,) = await wire.events(1)
+        await wire.send(type="ack", id="a", cursor=event["cursor"], n=1)
+        await wire.expect("acked")
+    await until(lambda: free(slots))
+    async with consume() as wire:  # nobody has had it meanwhile
+        await wire.init()
+        assert (await open_slot(wire, generation=1, since=event["cursor"]))["generation"] == 2
+    await until(lambda: free(slots))
+    slots.open("stock").close()
+    async with consume() as wire:
+        await wire.init()
+        problem = await open_slot(wire, generation=2, since=event["cursor"])
+        assert (problem["code"], problem["retryable"]) == ("FENCED", False)
+
+
+async def test_slots_have_a_bound_where_those_whose_clients_are_away_make_room(consume, slots, log, until):
+    log.slots.create("stock-2")
+    log.slots.create("stock-3")
+    async with consume(slot_leases=2, slot_grace=600.0) as wire:
+        await wire.init()
+        await open_slot(wire)
+    async with consume() as wire:
+        await wire.init()
+        await open_slot(wire, "b", name="stock-2")
+        await open_slot(wire, "c", name="stock-3")
+        await until(lambda: free(slots))
+        problem = await open_slot(wire, "d")
+        assert (problem["code"], problem["limit"], problem["retryable"]) == ("TOO_MANY_SLOTS", 2, True)
+
+
+async def test_only_slots_that_the_grant_names_can_be_opened(serving, dial, slots, log):
+    """By default nobody may; and whether there is a slot is not told."""
+    log.slots.create("bills")
+    async with dial(serving().url) as wire:
+        await wire.init()
+        problem = await open_slot(wire)
+        assert (problem["code"], problem["path"]) == ("FORBIDDEN", "action")
+    async with dial(serving(authorise=CONSUMER).url) as wire:
+        await wire.init()
+        for name in ("bills", "none"):
+            problem = await open_slot(wire, name=name)
+            assert (problem["code"], problem["path"]) == ("FORBIDDEN", "slot.name")
+        problem = await open_slot(wire, name="stock-none")
+        assert (problem["code"], problem["path"]) == ("SLOT_NOT_FOUND", "slot.name")
+        assert "bills" not in problem["message"]
+        assert (await wire.fail())["code"] == "FORBIDDEN"  # to consume is not to read
+
+
+async def test_a_follower_has_no_slots(tmp_path, log, dial):
+    with (
+        ChangeLog.open(tmp_path / "shop", read_only=True) as follower,
+        serve(follower, authorise=CONSUMER) as server,
+    ):
+        async with dial(server.url) as wire:
+            await wire.init()
+            assert (await open_slot(wire))["code"] == "LOG_READ_ONLY"
+
+
+@pytest.mark.parametrize(
+    ("payload", "path"),
+    [
+        ({"slot": "stock"}, "slot"),
+        ({"slot": {}}, "name"),
+        ({"slot": {"name": "Stock"}}, "name"),
+        ({"slot": {"name": "stock", "takeOver": 1}}, "takeOver"),
+        ({"slot": {"name": "stock", "generation": 0}}, "slot.generation"),
+        ({"slot": {"name": "stock", "generation": 1, "takeOver": True}}, "slot.generation"),
+        ({"slot": {"name": "stock", "owner": ""}}, "slot.owner"),
+        ({"slot": {"name": "stock", "opening": "x" * 129}}, "slot.opening"),
+        ({"slot": {"name": "stock"}, "criteria": []}, "criteria"),
+        ({"slot": {"name": "stock"}, "start": "earliest"}, "start"),
+        ({"slot": {"name": "stock"}, "since": "x"}, "since"),
+        ({"slot": {"name": "stock"}, "until": 5}, "until"),
+    ],
+)
+async def test_what_is_wrong_with_a_slot_is_named(consume, payload, path):
+    async with consume() as wire:
+        await wire.init()
+        problem = (await refused(wire, **payload))["payload"]
+        assert (problem["code"], problem["path"]) == ("INVALID_REQUEST", path)
+
+
+async def test_a_lost_slot_says_so(consume, slots, log):
+    async with consume() as wire:
+        await wire.init()
+        await open_slot(wire)
+        slots.book.kept["stock"].state = SlotState.LOST
+        await wire.send(type="ack", id="a", cursor=str(log.token(Position(1))), n=1)
+        problem = (await wire.expect("acked"))["error"]
+        assert (problem["code"], problem["oldest"]) == ("SLOT_LOST", str(log.token(Position(1))))
+
+
+async def test_a_server_that_stops_gives_its_slots_back(serving, dial, slots, log):
+    server = serving(authorise=CONSUMER, slot_grace=600.0)
+    async with dial(server.url) as wire, dial(server.url) as away:
+        await away.init()
+        await open_slot(away)
+        await away.socket.close()
+        await wire.init()
+        log.slots.create("stock-2")
+        await open_slot(wire, name="stock-2")
+        server.stop()
+    assert free(slots)
+    assert free(slots, "stock-2")

@@ -1,0 +1,184 @@
+"""What the machine of one connection wants done for those who consume slots."""
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from publishers.errors import HistoryPruned, PenstockError
+from publishers.slots.slot import Slot
+from transports.access.principal import Principal
+from transports.codec.slots import SlotReply, SlotWish
+from transports.errors import describe
+from transports.protocol.connection import Effect, WireEntry
+from transports.protocol.server import AckSlot, ServerSession, SubscriptionEntry
+from transports.quotas.pool import Pools
+from transports.server.disk_jobs import DiskJobs
+from transports.server.slot_leases import SlotHolder, SlotLease, SlotLeases
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["ConnectionSlots"]
+
+
+class _Consumer(SlotHolder, Protocol):
+    """The subscriber of a subscription that opens a slot."""
+
+    entry: SubscriptionEntry
+    log: "ChangeLog"
+
+
+class _Held:
+    """A slot of the connection.
+
+    Attributes:
+        consumer: Whose.
+        lease: The slot.
+        storing: Whether a thread makes what was acknowledged durable.
+        waiting: The newest that is to be durable, and came too late for that.
+    """
+
+    __slots__ = ("consumer", "lease", "storing", "waiting")
+
+    def __init__(self, consumer: _Consumer, lease: SlotLease) -> None:
+        self.consumer = consumer
+        self.lease = lease
+        self.storing = False
+        self.waiting: int | None = None
+
+    @property
+    def cursor(self) -> str:
+        """The next change that is not acknowledged."""
+        return str(self.consumer.log.token(self.lease.slot.position))
+
+
+class ConnectionSlots:
+    """The slots of one connection, on its event loop.
+
+    Args:
+        session: Its machine.
+        leases: The slots of the server.
+        pools: Threads of the server.
+        jobs: Those of the connection.
+        client: Whose share of the threads it takes.
+        perform: Does what the machine answers.
+    """
+
+    def __init__(
+        self,
+        session: ServerSession,
+        leases: SlotLeases,
+        *,
+        pools: Pools,
+        jobs: DiskJobs,
+        client: Hashable,
+        perform: Callable[[Iterable[Effect]], object],
+    ) -> None:
+        self._session = session
+        self._leases = leases
+        self._pools = pools
+        self._jobs = jobs
+        self._client = client
+        self._perform = perform
+        self._held: dict[WireEntry, _Held] = {}
+
+    def open(
+        self,
+        consumer: _Consumer,
+        wish: SlotWish,
+        principal: Principal,
+        then: Callable[[Callable[[], SlotLease]], None],
+        *,
+        lost: Callable[[], bool],
+    ) -> None:
+        """Opens a slot for a subscription; ``then`` is not called if that has ended meanwhile.
+
+        Args:
+            consumer: Its subscriber.
+            wish: Which slot.
+            principal: Whose client it is.
+            then: Called with what answers with the lease, or raises.
+            lost: Whether the connection is gone, if the subscription has ended.
+        """
+
+        def taken(result: Callable[[], SlotLease]) -> None:
+            try:
+                lease = result()
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+                if not consumer.entry.ended:
+                    then(partial(_fail, error))
+                return
+            if consumer.entry.ended:
+                self._leases.leave(lease, consumer, lost=lost())
+                return
+            self._held[consumer.entry] = _Held(consumer, lease)
+            then(lambda: lease)
+
+        self._leases.take(consumer.log, wish, principal, consumer, client=self._client, then=taken)
+
+    def told(self, entry: SubscriptionEntry) -> dict[str, Any]:
+        """What ``subscribed`` says of the slot of a subscription; nothing without one."""
+        held = self._held.get(entry)
+        if held is None:
+            return {}
+        slot = held.lease.slot
+        return {"slot": SlotReply(slot.name, slot.generation, held.cursor, slot.paused)}
+
+    def left(self, entry: WireEntry, *, lost: bool) -> None:
+        """A subscription has ended, with the connection or not."""
+        held = self._held.pop(entry, None)
+        if held is not None:
+            self._leases.leave(held.lease, held.consumer, lost=lost)
+
+    def acknowledge(self, effect: AckSlot) -> None:
+        """Takes an acknowledgement, and answers it if it is to be answered."""
+        held = self._held.get(effect.entry)
+        if held is None:
+            return  # the slot is not open yet, so nothing was delivered
+        log, slot = held.consumer.log, held.lease.slot
+        try:
+            try:
+                position = log.position_of(effect.cursor)
+            except HistoryPruned as error:
+                position = error.oldest  # far behind the place, unless the slot is lost
+            slot.ack(position)
+        except PenstockError as error:
+            problem = describe(error, lambda position: str(log.token(position)))
+            self._perform(self._session.acked(effect.entry, held.cursor, effect.n, problem))
+            return
+        if effect.durable:
+            held.waiting = max(held.waiting or 0, effect.n or 0)
+            self._store(effect.entry, held)
+        elif effect.n is not None:
+            if held.storing or held.waiting is not None:
+                held.waiting = max(held.waiting or 0, effect.n)  # answered behind those before it
+            else:
+                self._perform(self._session.acked(effect.entry, held.cursor, effect.n))
+
+    def _store(self, entry: SubscriptionEntry, held: _Held) -> None:
+        """Has what was acknowledged made durable, by one thread at a time."""
+        if held.storing or held.waiting is None:
+            return
+        n, held.waiting, held.storing = held.waiting, None, True
+
+        def done(result: Callable[[], None]) -> None:
+            held.storing = False
+            problem = None
+            try:
+                result()
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this slot only
+                problem = describe(error)
+            self._perform(self._session.acked(entry, held.cursor, n, problem))
+            self._store(entry, held)
+
+        self._jobs.send(self._pools.scanning, entry, partial(_flush, held.lease.slot), done)
+
+
+def _flush(slot: Slot) -> None:
+    """Makes what was acknowledged durable, although more is acknowledged meanwhile."""
+    while not slot.ack(slot.position, durable=True):
+        pass
+
+
+def _fail(error: Exception) -> SlotLease:
+    raise error
