@@ -151,6 +151,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
         pages: Any = None,
         authorise: Any = None,
         served: Any = None,
+        spark_queries: Any = None,
         **limits: Any,
     ) -> Server:
         server = serve(
@@ -161,6 +162,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
             authenticate=authenticate,
             authorise=authorise,
             pages=pages,
+            spark_queries=spark_queries,
         )
         servers.append(server)
         return server

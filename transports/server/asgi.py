@@ -44,6 +44,7 @@ from transports.server.slot_leases import SlotLeases
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
 from transports.telemetry.latency import Latencies
+from transports.telemetry.queries import SparkQueries
 
 if TYPE_CHECKING:
     from publishers.fanout.batch import Batch
@@ -96,6 +97,8 @@ class Application:
             of the log and ``LogAction``. None lets everybody read everything, and nobody write.
         pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
             ``/`` takes the place of the page with links. They are served to everybody, without a token.
+        spark_queries: Tells of the streaming queries of this process: ``ProgressListener.statistics``; called at most five times
+            a second on the event loop, for ``/statistics`` and ``/metrics``.
 
     Attributes:
         delivered: Is told of each batch that is written to a client, and of the name of its log, from the next connection on;
@@ -116,6 +119,7 @@ class Application:
         authenticate: Authenticator | None = None,
         authorise: Authoriser | Grant | None = None,
         pages: Mapping[str, Page] | None = None,
+        spark_queries: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._logs = logs_by_name(logs)
         self._limits = limits or Limits()
@@ -133,6 +137,7 @@ class Application:
             run=self._pools.judging.run,
         )
         self.delivered: Callable[[Batch, str], None] | None = None
+        self._spark_queries = SparkQueries(spark_queries)
         self._latencies = Latencies()
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
@@ -200,6 +205,7 @@ class Application:
             "limits": {name: getattr(self._limits, option) for name, option in _BOUNDS.items()},
             "threads": self._pools.statistics(),
             **graphql,
+            **self._spark_queries.statistics(),
         }
 
     async def figures(self) -> Mapping[str, Any]:

@@ -214,6 +214,7 @@ def serve(
     authorise: "Authoriser | Grant | None" = None,
     pages: "Mapping[str, Page] | None" = None,
     tls: ServerCertificate | None = None,
+    spark_queries: "Callable[[], Mapping[str, Any]] | None" = None,
 ) -> Server:
     """Serves a log, several by name, or a store, from inside this program.
 
@@ -233,6 +234,7 @@ def serve(
             of the log and ``LogAction``. None lets everybody read everything, and nobody write.
         pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
         tls: Its certificate; then it speaks nothing but TLS. None for a server without TLS.
+        spark_queries: Tells of the streaming queries of this process: ``ProgressListener.statistics``; see ``Application``.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
@@ -251,6 +253,7 @@ def serve(
         authenticate=authenticate,
         authorise=authorise,
         pages=pages,
+        spark_queries=spark_queries,
     )
     return Server(application, host=host, port=port, limits=limits, tls=tls).start()
 

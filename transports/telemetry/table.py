@@ -96,21 +96,30 @@ def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
     return read
 
 
-def _of_slots(*path: str) -> Callable[[Told], Iterator[Sample]]:
-    """A figure of each slot, where it is known."""
+def _of(group: str, *path: str) -> Callable[[Told], Iterator[Sample]]:
+    """A figure of each slot, or of each query, where it is known."""
     find = _at(*path)
 
     def read(told: Told) -> Iterator[Sample]:
-        for name, slot in told.get("slots", {}).items():
-            for _, value in find(slot):
+        for name, one in told.get(group, {}).items():
+            for _, value in find(one):
                 yield (name,), value
 
     return read
 
 
-def _slot_states(told: Told) -> Iterator[Sample]:
-    for name, slot in told.get("slots", {}).items():
-        yield (name, slot["state"]), 1.0
+def _states(group: str) -> Callable[[Told], Iterator[Sample]]:
+    def read(told: Told) -> Iterator[Sample]:
+        for name, one in told.get(group, {}).items():
+            yield (name, one["state"]), 1.0
+
+    return read
+
+
+def _query_parts(told: Told) -> Iterator[Sample]:
+    for name, query in told.get("sparkQueries", {}).items():
+        for part, seconds in query["seconds"].items():
+            yield (name, part), seconds
 
 
 def _server(
@@ -163,6 +172,13 @@ SERVER_METRICS: Final = (
     _server("graphql_documents_bytes", _G, "Their bytes", _at("graphql", "documentBytes")),
     _server("graphql_documents_limit_bytes", _G, "Most of them (option `document_cache_bytes`)", _at("limits", "documentCacheBytes")),
     _server("graphql_refused_total", _C, "Requests and answers of GraphQL that were above a limit of what they may cost", _at("graphql", "refused")),
+    _server("spark_query_state", _G, "1 for the state in which a streaming query of this process is (`spark_queries`); this and all of queries for 64 of them", _states("sparkQueries"), ("query", "state")),
+    _server("spark_query_batches_total", _C, "Micro-batches of a query since its listener heard of it", _of("sparkQueries", "batches"), ("query",)),
+    _server("spark_query_rows_total", _C, "Rows that these had", _of("sparkQueries", "rows"), ("query",)),
+    _server("spark_query_input_rate", _G, "Rows a second that came for its last batch", _of("sparkQueries", "inputRate"), ("query",)),
+    _server("spark_query_rate", _G, "Rows a second that its last batch was processed with", _of("sparkQueries", "rate"), ("query",)),
+    _server("spark_query_batch_seconds", _G, "How long the parts of its last batch took, by Spark's names: `addBatch` is the sink, with its gate", _query_parts, ("query", "part")),
+    _server("spark_query_behind_versions", _G, "Versions that the logs which it reads have beyond what it has read", _of("sparkQueries", "behind"), ("query",)),
 )  # fmt: skip
 """What is told of the server."""
 
@@ -229,14 +245,14 @@ _LOG_METRICS: Final = (
     _log("slots", _G, "Slots", _at("slotCount")),
     _log("slots_lost", _G, "Those that need a reset: they are lost, or forked", _at("slotsLost")),
     _log("slot_journal_bytes", _G, "Bytes of the journal of the slots", _at("slotJournalBytes")),
-    _log("slot_state", _G, "1 for the state in which a slot is; this and all of single slots for 64 of them", _slot_states, ("slot", "state")),
-    _log("slot_lag_versions", _G, "Versions that the consumer of a slot has not acknowledged", _of_slots("lag", "versions"), ("slot",)),
-    _log("slot_lag_events", _G, "Changes in them", _of_slots("lag", "changes"), ("slot",)),
-    _log("slot_lag_bytes", _G, "Their stored bytes", _of_slots("lag", "bytes"), ("slot",)),
-    _log("slot_lag_seconds", _G, "Age of the oldest of them", _of_slots("lag", "seconds"), ("slot",)),
-    _log("slot_held_bytes", _G, "Bytes of the log from the segment of its place on", _of_slots("heldBytes"), ("slot",)),
-    _log("slot_left_bytes", _G, "Bytes that may be written until it is above its cap in bytes, and lost", _of_slots("bytesLeft"), ("slot",)),
-    _log("slot_left_seconds", _G, "Time until it is above its cap in seconds, and lost", _of_slots("secondsLeft"), ("slot",)),
+    _log("slot_state", _G, "1 for the state in which a slot is; this and all of single slots for 64 of them", _states("slots"), ("slot", "state")),
+    _log("slot_lag_versions", _G, "Versions that the consumer of a slot has not acknowledged", _of("slots", "lag", "versions"), ("slot",)),
+    _log("slot_lag_events", _G, "Changes in them", _of("slots", "lag", "changes"), ("slot",)),
+    _log("slot_lag_bytes", _G, "Their stored bytes", _of("slots", "lag", "bytes"), ("slot",)),
+    _log("slot_lag_seconds", _G, "Age of the oldest of them", _of("slots", "lag", "seconds"), ("slot",)),
+    _log("slot_held_bytes", _G, "Bytes of the log from the segment of its place on", _of("slots", "heldBytes"), ("slot",)),
+    _log("slot_left_bytes", _G, "Bytes that may be written until it is above its cap in bytes, and lost", _of("slots", "bytesLeft"), ("slot",)),
+    _log("slot_left_seconds", _G, "Time until it is above its cap in seconds, and lost", _of("slots", "secondsLeft"), ("slot",)),
 )  # fmt: skip
 
 TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)

@@ -166,6 +166,7 @@ class _Attempt:
         self._display.doing("Spark starts, which takes some seconds, while the flights are prepared")
         self._pipeline = Pipeline(self._chosen.dir / "spark.log")
         self._pipeline.start()
+        front.queries = self._pipeline.queries.statistics
         self._run = run = self._prepared(self._display, self._pipeline, front)
         findings = self._followed(run)
         self._display.close()

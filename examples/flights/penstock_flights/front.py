@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock_flights.pages import board_pages
 from publishers.log.changelog import ChangeLog
@@ -26,6 +28,7 @@ class Front:
 
     Attributes:
         logs: What is served, by name.
+        queries: Tells of Spark's queries, as soon as there are some.
         server: The server. It is to be stopped before a log that has joined is closed.
 
     Args:
@@ -43,6 +46,7 @@ class Front:
         self._log = ChangeLog.open(directory, sync="os")
         self._said: str | None = None
         self.logs = {STAGE: self._log}
+        self.queries: Callable[[], Mapping[str, Any]] = dict
         try:
             self.server = self._listen(port)
         except BaseException:
@@ -60,11 +64,14 @@ class Front:
         self.server.stop()
         self._log.close()
 
+    def _tell(self) -> Mapping[str, Any]:
+        return self.queries()
+
     def _listen(self, port: int | None) -> Server:
-        pages = board_pages()
+        serving = partial(serve, self.logs, pages=board_pages(), spark_queries=self._tell)
         try:
-            return serve(self.logs, port=_PORT if port is None else port, pages=pages)
+            return serving(port=_PORT if port is None else port)
         except ServerFailed as error:
             if port is not None:
                 raise OSError(f"{error}; choose another --port") from None
-            return serve(self.logs, pages=pages)
+            return serving()

@@ -20,7 +20,7 @@ from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.plan import FLIGHTS, DemoPlan, Wanted
 from penstock_flights.stream import read_events, source_digest
-from publishers.spark import ChangeSink, SinkStatistics, spark_session
+from publishers.spark import ChangeSink, ProgressListener, SinkStatistics, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +45,7 @@ class Pipeline:
         streaming: When the query was started, by ``monotonic``; None before that.
         streamed: Whether every prepared event is in the log.
         expected: What Spark computes from the source, by the subscriber's name.
+        queries: Hears what Spark says of its queries.
         error: Why it failed, in one line; None while all is well.
     """
 
@@ -55,6 +56,7 @@ class Pipeline:
         self.streaming: float | None = None
         self.streamed = threading.Event()
         self.expected: dict[str, StreamDigest] = {}
+        self.queries = ProgressListener()
         self.error: str | None = None
         self._given: tuple[ChangeLog, Path, DemoPlan, Sequence[Wanted]] | None = None
         self._go = threading.Event()
@@ -119,6 +121,7 @@ class Pipeline:
         self._sink = ChangeSink(log, entity_type=FLIGHTS, key=KEY_COLUMNS, order_by=ORDER_COLUMN)
         stream = read_events(spark, events, files_per_trigger=1).writeStream.queryName("flights")
         stream = stream.option("checkpointLocation", str(plan.checkpoint)).trigger(availableNow=True)
+        spark.streams.addListener(self.queries)
         with self._changing:
             if self._stopping.is_set():
                 return

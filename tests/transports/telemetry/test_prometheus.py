@@ -1,6 +1,7 @@
 """What ``/metrics`` answers."""
 
 import asyncio
+import json
 import sys
 import urllib.error
 import urllib.request
@@ -113,9 +114,40 @@ async def _figures(server):
     )
 
 
+def query(**told):
+    """A streaming query, as a listener tells of it."""
+    figures = {"state": "RUNNING", "batch": 3, "batches": 4, "rows": 50, "batchRows": 5, "inputRate": 2.5, "rate": 9, "seconds": {"addBatch": 0.5}, "behind": 7, "error": None}  # fmt: skip
+    return figures | told
+
+
+async def test_streaming_queries_are_told_of(serving):
+    """F152: their rates, lag and errors, in both forms."""
+    queries = {"totals": query(), "copy": query(state="FAILED", error="it failed", behind=None)}
+    server = serving(spark_queries=lambda: queries)
+    found = read((await fetch(server, "/metrics"))[2])
+    assert {key: value for key, value in found.items() if key[0].startswith("penstock_spark")} == {
+        ("penstock_spark_query_state", (("query", "totals"), ("state", "RUNNING"))): 1,
+        ("penstock_spark_query_state", (("query", "copy"), ("state", "FAILED"))): 1,
+        ("penstock_spark_query_behind_versions", (("query", "totals"),)): 7,
+        **{
+            (f"penstock_spark_query_{name}", (*label, ("query", one))): value
+            for one in queries
+            for name, label, value in (
+                ("batches_total", (), 4),
+                ("rows_total", (), 50),
+                ("input_rate", (), 2.5),
+                ("rate", (), 9),
+                ("batch_seconds", (("part", "addBatch"),), 0.5),
+            )
+        },
+    }
+    told = json.loads((await fetch(server, "/statistics"))[2])
+    assert told["sparkQueries"] == queries
+
+
 async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, dial, fill, log):
     """F135: a path of the table that leads nowhere would be a metric that is never told."""
-    server = serving(authorise=WRITERS)
+    server = serving(authorise=WRITERS, spark_queries=lambda: {"totals": query()})
     log.slots.create("billing", keep_bytes=10_000_000)
     log.hold("slow", log.oldest, keep_bytes=10_000_000)
     async with dial(server.url) as wire:

@@ -8,7 +8,7 @@ import { flapLine, setStill, step, turn } from "./flaps.js";
 import { clockTime, day, Flights, readFlight } from "./flights.js";
 import { connect } from "./penstock.js";
 import { Departures, Landed } from "./rows.js";
-import { ownPublisher, ownSubscription, placeOf, served } from "./statistics.js";
+import { ownPublisher, ownSubscription, placeOf, served, streaming } from "./statistics.js";
 
 const TODAY = "today"; // the log in which the demo goes on after the million
 const STAGE = "$demo"; // the log in which the demo says what it does
@@ -400,6 +400,10 @@ class Board {
     find("demand").textContent = number(changes?.demand ?? 0);
     find("received").textContent = number(this.handled);
     find("rate").textContent = `${number(Math.round(this.#rate.value))} a second`;
+    const spark = streaming(this.statistics);
+    find("spark-box").hidden = spark === null;
+    find("spark").textContent = number(Math.round(spark?.rate ?? 0));
+    find("spark-text").textContent = spark?.text ?? "";
     if (log) {
       const ringEvents = mine?.ring.events ?? 0;
       // What has come is known at once, and statistics every second.

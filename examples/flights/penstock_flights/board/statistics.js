@@ -21,6 +21,22 @@ export function ownSubscription(publisher, changes) {
   return own ?? (publisher?.subscriptionCount === 1 ? publisher.subscriptions[0] : null);
 }
 
+/** What the streaming queries of the server do: rows a second in all, and words for the query that was heard of last.
+ * @param {any} statistics
+ * @returns {{rate: number, text: string} | null} */
+export function streaming(statistics) {
+  const queries = Object.entries(statistics?.sparkQueries ?? {});
+  if (!queries.length) return null;
+  const running = queries.filter(([, query]) => query.state === "RUNNING");
+  const rate = running.reduce((sum, [, query]) => sum + query.rate, 0);
+  const failed = queries.find(([, query]) => query.state === "FAILED");
+  const [name, query] = failed ?? running.at(-1) ?? /** @type {any} */ (queries.at(-1));
+  const batch = query.batch === null ? "no batch yet" : `batch ${query.batch}`;
+  const behind = query.behind ? `, ${query.behind} versions behind` : "";
+  const text = failed ? `${name} failed: ${query.error}` : running.length ? `rows a second, ${batch}${behind}` : `${query.state.toLowerCase()} after ${batch}`;
+  return { rate, text };
+}
+
 /** @param {{version: number, index: number}} position */
 export function placeOf({ version, index }) {
   return index ? version + 0.5 : version;
