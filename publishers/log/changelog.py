@@ -37,7 +37,7 @@ from publishers.log.links import LogLinks
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter
+from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
 from publishers.options import KIB, LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
@@ -161,8 +161,7 @@ class ChangeLog(KeepingLog):
             raise InvalidOption("clock", clock, "a flow.clock.Clock")
         if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
             raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
-        if tracer is not None and not callable(tracer):
-            raise InvalidOption("tracer", tracer, "such as publishers.tracing.CommitSpans(), or None")
+        check_tracer(tracer)
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:

@@ -10,7 +10,7 @@ from publishers.commits.encoder import RowEncoder
 from publishers.commits.expectation import Expect, Expectation
 from publishers.commits.label import Label, Producer, check_mutations
 from publishers.commits.submission import Submission
-from publishers.errors import InvalidChange, LogFull
+from publishers.errors import InvalidChange, InvalidOption, LogFull
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.log.lineage import Lineage
@@ -24,7 +24,7 @@ from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
 from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_transaction
 from publishers.wal.disk.filesystem import means_full
 
-__all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W"]
+__all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W", "check_tracer"]
 
 
 class Showing(TypedDict, total=False):
@@ -66,6 +66,16 @@ class Tracer(Protocol):
             committing: How.
         """
         ...
+
+
+def check_tracer(tracer: object) -> None:
+    """Refuses what cannot stand around a write.
+
+    Raises:
+        InvalidOption: If it is neither None nor callable.
+    """
+    if tracer is not None and not callable(tracer):
+        raise InvalidOption("tracer", tracer, "such as publishers.tracing.CommitSpans(), or None")
 
 
 class TransactionWriter:

@@ -25,6 +25,7 @@ from publishers.errors import (
     PenstockError,
 )
 from publishers.log.changelog import ChangeLog
+from publishers.log.transaction_writer import Tracer
 from publishers.model.change import Area, Change
 from publishers.model.position import Position
 from publishers.mutations.mutation import Mutation
@@ -62,6 +63,7 @@ class OpenLogs:
     _read_only: bool
     _filesystem: FileSystem
     _clock: Clock
+    _tracer: Tracer | None
     entries: LogEntries = field(default_factory=LogEntries)
     lock: threading.RLock = field(default_factory=threading.RLock)
     eager: bool = False
@@ -122,6 +124,7 @@ class OpenLogs:
                 options=LogOptions.chosen(self._options, known),
                 filesystem=self._filesystem,
                 clock=self._clock,
+                tracer=self._tracer,
             )
             if entry.log_id and log.log_id.hex != entry.log_id:
                 log.close()

@@ -13,6 +13,7 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import LogStatistics
+from publishers.log.transaction_writer import Tracer, check_tracer
 from publishers.options import KIB, LogOptions, check_directory, check_switches
 from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory
 from publishers.store.log_entries import LogEntries, LogEntry, check_labels, created, dropped, replaced
@@ -90,6 +91,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         read_only: bool = False,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        tracer: Tracer | None = None,
         **options: Any,
     ) -> Self:
         """Opens a store: to own it, making it if there is none, or to follow its owner.
@@ -99,6 +101,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             read_only: Follow what another process does, and serve subscribers.
             filesystem: Where the files are; the real one if None.
             clock: What time it is.
+            tracer: That of each of its logs, as ``ChangeLog.open`` has it.
             options: Those of ``LogOptions``, for each log that was not made with other ones.
 
         Raises:
@@ -108,6 +111,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             WalCorrupted: If the system log is damaged.
         """
         check_switches(read_only=read_only)
+        check_tracer(tracer)
         storage = filesystem or RealFileSystem()
         chosen = LogOptions.chosen(None, options)
         disk = StoreDirectory(check_directory(path), storage)
@@ -125,7 +129,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                 clock=clock,
             )
             stack.callback(system.close)
-            logs = OpenLogs(disk, system, chosen, read_only, storage, clock)
+            logs = OpenLogs(disk, system, chosen, read_only, storage, clock, tracer)
             logs.catch_up()
             logs.carry_out()
             if read_only:

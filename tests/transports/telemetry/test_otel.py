@@ -13,7 +13,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import flow
-from publishers import ChangeLog, ExpectationFailed, InvalidChange, InvalidOption, Position, upsert
+from publishers import (
+    ChangeLog,
+    ChangeStore,
+    ExpectationFailed,
+    InvalidChange,
+    InvalidOption,
+    Position,
+    upsert,
+)
 from publishers.mutations.mutation import columns_of
 from publishers.tracing import LINKS_MAX, CommitSpans, DeliverySpans
 from tests.publishers.support import BatchProbe
@@ -70,6 +78,21 @@ async def test_one_trace_goes_from_a_commit_to_its_delivery(log, serving, dial, 
     meta = events[0]["meta"]
     assert meta == {"user": "ann", "traceparent": meta["traceparent"]}
     assert f"{commit.context.span_id:016x}" in meta["traceparent"]
+
+
+def test_each_log_of_a_store_is_traced_by_its_name(tmp_path, traced):
+    """F139."""
+    provider, spans = traced
+    with ChangeStore.open(tmp_path / "store", tracer=CommitSpans()) as store:
+        store.create("shop")
+        with provider.get_tracer("test").start_as_current_span("buy"):
+            store["shop"].commit([upsert("order", "1", {})])
+    assert [(one.name, one.attributes.get("penstock.log")) for one in spans()] == [
+        ("buy", None),
+        ("penstock commit", "shop"),
+    ]
+    with pytest.raises(InvalidOption, match="tracer"):
+        ChangeStore.open(tmp_path / "other", tracer="spans")
 
 
 def test_a_batch_of_several_commits_links_to_each_up_to_a_bound(log, traced):
