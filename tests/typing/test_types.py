@@ -65,6 +65,10 @@ GIVEN = {
         ),
         {"place_order": "Callable[[ChangeLog, str, str], Coroutine[Any, Any, int]]"},
     ),
+    "docs/sinks.md": (
+        "from collections.abc import Callable; from publishers import ChangeLog",
+        {"log": "ChangeLog", "send": "Callable[[str, bytes | None], bool]"},
+    ),
     "docs/views.md": ("from transports import Authenticator", {"check": "Authenticator"}),
 }
 SHOWN = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]

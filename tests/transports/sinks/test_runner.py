@@ -1,0 +1,639 @@
+"""The runner of a sink: batches, retries, refusals, places and orders, with a clock that the tests move."""
+
+import json
+
+import msgspec
+import pytest
+
+from publishers import ChangeLog, Criterion, Images, InvalidOption, Position, PositionAhead, upsert
+from tests.publishers.support import wait_until
+from tests.transports.sinks.targets import QUICK, Target, rigged
+from transports.sinks import (
+    DeadLetterFile,
+    ItemResult,
+    ItemVerdict,
+    RetryPolicy,
+    SinkOptions,
+    SinkRunner,
+    SinkState,
+    SinkStopped,
+    TargetRefused,
+    TargetUnavailable,
+    TooLargeForTarget,
+)
+
+ORDERS = Criterion(entity_types={"order"})
+
+
+def sizes(target):
+    return [len(batch) for batch in target.taken]
+
+
+class TestBatches:
+    """F95: how large a batch is, and how long one waits to be filled."""
+
+    def test_a_batch_is_whole_transactions_up_to_its_bound(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_changes=5) as rig:
+            for keys in ("ab", "cd", "ef", "g"):
+                rig.commit(*keys)
+            rig.drained()
+            assert sizes(rig.target) == [4, 3]
+            assert rig.target.keys == list("abcdefg")
+            assert all(batch.boundary for batch in rig.target.taken)
+
+    def test_a_batch_that_is_not_full_waits_for_the_time_given_and_no_longer(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, linger=0.2) as rig:
+            rig.commit("a")
+            rig.until(lambda: rig.runner._supply is not None and not rig.runner._supply.empty)
+            assert rig.runner.step() == pytest.approx(0.2)
+            rig.commit("b")
+            rig.later(0.19)
+            assert rig.runner.step() == pytest.approx(0.01)
+            assert rig.target.taken == []
+            rig.later(0.02)
+            rig.drained()
+            assert sizes(rig.target) == [2]
+
+    def test_a_full_batch_waits_for_nothing(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, linger=60.0, batch_changes=2) as rig:
+            rig.commit("a", "b")
+            rig.drained()
+            assert sizes(rig.target) == [2]
+
+    def test_bytes_bound_a_batch_too(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_bytes=1000) as rig:
+            for key in "abcd":
+                rig.log.commit([upsert("order", key, {"text": "x" * 300})])
+            rig.log.commit([upsert("order", "large", {"text": "x" * 5000})])
+            rig.drained()
+            assert sizes(rig.target) == [2, 2, 1]
+
+    @pytest.mark.parametrize("rows", [7, 8, 9])
+    def test_a_transaction_above_the_bound_is_split_and_its_last_part_says_so(self, tmp_path, rows):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_changes=4) as rig:
+            rig.commit("a")
+            rig.commit(*range(rows))
+            rig.commit("z")
+            rig.drained()
+            assert rig.target.keys == ["a", *map(str, range(rows)), "z"]
+            assert max(sizes(rig.target)) <= 4
+            inside = [batch for batch in rig.target.taken if batch.changes[-1].version == 2]
+            assert [batch.boundary for batch in inside if batch.changes[0].version == 2][:1] == [False]
+            ends = {batch.next for batch in rig.target.taken if batch.boundary}
+            assert all(place.index == 0 for place in ends)
+
+    def test_a_part_of_a_transaction_by_bytes_has_at_least_one_change(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_bytes=100) as rig:
+            rig.commit("a", "b", "c")
+            rig.drained()
+            assert sizes(rig.target) == [1, 1, 1]
+            assert [batch.boundary for batch in rig.target.taken] == [False, False, True]
+
+    def test_what_is_too_large_for_the_target_is_halved(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [TooLargeForTarget("too large"), TooLargeForTarget("too large"), None]
+            rig.commit(*"abcde")
+            rig.drained()
+            assert sizes(rig.target) == [1, 1, 3]
+            assert rig.target.keys == list("abcde")
+            assert [batch.boundary for batch in rig.target.taken] == [False, False, True]
+
+    def test_a_single_change_that_is_too_large_is_poison(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="drop") as rig:
+            rig.target.plan = [TooLargeForTarget("too large")] * 2
+            rig.commit("a", "b")
+            rig.drained()
+            assert rig.target.keys == ["b"]
+            assert rig.runner.counters.dropped == 1
+
+    def test_a_target_that_has_too_much_to_do_gets_smaller_batches_which_grow_again(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_changes=20) as rig:
+            rig.target.plan = [TargetUnavailable("busy", overloaded=True)] * 2
+            for number in range(30):
+                rig.commit(number)
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            for _ in range(2):
+                rig.later(31)
+                rig.runner.step()
+            rig.drained()
+            assert sizes(rig.target) == [
+                20,
+                6,
+                4,
+            ]  # 20 halved twice, and a tenth, at least one, more each time
+            assert rig.target.keys == [str(number) for number in range(30)]
+
+
+class TestRetries:
+    """F96: what may work later is tried again."""
+
+    def test_the_waits_double_up_to_their_limit_and_end_when_it_works(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [TargetUnavailable(f"down {n}") for n in range(7)]
+            rig.commit("a")
+            waits = []
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            while rig.runner.state is SinkState.RETRYING:
+                told = rig.runner.statistics()
+                waits.append(told.retry_in)
+                assert told.last_error == f"down {len(waits) - 1}"
+                assert told.attempt == len(waits) + 1
+                rig.later(told.retry_in - 0.001)
+                tried = len(rig.target.tried)
+                assert 0 < rig.runner.step() <= 0.001 + 1e-6
+                assert len(rig.target.tried) == tried
+                rig.later(0.0011)
+                rig.runner.step()
+            assert waits == pytest.approx([1, 2, 4, 8, 16, 30, 30])
+            assert rig.target.keys == ["a"]
+            assert [batch.attempt for batch in rig.target.tried] == [1, 2, 3, 4, 5, 6, 7, 8]
+            told = rig.runner.statistics()
+            assert (told.state, told.retry_in, told.attempt) == (SinkState.STREAMING, None, 0)
+            assert told.counters.failures == 7
+
+    def test_jitter_takes_from_each_wait_and_growth_may_be_linear(self):
+        policy = RetryPolicy(jitter=lambda: 0.5)
+        assert [policy.delay(n) for n in (1, 2, 3, 9)] == [0.5, 1.0, 2.0, 15.0]
+        linear = RetryPolicy(growth="linear", first=2, jitter=lambda: 1.0)
+        assert [linear.delay(n) for n in (1, 2, 3, 99)] == [2, 4, 6, 30]
+
+    def test_a_target_may_ask_for_a_longer_wait_up_to_an_hour(self, tmp_path):
+        policy = RetryPolicy(jitter=lambda: 1.0)
+        assert policy.delay(1, 120.0) == 120.0
+        assert policy.delay(1, 86400.0) == 3600.0
+        assert policy.delay(5, 2.0) == 16.0
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [TargetUnavailable("busy", retry_after=120.0)]
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            assert rig.runner.statistics().retry_in == pytest.approx(120.0)
+
+    def test_a_bound_of_attempts_pauses_the_sink_and_is_counted(self, tmp_path):
+        policy = RetryPolicy(attempts=3, jitter=lambda: 0.0)
+        with rigged(tmp_path / "log", criteria=ORDERS, retry=policy) as rig:
+            rig.target.plan = [TargetUnavailable("down")] * 3
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            told = rig.runner.statistics()
+            assert told.reason == "given up after 3 attempts: down"
+            assert told.counters.given_up == 1
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["a"]
+
+    def test_after_some_failures_in_a_row_the_target_is_asked_before_it_gets_a_batch(self, tmp_path):
+        policy = RetryPolicy(circuit=2, jitter=lambda: 0.0)
+        with rigged(tmp_path / "log", criteria=ORDERS, retry=policy) as rig:
+            rig.target.plan = [TargetUnavailable("down")] * 2
+            rig.target.answers = False
+            rig.commit("a")
+            rig.until(lambda: rig.target.asked == 4)
+            told = rig.runner.statistics()
+            assert told.circuit_open
+            assert told.last_error == "it does not answer"
+            assert len(rig.target.tried) == 2
+            rig.target.answers = True
+            rig.drained()
+            assert rig.target.keys == ["a"]
+            assert not rig.runner.statistics().circuit_open
+
+    def test_what_the_operating_system_says_is_tried_again_and_so_is_opening(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, retry=RetryPolicy(jitter=lambda: 0.0)) as rig:
+            rig.target.opening = [ConnectionRefusedError("no"), TargetUnavailable("not yet")]
+            rig.target.plan = [OSError(28, "No space left on device")]
+            rig.commit("a")
+            rig.drained()
+            assert rig.target.keys == ["a"]
+            assert rig.runner.counters.failures == 3
+            assert "No space left" in rig.runner.statistics().last_error
+
+
+class TestRefusals:
+    """Single changes of a batch may be refused."""
+
+    def test_what_is_refused_for_good_pauses_the_sink_until_it_is_resumed(self, tmp_path, caplog):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [TargetRefused("no such table")]
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert rig.runner.statistics().reason == "no such table"
+            assert "sink stock is paused: no such table" in caplog.text
+            rig.later(100)
+            rig.runner.step()
+            assert len(rig.target.tried) == 1
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["a"]
+            assert rig.runner.statistics().reason is None
+
+    def test_what_a_sink_should_not_raise_pauses_it_too(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [ZeroDivisionError("oops")]
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert rig.runner.statistics().reason == "ZeroDivisionError: oops"
+
+    def test_of_a_batch_that_is_refused_in_part_only_that_part_is_sent_again(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [
+                [ItemResult(1, ItemVerdict.RETRY, "busy"), ItemResult(3, ItemVerdict.RETRY, "busy")],
+                [ItemResult(0, ItemVerdict.REJECT, "bad date")],
+            ]
+            rig.commit(*"abcd")
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            assert rig.runner.statistics().last_error == "<Change 1:2 UPSERT order b>: busy (and 1 more)"
+            rig.later(2)
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert rig.runner.statistics().reason == "<Change 1:2 UPSERT order b>: bad date"
+            assert rig.stored() == Position(1, 0)
+            rig.runner.resume()
+            rig.drained()
+            assert [[change.key for change in batch.changes] for batch in rig.target.tried] == [
+                list("abcd"),
+                list("bd"),
+                list("b"),
+            ]
+            assert sorted(rig.target.keys) == list("abcd")
+            assert rig.stored() == Position(2, 0)
+
+    def test_the_user_may_have_poison_left_out_which_is_counted(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="drop") as rig:
+            rig.target.plan = [[ItemResult(1, ItemVerdict.REJECT, "bad date")]]
+            rig.commit(*"abc")
+            rig.drained()
+            assert rig.target.keys == ["a", "c"]
+            counted = rig.runner.counters
+            assert (counted.rejected, counted.dropped, counted.dead_letters) == (1, 1, 0)
+            assert (counted.changes, counted.batches) == (2, 1)
+
+    def test_dead_letters_are_kept_before_they_are_left_out(self, tmp_path):
+        letters = DeadLetterFile(tmp_path / "dead.jsonl")
+        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="dead_letter", dead_letters=letters) as rig:
+            rig.target.plan = [
+                [ItemResult(1, ItemVerdict.REJECT, "bad date")],
+                [ItemResult(0, ItemVerdict.REJECT, "no")],
+            ]
+            rig.commit(*"abc")
+            rig.commit("d")
+            rig.drained()
+            lines = [json.loads(line) for line in letters.path.read_text().splitlines()]
+            assert [line["change"]["key"] for line in lines][:1] == ["b"]
+            assert lines[0]["error"] == "bad date"
+            assert lines[0]["sink"] == "stock"
+            assert lines[0]["change"]["body"] == {"n": "b"}
+            assert rig.runner.counters.dead_letters == len(lines)
+
+    def test_dead_letters_that_cannot_be_kept_are_tried_again(self, tmp_path):
+        class Full:
+            broken = True
+
+            def keep(self, context, change, error):
+                if self.broken:
+                    raise OSError(28, "No space left on device")
+
+        letters = Full()
+        options = {"on_reject": "dead_letter", "dead_letters": letters, "criteria": ORDERS}
+        with rigged(tmp_path / "log", **options) as rig:
+            rig.target.plan = [[ItemResult(0, ItemVerdict.REJECT, "bad date")]] * 2
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            assert rig.stored() == Position(1, 0)
+            letters.broken = False
+            rig.later(60)
+            rig.drained()
+            assert rig.stored() == Position(2, 0)
+
+
+class TestTransform:
+    def test_it_changes_and_leaves_out_but_moves_nothing(self, tmp_path):
+        def shout(change):
+            if change.key == "b":
+                return None
+            return msgspec.structs.replace(change, body_bytes=b'{"loud":true}')
+
+        with rigged(tmp_path / "log", criteria=ORDERS, transform=shout) as rig:
+            rig.commit("a", "b")
+            rig.commit("b")
+            rig.drained()
+            assert [(change.key, change.body) for change in rig.target.taken[0].changes] == [
+                ("a", {"loud": True})
+            ]
+            assert rig.stored() == Position(3, 0)
+
+    @pytest.mark.parametrize("made", [7, Position(1, 1)])
+    def test_what_it_must_not_do_pauses_the_sink_and_is_tried_again(self, tmp_path, made):
+        wrong = [made]
+        with rigged(
+            tmp_path / "log", criteria=ORDERS, transform=lambda change: wrong[0] if wrong else change
+        ) as rig:
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert "the transform failed" in rig.runner.statistics().reason
+            assert rig.stored() == Position(1, 0)
+            wrong.clear()
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["a"]
+
+    def test_it_may_fail_for_a_change_that_is_left_out_then(self, tmp_path):
+        def fragile(change):
+            return 1 / 0 if change.key == "b" else change
+
+        with rigged(tmp_path / "log", criteria=ORDERS, transform=fragile, on_reject="drop") as rig:
+            rig.commit("a", "b", "c")
+            rig.drained()
+            assert rig.target.keys == ["a", "c"]
+            assert rig.runner.counters.dropped == 1
+
+
+class TestPlaces:
+    """F108: a place of its own, stored after the target has confirmed."""
+
+    def test_it_is_stored_after_the_target_has_confirmed_and_each_second(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.commit("a")
+            rig.drained()
+            assert rig.log.slots.info("stock").position == Position(1, 0)
+            rig.target.flushing = [TargetUnavailable("not durable")]
+            rig.later(1.5)
+            rig.runner.step()
+            assert rig.log.slots.info("stock").position == Position(1, 0)
+            assert rig.runner.state is SinkState.RETRYING
+            rig.later(60)
+            rig.drained()
+            assert rig.target.keys == ["a", "a"]  # what was not durable was given again
+            assert rig.stored() == Position(2, 0)
+
+    def test_what_was_confirmed_and_not_stored_comes_again_after_a_crash(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.commit("a")
+            rig.drained()
+            rig.died()
+            rig.drained()
+            assert rig.target.keys == ["a", "a"]
+            rig.again()
+            rig.commit("b")
+            rig.drained()
+            assert rig.target.keys == ["a", "a", "b"]
+
+    def test_it_moves_over_what_does_not_match(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=Criterion(entity_types={"bill"})) as rig:
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+            rig.until(lambda: rig.stored() == Position(2, 0))
+            assert rig.target.tried == []
+
+    def test_it_may_stand_inside_a_transaction(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_changes=2) as rig:
+            rig.commit("a", "b", "c")
+            rig.target.plan = [None, TargetRefused("no")]
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert rig.stored() == Position(1, 3)
+
+    def test_the_place_that_the_target_stores_wins(self, tmp_path):
+        with rigged(tmp_path / "log", Target(stores=True), criteria=ORDERS) as rig:
+            for key in "abc":
+                rig.commit(key)
+            rig.target.place = Position(3, 0)
+            rig.drained()
+            assert rig.target.keys == ["c"]
+            rig.again()
+            rig.target.place = Position(2, 0)  # it was restored
+            rig.drained()
+            assert rig.target.keys == ["c", "b", "c"]
+
+    def test_a_target_that_stores_a_place_is_told_of_what_does_not_match_and_of_moves(self, tmp_path):
+        with rigged(tmp_path / "log", Target(stores=True), criteria=Criterion(entity_types={"bill"})) as rig:
+            rig.commit("a")
+            rig.until(lambda: rig.stored() == Position(2, 0))
+            assert rig.target.moves == [Position(2, 0)]
+            moved = rig.runner.seek("earliest")
+            rig.runner.step()
+            assert moved.result() == Position(1, 0)
+            assert rig.target.moves == [Position(2, 0), Position(1, 0)]
+
+    def test_a_place_that_the_log_does_not_have_pauses_the_sink(self, tmp_path):
+        with rigged(tmp_path / "log", Target(stores=True), criteria=ORDERS) as rig:
+            rig.target.place = Position(9, 0)
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            assert "9:0" in rig.runner.statistics().reason or "1:0" in rig.runner.statistics().reason
+
+
+class TestOrders:
+    def test_a_paused_sink_carries_nothing_over_restarts_too(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+            paused = rig.runner.pause()
+            rig.commit("a")
+            rig.runner.step()
+            assert paused.result() is None
+            assert rig.runner.statistics().reason == "paused by an operator"
+            rig.again()
+            rig.runner.step()
+            rig.runner.step()
+            assert rig.runner.state is SinkState.PAUSED
+            assert rig.target.tried == []
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["a"]
+
+    def test_a_pause_may_come_before_the_slot_is_there(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            refused = rig.runner.pause()
+            rig.runner.step()
+            assert "stock" in str(refused.exception())
+
+    def test_a_sink_goes_on_elsewhere_and_drops_what_it_had(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            for key in "abc":
+                rig.commit(key)
+            rig.drained()
+            moved = rig.runner.seek(2)
+            rig.runner.step()
+            assert moved.result() == Position(2, 0)
+            rig.drained()
+            assert rig.target.keys == ["a", "b", "c", "b", "c"]
+            ahead = rig.runner.seek(Position(77, 0))
+            rig.runner.step()
+            assert isinstance(ahead.exception(), PositionAhead)
+
+    def test_a_seek_goes_over_poison(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, batch_changes=1) as rig:
+            rig.target.plan = [TargetRefused("bad")]
+            rig.commit("a")
+            rig.commit("b")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            rig.runner.seek(2)
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["b"]
+
+    def test_a_resume_does_not_wait_for_the_next_attempt(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.target.plan = [TargetUnavailable("down", retry_after=3000)]
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            rig.runner.resume()
+            rig.drained()
+            assert rig.target.keys == ["a"]
+
+    def test_a_sink_that_has_stopped_takes_no_order(self, tmp_path):
+        with rigged(tmp_path / "log") as rig:
+            rig.runner.close()
+            rig.runner.close()
+            assert rig.runner.state is SinkState.STOPPED
+            assert isinstance(rig.runner.pause().exception(), SinkStopped)
+            assert rig.runner.step() == 0.0
+            assert rig.runner.statistics().position is None
+
+    def test_a_sink_whose_slot_is_taken_over_stops_and_one_whose_slot_is_busy_waits(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+            other = rig.made(Target())
+            other.step()
+            assert other.state is SinkState.RETRYING
+            assert "open by sink stock" in other.statistics().last_error
+            with rig.log.slots.open("stock", take_over=True):
+                rig.later(1.1)
+                rig.until(lambda: rig.runner.state is SinkState.STOPPED)
+            assert "generation 1" in rig.runner.statistics().reason
+            other.close()
+
+    def test_a_sink_takes_its_slot_over_if_it_is_told_to(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS, take_over=True) as rig:
+            rig.log.slots.create("stock", ORDERS, start="earliest")
+            with rig.log.slots.open("stock"):
+                rig.commit("a")
+                rig.drained()
+            assert rig.target.keys == ["a"]
+
+    def test_the_end_of_the_log_stops_it(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+            rig.log.close()
+            rig.until(lambda: rig.runner.state is SinkState.STOPPED)
+            assert "closed" in rig.runner.statistics().reason
+
+    def test_a_paused_sink_notices_the_end_of_the_log(self, tmp_path):
+        with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+            rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+            rig.runner.pause()
+            rig.runner.step()
+            rig.log.close()
+            rig.later(1.1)
+            rig.until(lambda: rig.runner.state is SinkState.STOPPED)
+
+
+def lose(rig):
+    """Writes until the history that the sink holds is above its cap, and retention has taken it."""
+
+    def gone():
+        rig.log.commit([upsert("bill", str(n), {"text": "x" * 2000}) for n in range(20)])
+        rig.later(1.1)
+        rig.runner.step()
+        return rig.runner.state is SinkState.LOST
+
+    wait_until(gone)
+
+
+LOSING = {"segment_bytes": 65536, "retain_bytes": 65536, "retain_age": None, "slot_keep_bytes": 65536}
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_sink_that_has_lost_its_history_says_so_and_is_good_again_after_a_seek(tmp_path, paused):
+    with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+        rig.log.close()
+        rig.log = ChangeLog.open(rig.path, **QUICK, **LOSING)
+        rig.runner = rig.made()
+        rig.target.plan = [TargetRefused("no") if paused else TargetUnavailable("down", retry_after=3000.0)]
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state in (SinkState.PAUSED, SinkState.RETRYING))
+        lose(rig)
+        assert "is lost" in rig.runner.statistics().reason
+        moved = rig.runner.seek("latest")
+        rig.runner.step()
+        assert moved.result().version > 1
+        rig.commit("b")
+        rig.drained()
+        assert rig.target.keys == ["b"]
+        assert rig.runner.state is SinkState.STREAMING
+
+
+def test_several_sinks_each_go_at_their_own_pace_while_one_is_down(tmp_path):
+    """F108."""
+    with rigged(tmp_path / "log", criteria=ORDERS) as rig:
+        down, good = Target(), Target()
+        down.plan = [TargetUnavailable("down")] * 1000
+        options = SinkOptions(criteria=ORDERS, start="earliest", linger=0.0)
+        with (
+            SinkRunner(rig.log, "down", down, options) as first,
+            SinkRunner(rig.log, "good", good, options) as second,
+        ):
+            for key in "abc":
+                rig.commit(key)
+            wait_until(lambda: good.keys == list("abc"), second.statistics)
+            wait_until(lambda: first.state is SinkState.RETRYING, first.statistics)
+            assert second.state is SinkState.STREAMING
+        assert rig.log.slots.info("good").position == Position(4, 0)
+        assert rig.log.slots.info("down").position == Position(1, 0)
+
+
+def test_a_thread_carries_pauses_and_goes_on(tmp_path):
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log:
+        target = Target()
+        options = SinkOptions(criteria=ORDERS, linger=0.0)
+        with SinkRunner(log, "stock", target, options) as runner:
+            wait_until(lambda: runner.state is SinkState.STREAMING, runner.statistics)
+            assert runner.start() is runner
+            log.commit([upsert("order", "a", {})])
+            wait_until(lambda: target.keys == ["a"], runner.statistics)
+            runner.pause().result(30)
+            assert runner.statistics().state is SinkState.PAUSED
+            log.commit([upsert("order", "b", {})])
+            assert runner.seek(1).result(30) == Position(1, 0)
+            runner.resume().result(30)
+            wait_until(lambda: target.keys == ["a", "a", "b"], runner.statistics)
+            assert repr(runner) == "<SinkRunner 'stock' STREAMING>"
+        assert runner.state is SinkState.STOPPED
+        assert log.slots.info("stock").position == Position(3, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_changes", 0),
+        ("batch_bytes", 0),
+        ("linger", -1),
+        ("linger", True),
+        ("store_every", 0),
+        ("on_reject", "ignore"),
+        ("on_reject", "dead_letter"),
+        ("dead_letters", DeadLetterFile("x")),
+    ],
+)
+def test_options_are_checked(name, value):
+    with pytest.raises(InvalidOption):
+        SinkOptions(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"first": 0}, {"limit": 0.5}, {"growth": "cubic"}, {"attempts": 0}, {"circuit": 0}]
+)
+def test_policies_are_checked(wrong):
+    with pytest.raises(InvalidOption):
+        RetryPolicy(**wrong)
+
+
+def test_a_sink_that_needs_certain_images_gets_them(tmp_path):
+    target = Target()
+    target.images = Images.AFTER
+    with rigged(tmp_path / "log", target, criteria=ORDERS) as rig:
+        rig.log.commit([upsert("order", "a", {"n": 1}, before={"n": 0})])
+        rig.drained()
+        (change,) = target.taken[0].changes
+        assert (change.body, change.before) == ({"n": 1}, None)
+
+
+def test_the_name_of_a_sink_is_that_of_a_slot(tmp_path):
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log, pytest.raises(InvalidOption):
+        SinkRunner(log, "No Slot", Target())

@@ -1,0 +1,52 @@
+"""Sinks carry the changes of a log on, at least once and in order, each from a slot of its own.
+
+::
+
+    from transports.sinks import FileSink, SinkRunner
+
+    with SinkRunner(log, "archive", FileSink("var/archive")):
+        ...
+
+A runner pulls batches from its slot, gives them to its sink, tries again what may work later, pauses where the target refuses
+something for good, and stores the place of what the target has confirmed.
+"""
+
+from transports.sinks.errors import (
+    SinkError,
+    SinkStopped,
+    TargetRefused,
+    TargetUnavailable,
+    TooLargeForTarget,
+)
+from transports.sinks.file import FileSink
+from transports.sinks.options import SinkOptions
+from transports.sinks.rejects import DeadLetterFile, DeadLetterStore
+from transports.sinks.retry import RetryPolicy
+from transports.sinks.runner import SinkRunner
+from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
+from transports.sinks.state import SinkState
+from transports.sinks.status import SinkCounters, SinkStatus
+from transports.sinks.stream import StreamSink
+
+__all__ = [
+    "DeadLetterFile",
+    "DeadLetterStore",
+    "FileSink",
+    "ItemResult",
+    "ItemVerdict",
+    "RetryPolicy",
+    "Sink",
+    "SinkBatch",
+    "SinkContext",
+    "SinkCounters",
+    "SinkError",
+    "SinkOptions",
+    "SinkRunner",
+    "SinkState",
+    "SinkStatus",
+    "SinkStopped",
+    "StreamSink",
+    "TargetRefused",
+    "TargetUnavailable",
+    "TooLargeForTarget",
+]

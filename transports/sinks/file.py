@@ -1,0 +1,240 @@
+"""Changes as JSON lines in files that are rotated, with the place beside them, so that a crash repeats no line."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from publishers.model.position import Position
+from publishers.options import MIB, check_whole
+from publishers.views.view import Images
+from transports.sinks.directory import replace_file, sync_directory
+from transports.sinks.errors import TargetRefused
+from transports.sinks.retry import check_seconds
+from transports.sinks.sink import SinkBatch, SinkContext
+from transports.sinks.stream import lines_of
+
+__all__ = ["FileSink"]
+
+_PLACE: Final = ".place"
+_UNFINISHED: Final = ".tmp"
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """What the sidecar holds.
+
+    Attributes:
+        place: The position behind the lines that count.
+        file: The file that is, or was, being written; None if none is.
+        nbytes: How much of it counts.
+        finished: Whether it is complete, so that it is to have its lasting name.
+    """
+
+    place: str
+    file: str | None = None
+    nbytes: int = 0
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class _Writing:
+    """The file that is being written.
+
+    Attributes:
+        name: What it will be called.
+        number: Of the open file.
+        nbytes: How much of it counts; a write that has failed half-way may have left more.
+        since: When it was begun, or opened again.
+    """
+
+    name: str
+    number: int
+    nbytes: int
+    since: float
+
+
+class FileSink:
+    """Writes each change as a line of JSON to files in a directory.
+
+    The file that is being written is called ``NAME-VERSION-INDEX.jsonl.tmp`` after its first change. It is complete when it is large
+    or old enough, at the end of a transaction: then it is synced and renamed, so that a ``.jsonl`` never changes. ``NAME.place`` holds
+    the place and how many bytes belong to it; what lies behind these after a crash is cut away, so each change is there once.
+
+    Args:
+        directory: Where they are; it is made if it is not there.
+        name: With what their names begin: letters, digits, ``.``, ``_`` and ``-``.
+        max_bytes: Size from which on a file is complete, from 1.
+        max_age: Seconds after which it is, from 1; None for however long it takes.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+    """
+
+    stores_position: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = False
+    partial: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = None
+
+    def __init__(
+        self,
+        directory: str | Path,
+        name: str = "changes",
+        *,
+        max_bytes: int = 64 * MIB,
+        max_age: float | None = 3600.0,
+    ) -> None:
+        plain = isinstance(name, str) and name[:1] not in ("", ".", "-")
+        if not plain or not all(one.isascii() and (one.isalnum() or one in "._-") for one in name):
+            raise InvalidOption(
+                "name", name, "letters, digits, '.', '_' and '-', the first a letter or a digit"
+            )
+        check_whole("max_bytes", max_bytes, "a number of bytes, from 1", 1)
+        if max_age is not None:
+            check_seconds("max_age", max_age, 1.0, 366 * 86400.0)
+        self.directory = Path(directory)
+        self.name = name
+        self._max_bytes, self._max_age = max_bytes, max_age
+        self._context: SinkContext | None = None
+        self._writing: _Writing | None = None
+        self._next: Position | None = None  # behind what was written
+        self._kept: _Place | None = None  # what the sidecar holds
+        self._split = False  # a transaction is half written
+
+    @property
+    def place_path(self) -> Path:
+        """The sidecar."""
+        return self.directory / (self.name + _PLACE)
+
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`.
+
+        Raises:
+            TargetRefused: If the sidecar is none, or what it tells of is missing.
+        """
+        self._context = context
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            kept = msgspec.json.decode(self.place_path.read_bytes(), type=_Place)
+        except FileNotFoundError:
+            self._clear(None)
+            return None
+        except msgspec.MsgspecError as error:
+            raise TargetRefused(f"{self.place_path} is damaged: {error}") from None
+        position = context.position_of(kept.place)
+        if kept.file is not None:
+            self._restore(kept, kept.file)
+        self._clear(kept.file)
+        self._kept, self._next, self._split = kept, position, position.index != 0
+        return position
+
+    def write(self, batch: SinkBatch) -> None:
+        """See `Sink.write`."""
+        writing = self._writing or self._begin(batch.first)
+        lines = memoryview(lines_of(batch, self._opened))
+        done = 0
+        while done < len(lines):
+            done += os.pwrite(writing.number, lines[done:], writing.nbytes + done)
+        writing.nbytes += len(lines)
+        self._next, self._split = batch.next, not batch.boundary
+        self._finish_if_due()
+
+    def flush(self) -> None:
+        """See `Sink.flush`."""
+        self._finish_if_due()
+        writing = self._writing
+        if writing is not None and self._next is not None:
+            kept = _Place(self._opened.token(self._next), writing.name, writing.nbytes)
+            if kept != self._kept:
+                os.fsync(writing.number)
+                self._keep(kept)
+
+    def move(self, position: Position) -> None:
+        """See `Sink.move`."""
+        self._next, self._split = position, False
+        if self._writing is None:
+            self._keep(_Place(self._opened.token(position)))
+        else:
+            self.flush()
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        writing, self._writing = self._writing, None
+        self._next = self._kept = self._context = None
+        if writing is not None:
+            os.close(writing.number)
+
+    def alive(self) -> bool:
+        """See `Sink.alive`."""
+        return os.access(self.directory, os.W_OK)
+
+    # The file that is being written.
+
+    @property
+    def _opened(self) -> SinkContext:
+        assert self._context is not None
+        return self._context
+
+    def _begin(self, first: Position) -> _Writing:
+        stem = name = f"{self.name}-{first.version:020d}-{first.index:06d}"
+        again = 1
+        while (self.directory / f"{name}.jsonl").exists():  # the sink was moved back
+            again += 1
+            name = f"{stem}-{again}"
+        return self._take(f"{name}.jsonl", os.O_CREAT | os.O_TRUNC, 0)
+
+    def _take(self, name: str, how: int, nbytes: int) -> _Writing:
+        number = os.open(self.directory / (name + _UNFINISHED), os.O_RDWR | os.O_CLOEXEC | how, 0o644)
+        self._writing = _Writing(name, number, nbytes, self._opened.clock.monotonic())
+        sync_directory(self.directory)
+        return self._writing
+
+    def _finish_if_due(self) -> None:
+        writing, place = self._writing, self._next
+        if writing is None or place is None or self._split:
+            return
+        age = self._opened.clock.monotonic() - writing.since
+        if writing.nbytes >= self._max_bytes or (self._max_age is not None and age >= self._max_age):
+            os.ftruncate(writing.number, writing.nbytes)
+            os.fsync(writing.number)
+            self._keep(_Place(self._opened.token(place), writing.name, writing.nbytes, finished=True))
+            self._rename(writing.name)
+            self._writing = None
+            os.close(writing.number)
+
+    def _rename(self, name: str) -> None:
+        (self.directory / (name + _UNFINISHED)).replace(self.directory / name)
+        sync_directory(self.directory)
+
+    def _keep(self, place: _Place) -> None:
+        replace_file(self.place_path, msgspec.json.encode(place))
+        self._kept = place
+
+    # After a restart.
+
+    def _restore(self, kept: _Place, name: str) -> None:
+        """Goes on with the file that was being written, as far as it counts; or gives it its name, if it was complete."""
+        path = self.directory / (name + _UNFINISHED)
+        if kept.finished:
+            if path.exists():
+                self._rename(name)
+            return
+        size = path.stat().st_size if path.exists() else -1
+        if size < kept.nbytes:
+            what = "missing" if size < 0 else f"{size} bytes long instead of {kept.nbytes}"
+            raise TargetRefused(
+                f"{path} is {what}; put it back, or remove {self.place_path.name}, after which the slot tells where to go on"
+            )
+        writing = self._take(name, 0, kept.nbytes)
+        os.ftruncate(writing.number, kept.nbytes)
+
+    def _clear(self, kept: str | None) -> None:
+        """Removes files of which no line counts."""
+        ours = re.compile(re.escape(self.name) + r"-\d{20}-\d{6}(-\d+)?\.jsonl" + re.escape(_UNFINISHED))
+        for path in self.directory.iterdir():
+            if ours.fullmatch(path.name) and path.name != f"{kept}{_UNFINISHED}":
+                path.unlink()

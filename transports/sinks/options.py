@@ -1,0 +1,72 @@
+"""How a sink is run: batches, retries, what it sees, and what becomes of what its target refuses."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption
+from publishers.model.change import Change
+from publishers.model.position import Start
+from publishers.options import MIB, check_whole
+from publishers.views.view import Content, View
+from transports.sinks.rejects import DeadLetterStore, OnReject
+from transports.sinks.retry import RetryPolicy, check_seconds
+from transports.sinks.sink import Sink
+
+__all__ = ["SinkOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """How a sink is run.
+
+    Attributes:
+        criteria: Which changes; they are fixed when the slot is made. None for everything.
+        start: Where a slot that is made begins, as ``since`` of ``ChangeLog.changes``.
+        view: How the target sees changes; its images are those that the sink needs, if it needs some.
+        batch_changes: Most changes of a batch, from 1 to 100,000. Batches are whole transactions; a larger one is split.
+        batch_bytes: Most bytes of a batch, from 1; a single change may be larger.
+        linger: Seconds from the first change of a batch until it is sent although it is not full, up to 60.
+        retry: How a target that fails is tried again.
+        on_reject: What becomes of changes that the target refuses for good. Whatever is not ``pause`` leaves gaps.
+        dead_letters: Where they are kept with ``on_reject="dead_letter"``.
+        transform: Given each change before it is sent: it returns the change, another one at the same position, or None to leave it
+            out. It must be pure, as a change may come again.
+        store_every: Seconds between two times that the place is stored, from 0.05 to 60.
+        take_over: Whether to take the slot from another consumer that has it open.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+    """
+
+    criteria: Criteria | Criterion | Iterable[Criterion] | None = None
+    start: Any = Start.LATEST
+    view: View = field(default_factory=lambda: View(Content.BODY))
+    batch_changes: int = 100
+    batch_bytes: int = MIB
+    linger: float = 0.2
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    on_reject: OnReject = "pause"
+    dead_letters: DeadLetterStore | None = None
+    transform: Callable[[Change], Change | None] | None = None
+    store_every: float = 1.0
+    take_over: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole("batch_changes", self.batch_changes, "a whole number from 1 to 100000", 1, 100_000)
+        check_whole("batch_bytes", self.batch_bytes, "a number of bytes, from 1", 1)
+        check_seconds("linger", self.linger, 0.0, 60.0)
+        check_seconds("store_every", self.store_every, 0.05, 60.0)
+        if self.on_reject not in ("pause", "dead_letter", "drop"):
+            raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'drop'")
+        if (self.on_reject == "dead_letter") is not (self.dead_letters is not None):
+            raise InvalidOption(
+                "dead_letters", self.dead_letters, "given with on_reject='dead_letter', and only then"
+            )
+
+    def view_for(self, sink: Sink) -> View:
+        """How the target of a sink sees changes."""
+        if sink.images is None:
+            return self.view
+        return View(Content.BODY, sink.images, self.view.lenses, self.view.integers, self.view.apart)

@@ -1,0 +1,169 @@
+"""What was read for a target and is not confirmed by it yet."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from publishers.errors import InvalidOption
+from publishers.model.change import Change
+from publishers.model.position import Position
+from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget, shown_error
+from transports.sinks.options import SinkOptions
+from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
+from transports.sinks.status import SinkCounters
+from transports.sinks.supply import SinkSupply
+
+__all__ = ["SinkOutbox"]
+
+_LOG: Final = logging.getLogger("penstock.sinks")
+
+
+class SinkOutbox:
+    """One batch, or the parts that it was split into.
+
+    Args:
+        sink: Where it goes.
+        options: How it is changed before, and what becomes of what the target refuses.
+        context: What the sink was told.
+        counters: Where it is counted.
+    """
+
+    def __init__(
+        self, sink: Sink, options: SinkOptions, context: SinkContext, counters: SinkCounters
+    ) -> None:
+        self._sink, self._options = sink, options
+        self._context, self._counters = context, counters
+        self._batches: deque[SinkBatch] = deque()
+        self.read: SinkBatch | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a batch to be sent."""
+        return bool(self._batches)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is here."""
+        return not self._batches and self.read is None
+
+    @property
+    def attempt(self) -> int:
+        """How often the batch that is to be sent is tried then."""
+        return self._batches[0].attempt
+
+    def forget(self) -> None:
+        """Throws away what is here."""
+        self._batches.clear()
+        self.read = None
+
+    def renew(self) -> None:
+        """Counts the attempts from the first one again."""
+        self._batches = deque(replace(batch, attempt=1) for batch in self._batches)
+
+    def take(self, batch: SinkBatch) -> Position | None:
+        """Makes of a batch what is to be sent; until that works it is kept in ``read``.
+
+        Returns:
+            The position behind it if nothing of it is to be sent.
+
+        Raises:
+            TargetRefused: If the transform fails for a change, and nothing may be left out.
+        """
+        self.read = batch
+        kept = self._transformed(batch)
+        self.read = None
+        if not kept:
+            return batch.next
+        self._batches.append(replace(batch, changes=tuple(kept)))
+        return None
+
+    def send(self, supply: SinkSupply) -> Position | None:
+        """Sends a batch.
+
+        Returns:
+            The position behind it, if the target has taken all of it; None if some of it is to be sent yet.
+
+        Raises:
+            TargetUnavailable, OSError: If it, or some of it, is to be sent again.
+            TargetRefused: If it, or some of it, is refused.
+            Exception: Whatever else the sink raises.
+        """
+        batch = self._batches[0]
+        try:
+            results = self._sink.write(batch) or ()
+        except TooLargeForTarget as error:
+            if len(batch) > 1:
+                self._batches.popleft()
+                self._batches.extendleft(reversed(batch.halves()))
+                return None
+            results = (ItemResult(0, ItemVerdict.REJECT, error.why),)
+        except (TargetUnavailable, OSError) as error:
+            self._batches[0] = batch.again()
+            if isinstance(error, TargetUnavailable) and error.overloaded:
+                supply.room = max(supply.room // 2, 1)
+            raise
+        supply.room = min(supply.room + max(supply.room // 10, 1), self._options.batch_changes)
+        self._judge(batch, results)
+        self._batches.popleft()
+        return batch.next
+
+    def _judge(self, batch: SinkBatch, results: Sequence[ItemResult]) -> None:
+        refused = {one.place: one.error for one in results if one.verdict is ItemVerdict.REJECT}
+        later = {one.place: one.error for one in results if one.verdict is ItemVerdict.RETRY}
+        taken = len(batch) - len(refused) - len(later)
+        self._counters.changes += taken
+        self._counters.batches += taken > 0
+        if refused and self._options.on_reject == "pause":
+            self._batches[0] = batch.only({*refused, *later})
+            self._counters.rejected += len(refused)
+            raise TargetRefused(_told(batch, refused))
+        for place, error in sorted(refused.items()):
+            self._reject(batch.changes[place], error)
+        if later:
+            self._batches[0] = batch.only(later).again()
+            raise TargetUnavailable(_told(batch, later))
+
+    def _transformed(self, batch: SinkBatch) -> Sequence[Change]:
+        transform = self._options.transform
+        if transform is None:
+            return batch.changes
+        kept: list[Change] = []
+        refused: list[tuple[Change, str]] = []
+        for change in batch.changes:
+            try:
+                made = transform(change)
+                if made is not None:
+                    kept.append(_checked(change, made))
+            except Exception as error:  # noqa: BLE001 - the user's function: what it refuses is poison
+                refused.append((change, f"the transform failed: {shown_error(error)}"))
+        for change, why in refused:
+            if self._options.on_reject == "pause":
+                raise TargetRefused(f"{change!r}: {why}")
+            self._reject(change, why)
+        return kept
+
+    def _reject(self, change: Change, error: str) -> None:
+        letters = self._options.dead_letters
+        if letters is not None:
+            letters.keep(self._context, change, error)
+            self._counters.dead_letters += 1
+        self._counters.rejected += 1
+        self._counters.dropped += 1
+        _LOG.warning("sink %s leaves out %r: %s", self._context.name, change, error)
+
+
+def _told(batch: SinkBatch, errors: dict[int, str]) -> str:
+    """The first of the errors of single changes, and how many there are."""
+    place = min(errors)
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{batch.changes[place]!r}: {errors[place]}{more}"
+
+
+def _checked(change: Change, made: object) -> Change:
+    if isinstance(made, Change):
+        same = (made.version, made.index, made.count) == (change.version, change.index, change.count)
+        if same:
+            return made
+    raise InvalidOption("transform", made, f"a change at {change.position}, or None")

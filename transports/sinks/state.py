@@ -1,0 +1,68 @@
+"""The states of a sink's runner, in one table."""
+
+import enum
+from typing import Final, NamedTuple
+
+__all__ = ["SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_state_after"]
+
+
+class SinkState(enum.Enum):
+    """What a runner does."""
+
+    STARTING = "it opens its slot and its target"
+    STREAMING = "it carries changes"
+    RETRYING = "the target has failed, and is tried again at a time that the status tells"
+    PAUSED = "it does nothing until it is resumed: an operator or a refusal of the target has paused it"
+    LOST = "its history is gone: the target needs a bootstrap, and the sink a seek"
+    STOPPED = "it has ended"
+
+
+class SinkEvent(enum.Enum):
+    """What may change the state."""
+
+    WORK = "slot and target are open, or have taken a batch"
+    FAIL = "something failed that may work later"
+    REFUSE = "something was refused for good"
+    PAUSE = "an operator pauses it"
+    RESUME = "an operator resumes it"
+    SEEK = "an operator moves it"
+    LOSE = "the history that it had to read is gone"
+    STOP = "it is closed, its log is, or another one has taken its slot"
+
+
+class SinkRow(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        state: In which state.
+        event: What happens.
+        to: The state that follows.
+    """
+
+    state: SinkState
+    event: SinkEvent
+    to: SinkState
+
+
+_STARTING, _STREAMING, _RETRYING, _PAUSED, _LOST, _STOPPED = SinkState
+_RUNNING: Final = (_STARTING, _STREAMING, _RETRYING)
+
+SINK_TABLE: Final = (
+    *(SinkRow(state, SinkEvent.WORK, _STREAMING) for state in _RUNNING),
+    *(SinkRow(state, SinkEvent.FAIL, _RETRYING) for state in _RUNNING),
+    *(SinkRow(state, SinkEvent.REFUSE, _PAUSED) for state in _RUNNING),
+    *(SinkRow(state, SinkEvent.PAUSE, _PAUSED) for state in _RUNNING),
+    SinkRow(_PAUSED, SinkEvent.RESUME, _STARTING),
+    SinkRow(_RETRYING, SinkEvent.RESUME, _STARTING),
+    SinkRow(_LOST, SinkEvent.SEEK, _STARTING),
+    *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*_RUNNING, _PAUSED)),
+    *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
+)
+"""What is not in it means nothing: the state stays."""
+
+_rows: Final = {(row.state, row.event): row.to for row in SINK_TABLE}
+
+
+def sink_state_after(state: SinkState, event: SinkEvent) -> SinkState | None:
+    """The state that an event leads to; None if it means nothing now."""
+    return _rows.get((state, event))
