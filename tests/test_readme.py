@@ -5,21 +5,15 @@ import io
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness.ports import free_port
+
 README = Path(__file__).parent.parent / "README.md"
-
-
-@pytest.fixture
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def blocks(language):
@@ -52,14 +46,15 @@ def test_the_program_is_as_short_as_it_is_called():
     assert len(lines) <= 40
 
 
-def test_the_commands_in_the_readme_do_what_they_say(tmp_path, free_port):
+def test_the_commands_in_the_readme_do_what_they_say(tmp_path):
     serve, tail, append = next(
         block for block in blocks("") if block.startswith("penstock serve")
     ).splitlines()
-    address = f"127.0.0.1:{free_port}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     assert "127.0.0.1:8090" in tail
     commands = {
-        "serve": serve.partition("#")[0].strip() + f" --port {free_port}",
+        "serve": serve.partition("#")[0].strip() + f" --port {port}",
         "tail": tail.replace("127.0.0.1:8090", address) + " --since earliest --limit 1",
         "append": append,
     }

@@ -15,6 +15,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from tests.harness.missing import skip_without
+from tests.harness.ports import free_port
 from tests.transports.conftest import PATIENT
 from transports import Grant, Limits, Server, serve
 
@@ -61,7 +62,7 @@ class Airport:
         self.flights = flights
         self.committed: list[str] = []
         self.authorise: Grant | None = None
-        self.server = self._serve(0)
+        self.server = self._serve(free_port())
 
     def _serve(self, port: int) -> Server:
         limits = Limits(**PATIENT, resync_checkpoint=0.2)

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 from publishers import ChangeLog, Content, Position, upsert
 from tests.clients.conftest import EXAMPLES, HERE, running
+from tests.harness.ports import free_port
 from transports import Limits, serve
 
 
@@ -44,7 +45,7 @@ async def test_every_stock_client_gets_each_change_once_over_three_restarts(log,
     """F130: npm graphql-ws, Apollo, urql, Relay and Python gql as documented, each refused while there is no server."""
     fill(2, 3)
     begin = str(log.token(Position(2, 1)))
-    server = serve(log)
+    server = serve(log, port=free_port())
     got = {name: [] for name in ("Apollo", "urql", "Relay", "graphql-ws", "gql")}
 
     async def listen(program, name=None):

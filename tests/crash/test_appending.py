@@ -3,13 +3,13 @@
 import asyncio
 import os
 import random
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from publishers import ChangeLog, Criterion, upsert
+from tests.harness.ports import free_port
 from tests.harness.scale import SCALE, scaled
 from transports import Backoff, RemoteError, connect
 
@@ -23,8 +23,7 @@ class Served:
     """``penstock serve`` on one port, again and again."""
 
     def __init__(self, path):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port = listener.getsockname()[1]
+        self.port = free_port()
         self.path = path
         self.url = f"ws://127.0.0.1:{self.port}/ws"
         self.process = None

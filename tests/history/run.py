@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from publishers import ChangeLog, Content, Position
+from tests.harness.ports import free_port
 from tests.history.checker import Report, check
 from tests.history.record import History, Recorder
 from tests.history.resources import Resources
@@ -170,7 +170,7 @@ class Run:
             name: self.options[name]
             for name in ("ring_events", "ring_bytes", "spool_bytes", "batch_events", "replay_bytes")
         }
-        ports = [_free_port() for _ in range(2)]
+        ports = [free_port() for _ in range(2)]
         self.roles = [
             Role("writer", "write", self._writer),
             Role("tailer", "follow", self._follower(plan.witnesses, None)),
@@ -322,13 +322,6 @@ class Run:
         for text in self.resources.judge():
             report.broken("GROWTH", text)
         return report
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def _pause(seconds: float) -> None:

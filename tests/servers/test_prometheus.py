@@ -12,6 +12,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.harness.missing import skip_without
+from tests.harness.ports import free_port
 from tests.publishers.support import wait_until
 from tests.transports.cli.test_program import start
 
@@ -96,7 +97,7 @@ def query(url, expression):
 
 
 @pytest.mark.timeout(120)
-def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path, free_port):
+def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path):
     """F135, F161: counts, lag, connections and latencies of what a client did; the rules run, and none fires."""
     with ChangeLog.open(tmp_path / "shop") as log:
         log.commit([upsert("order", "1", {})])
@@ -104,7 +105,7 @@ def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path, free_port
         url = process.stdout.readline().split()[-1].removesuffix("/health")
         target = url.removeprefix("http://")
         with (
-            prometheus(tmp_path, target, free_port) as asked,
+            prometheus(tmp_path, target, free_port()) as asked,
             start("tail", f"ws://{target}/ws", "--since", "earliest") as tail,
         ):
             assert len([tail.stdout.readline() for _ in range(2)]) == 2
@@ -132,11 +133,3 @@ def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path, free_port
 def rules_of(asked):
     groups = json.loads(ask(f"{asked}/api/v1/rules"))["data"]["groups"]
     return [rule for group in groups for rule in group["rules"]]
-
-
-@pytest.fixture
-def free_port():
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection
 from publishers.log.changelog import ChangeLog
 from publishers.log.start import Places
 from publishers.mutations.mutation import upsert
+from tests.harness.ports import free_port
 from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports import Limits, Server, serve
 
@@ -145,7 +146,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(
-        port: int = 0,
+        port: int | None = None,
         origins: tuple[str, ...] = (),
         authenticate: Any = None,
         pages: Any = None,
@@ -156,7 +157,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
     ) -> Server:
         server = serve(
             log if served is None else served,
-            port=port,
+            port=free_port() if port is None else port,
             limits=Limits(**PATIENT | limits),
             origins=origins,
             authenticate=authenticate,

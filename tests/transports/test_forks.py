@@ -10,6 +10,7 @@ import pytest
 
 from publishers import LogForked
 from tests.forking import child, in_child, threads
+from tests.harness.ports import free_port
 from tests.transports.client.test_remote_log import Probe
 from transports import connect, serve
 from transports.tcp.descriptors import bound_to
@@ -28,7 +29,7 @@ def sockets():
 
 async def test_a_child_holds_neither_the_port_nor_a_connection(log, dial, fill):
     """F143: a client sees the end when the server has stopped, and the port is free, although children live."""
-    with serve(log) as server:
+    with serve(log, port=free_port()) as server:
         async with dial(server.url) as wire:
             await wire.init()
             await wire.subscribe(credits=100)

@@ -12,6 +12,7 @@ import pytest
 
 from flow.bridges.asyncio import aiter as iterate
 from publishers import ChangeLog, Criterion, Position, upsert
+from tests.harness.ports import free_port
 from tests.publishers.support import QUICK
 from tests.transports.readers import DEADLINE, dialled
 from transports import RemoteError, connect, serve
@@ -34,8 +35,9 @@ def write(log: ChangeLog, keys: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def running(path: Path, port: int = 0) -> Any:
-    with ChangeLog.open(path, **QUICK) as log, serve(log, port=port) as server:
+def running(path: Path, port: int | None = None) -> Any:
+    chosen = free_port() if port is None else port
+    with ChangeLog.open(path, **QUICK) as log, serve(log, port=chosen) as server:
         yield log, server
 
 

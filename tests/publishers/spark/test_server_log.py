@@ -21,6 +21,7 @@ from publishers import ChangeLog, Content, InvalidOption, Operation, Transaction
 from publishers.errors import AdmissionStopped
 from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 from publishers.spark.queries import gate_of
+from tests.harness.ports import free_port
 from tests.harness.scale import SCALE
 from transports import ConnectionLost, Grant, Limits, LogAction, RemoteError
 
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @contextmanager
-def serving(path, port=0, grant=WRITERS):
+def serving(path, port=None, grant=WRITERS):
+    port = free_port() if port is None else port
     with ChangeLog.open(path) as log, transports.serve(log, port=port, authorise=grant) as server:
         yield server, log
 
@@ -220,16 +222,15 @@ def processes(path):
         pass
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, "-m", "transports.cli", "serve", str(path), "--own", "--writable", "--port"]
-    port, running = "0", []
+    port, running = str(free_port()), []
 
     def serve():
-        nonlocal port
         while running:
             server = running.pop()
             server.kill()
             server.communicate()
         running.append(subprocess.Popen([*command, port], env=environ, stdout=subprocess.PIPE, text=True))
-        port = running[0].stdout.readline().rpartition(":")[2].split("/")[0].split()[0]
+        assert f":{port}/" in running[0].stdout.readline()
         return f"ws://127.0.0.1:{port}/ws"
 
     try:

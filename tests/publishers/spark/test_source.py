@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 import transports
 from publishers import Area, ChangeLog, Content, Criterion, Position, remove, upsert
 from publishers.spark import ChangeSink, ProgressListener, QueryState, register
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -132,8 +133,9 @@ def test_what_cannot_be_loaded_is_refused_at_once(spark):
 def test_executors_read_the_log_of_a_server_and_go_on_behind_its_restart(spark, tmp_path):
     """F152: nothing but an address is shared with the process that has the log."""
     files = tmp_path / "log"
-    with ChangeLog.open(files) as log, transports.serve(log, port=0) as server:
-        url, port = server.url, int(server.url.rsplit(":", 1)[1].partition("/")[0])
+    port = free_port()
+    with ChangeLog.open(files) as log, transports.serve(log, port=port) as server:
+        url = server.url
         fill(log)
         assert digest(sorted(rows_of(load(spark.read, url, partitions="3")))) == digest(told(log))
     frame = load(spark.readStream, url, since="earliest", maxVersionsPerBatch="4")

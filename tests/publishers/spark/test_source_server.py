@@ -5,6 +5,8 @@ import pickle
 
 import pytest
 
+from tests.harness.ports import free_port
+
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
@@ -172,14 +174,15 @@ def test_a_task_goes_on_where_it_was_when_the_server_is_back(path, monkeypatch):
     monkeypatch.setattr(source_server, "_ROWS", 1)
     with ChangeLog.open(path) as log:
         fill(log)
-        with transports.serve(log, port=0) as server:
+        port = free_port()
+        with transports.serve(log, port=port) as server:
             url = server.url
             made = source(url, partitions=1)
             reader = made.reader(made.schema())
             (only,) = reader.partitions()
             batches = reader.read(only)
             found = next(batches).to_pylist()
-        with transports.serve(log, port=int(url.rsplit(":", 1)[1].partition("/")[0])):
+        with transports.serve(log, port=port):
             found += [row for batch in batches for row in batch.to_pylist()]
     assert parsed(found) == parsed(read(path))
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import ChangeLog, ChangeStore, upsert
+from tests.harness.ports import free_port
 from tests.publishers.support import Probe, wait_until
 from tests.transports.cli.test_program import start
 from tests.transports.principals import knowing
@@ -136,7 +137,7 @@ def test_it_fits_the_terminal_also_when_that_changes(log, terminal):
 
 
 def test_a_server_that_goes_is_waited_for_and_found_again(log, terminal, tmp_path):
-    server = serve(log)
+    server = serve(log, port=free_port())
     shown = terminal("top", server.home_url, "--interval", "0.1")
     shown.until(lambda frame: "shop" in frame)
     server.stop()

@@ -17,6 +17,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
+from tests.harness.ports import free_port
 from tests.transports.principals import knowing
 from transports import Backoff, ConnectionLost, RemoteError, connect, serve
 
@@ -254,7 +255,7 @@ async def test_leaving_ends_running_subscriptions(serving, until):
 async def test_subscribing_resumes_over_restarts_of_the_server(tmp_path, until):
     """A writer that goes on, a server that comes and goes: each change once, in order, without a gap."""
     with ChangeLog.open(tmp_path / "shop") as log:
-        server = serve(log)
+        server = serve(log, port=free_port())
         port = server.port
         async with connect(server.url, reconnect=QUICK) as remote:
             probe = Probe(flow.UNBOUNDED)
@@ -302,7 +303,7 @@ async def test_subscribing_resumes_over_cut_connections(serving, log, until, see
 async def test_a_log_that_is_opened_again_is_resumed_in_its_next_epoch(tmp_path, until):
     server = None
     log = ChangeLog.open(tmp_path / "shop")
-    server = serve(log)
+    server = serve(log, port=free_port())
     port = server.port
     async with connect(server.url, reconnect=QUICK) as remote:
         probe = Probe(flow.UNBOUNDED)

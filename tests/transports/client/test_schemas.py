@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flow.bridges.asyncio import aiter as iterate
 from publishers import Area, ChangeLog, Content, Criterion, View, schema, upsert
 from publishers.schemas.registry import Schemas
+from tests.harness.ports import free_port
 from tests.publishers.support import QUICK
 from transports import Backoff, ConnectionLost, Grant, RemoteError, connect, serve
 
@@ -159,7 +160,7 @@ async def test_a_question_of_the_python_client_outlives_its_connection(log, monk
         return find(self, *which)
 
     monkeypatch.setattr(Schemas, "find", slowly)
-    server = serve(log)
+    server = serve(log, port=free_port())
     async with connect(server.url, reconnect=QUICKLY) as remote:
         waiting = asyncio.create_task(remote.schema("order"))
         leaving = asyncio.create_task(remote.schema("order"))
