@@ -1,9 +1,9 @@
 """The clients of a soak, in a process of their own: commands come as lines on standard input, answers go as lines of JSON.
 
 ``ready`` waits until all are subscribed; ``measure SECONDS`` tells what LIVE clients got in that time, and how late;
-``worsen`` lets the others come; ``left`` waits until those whose right was revoked were told so; ``written`` ends the appenders,
-and tells what was acknowledged; ``finish VERSION`` lets slow clients read on, and tells of each honest client whether it got every
-change up to that version once and in order.
+``worsen`` lets the others come; ``attacked COUNT`` waits until so many attacks were made; ``left`` waits until those whose
+right was revoked were told so; ``written`` ends the appenders, and tells what was acknowledged; ``finish VERSION`` lets slow
+clients read on, and tells of each honest client whether it got every change up to that version once and in order.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from transports import connect
 WINDOW: Final = 4_096  # credits that a client keeps with the server
 SLOWLY: Final = 0.2  # seconds that a slow client takes for a change
 TOGETHER: Final = 50  # connections that are dialled at a time
+LEAST: Final = 8  # transactions of each appender, however little time it had
 
 
 class _Event(msgspec.Struct):
@@ -203,7 +204,7 @@ class Writer:
         """Commits until it is stopped."""
         url = f"ws://127.0.0.1:{self._port}/ws"
         async with connect(url, reconnect=True, token="guest") as log:
-            while not self.stop.is_set():
+            while not self.stop.is_set() or len(self.acknowledged) < LEAST:
                 begin = len(self.acknowledged)
                 rows = [upsert("note", f"{self.number}:{begin + n}", {"n": begin + n}) for n in range(4)]
                 found = await asyncio.gather(*(log.commit_async([row]) for row in rows))
@@ -246,6 +247,7 @@ class Crowd:
         self._leaving = [Client(port, token="leaver") for _ in range(leaving)]
         self._writers = [Writer(port, number) for number in range(appending)]
         self._attacks: dict[str, int] = {}
+        self._attacked = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
 
@@ -284,6 +286,14 @@ class Crowd:
         }
         return {"rate": events / took, **late}
 
+    async def attacked(self, count: int) -> dict[str, Any]:
+        """Waits until so many attacks were made."""
+        async with asyncio.timeout(120):
+            while sum(self._attacks.values()) < count:
+                self._attacked.clear()
+                await self._attacked.wait()
+        return {}
+
     async def left(self) -> dict[str, Any]:
         """Waits until those whose right was revoked were told so."""
         async with asyncio.timeout(120):
@@ -315,6 +325,7 @@ class Crowd:
 
     def _count(self, name: str) -> None:
         self._attacks[name] = self._attacks.get(name, 0) + 1
+        self._attacked.set()
 
     async def _start(self, clients: list[Client]) -> None:
         for at in range(0, len(clients), TOGETHER):

@@ -13,6 +13,7 @@ from typing import Any
 
 from publishers import ChangeLog, Criterion, upsert
 from tests.harness.resident import resident
+from tests.publishers.support import wait_until
 from transports import Credentials, Grant, Limits, LogAction, Principal, serve
 
 __all__ = ["Plan", "Report", "play"]
@@ -28,7 +29,9 @@ class Plan:
         live, slow, stalled, hostile, appending, leaving: How many clients of each kind.
         pace: Attacks a second of each hostile client.
         commits: Commits a second, of ten changes each.
-        seconds: How long is measured, each time.
+        seconds: How long is measured, each time; longer if less than the following was done until then.
+        attacks: How many there are at least.
+        cut: How many stalled clients are cut off at least.
     """
 
     live: int = 750
@@ -40,6 +43,8 @@ class Plan:
     pace: float = 1.0
     commits: float = 20.0
     seconds: float = 30.0
+    attacks: int = 10
+    cut: int = 1
 
 
 @dataclass
@@ -70,7 +75,9 @@ class Report:
 def play(plan: Plan) -> Report:
     """Runs it."""
     report = Report()
-    limits = Limits(stall_timeout=3.0, revocation=1.0)
+    # No client that means well is cut off because the machine is slow.
+    late = dict.fromkeys(("authenticate_timeout", "init_timeout", "keepalive"), 60.0)
+    limits = Limits(stall_timeout=5.0, revocation=1.0, **late)
     revoked: set[str] = set()
 
     def authenticate(credentials: Credentials) -> Principal:
@@ -100,6 +107,8 @@ def play(plan: Plan) -> Report:
             report.resident.append(resident())
             ask("worsen")
             report.beside = ask("measure", plan.seconds)
+            ask("attacked", plan.attacks)
+            wait_until(lambda: server.application._ended["STALLED"] >= plan.cut, server.application._ended)
             report.resident.append(resident())
             revoked.add("leaver")
             report.left = ask("left")["told"]
