@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); test "$${version:-0}" -ge 17 || echo ,jre)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
-# Test files run side by side.
-WORKERS ?= auto
+# Test files run side by side: in one process for each processor, and one more where many tests wait for other processes.
+WORKERS ?=
+PROCESSORS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Else each of the processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -45,7 +46,7 @@ demo: $(VENV)/.demo
 
 # The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
+	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
 
 # Servers of others, from packages of Debian; where they are not installed, their tests are skipped.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
@@ -63,7 +64,7 @@ $(VENV)/.unit: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@touch $@
 
 unit: $(VENV)/.unit
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) $(UNIT) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) $(UNIT) $(ARGS)
 
 promises: $(VENV)/.dev
 	$(BIN)/python -m tests.harness.promises $(ARGS)
@@ -77,7 +78,7 @@ lint: $(VENV)/.dev
 MINUTES ?= 10
 prove: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
-	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(WORKERS) tests/publishers/test_interleaving.py \
+	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) tests/publishers/test_interleaving.py \
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
 		tests/publishers/wal tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash \
 		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py \
