@@ -23,6 +23,7 @@ from transports.sinks.options import SinkOptions
 from transports.sinks.rejects import DeadLetterFile, DeadLetterStore
 from transports.sinks.retry import RetryPolicy
 from transports.sinks.runner import SinkRunner
+from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
 from transports.sinks.state import SinkState
 from transports.sinks.status import SinkCounters, SinkStatus
@@ -35,6 +36,7 @@ __all__ = [
     "ItemResult",
     "ItemVerdict",
     "RetryPolicy",
+    "SecretReference",
     "Sink",
     "SinkBatch",
     "SinkContext",

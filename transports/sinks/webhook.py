@@ -1,0 +1,372 @@
+"""Changes as HTTP requests: a signed POST for each batch."""
+
+import base64
+import contextlib
+import gzip
+import logging
+import ssl
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
+
+import httpcore
+import msgspec
+
+from flow.clock import SYSTEM_CLOCK
+from publishers.errors import InvalidOption
+from publishers.model.position import Position
+from publishers.views.view import Images
+from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
+from transports.sinks.formats import FORMATS, WebhookSource, batch_id
+from transports.sinks.network import AddressGuard, GuardedNetwork
+from transports.sinks.retry import check_seconds
+from transports.sinks.secrets import SecretReference
+from transports.sinks.signatures import sign
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+
+__all__ = ["WebhookSink", "WebhookTls"]
+
+_LOG: Final = logging.getLogger("penstock.sinks")
+_ANSWER_BYTES: Final = 65536
+_TELL: Final = 200  # characters of an answer in an error
+_GZIP_FROM: Final = 1024
+_LATER: Final = frozenset({408, 425, 429})
+_NEVER: Final = frozenset({501, 505})
+_OVERLOADED: Final = frozenset({429, 503})
+_OURS: Final = ("content-", "webhook-", "penstock-", "host", "transfer-encoding", "connection", "traceparent")
+
+
+class _Failed(msgspec.Struct):
+    id: str
+    error: str = ""
+
+
+class _Answer(msgspec.Struct):
+    failed: list[_Failed] = []
+
+
+class WebhookTls:
+    """How the receiver is known, and how it knows the sink.
+
+    Args:
+        ca: File of the authorities (PEM) whose certificates count; None for those of the system.
+        cert: File of the certificate (PEM) that the sink shows, for mutual TLS.
+        key: File of its private key, if it is not in ``cert``.
+        server_name: The name that the certificate of the receiver must have; None for that of the URL.
+        insecure_skip_verify: Whether any certificate will do. Whoever is on the way can read and answer then; it is logged.
+
+    Raises:
+        InvalidOption: If a file cannot be read, or is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca: str | None = None,
+        cert: str | None = None,
+        key: str | None = None,
+        server_name: str | None = None,
+        insecure_skip_verify: bool = False,
+    ) -> None:
+        self.server_name = server_name
+        self.insecure_skip_verify = insecure_skip_verify
+        try:
+            self.context = ssl.create_default_context(cafile=ca)
+        except OSError as error:
+            raise InvalidOption(
+                "ca", ca, f"a file of certificates (PEM): {error.strerror or error}"
+            ) from None
+        if cert is not None:
+            try:
+                self.context.load_cert_chain(cert, key)
+            except OSError as error:
+                raise InvalidOption(
+                    "cert", cert, f"a certificate (PEM) with its key: {error.strerror or error}"
+                ) from None
+        elif key is not None:
+            raise InvalidOption("key", key, "left out without cert")
+        if insecure_skip_verify:
+            self.context.check_hostname = False
+            self.context.verify_mode = ssl.CERT_NONE
+
+
+class WebhookSink:
+    """Sends each batch as one POST, over HTTP/1.1 with keep-alive, one at a time. Needs the extra ``webhook``.
+
+    Args:
+        url: Where to; or where that is kept (``env:NAME``, ``file:PATH``). Credentials in it become an ``authorization``. What is
+            told of it, in status and logs, is without them and without its query.
+        secrets: Where the keys of the signatures are kept: several while they rotate, none for no signature.
+        headers: Further headers, and where their values are kept; ``plain:VALUE`` for one that is no secret.
+        profile: The form of the body: ``native``, ``rqlite``, ``cloudevents`` or ``keys``.
+        source: Who the body says that sends.
+        timeout: Seconds for a whole request, from the name to the end of the answer, from 0.05 to 600.
+        compress: Whether bodies from 1 KiB on are sent as gzip.
+        tls: How the receiver is known.
+        allow: Networks that may be reached although they are not public.
+
+    Raises:
+        InvalidOption: If something is not what it must be.
+    """
+
+    stores_position: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = None
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secrets: Sequence[str | SecretReference] = (),
+        headers: Mapping[str, str | SecretReference] | None = None,
+        profile: str = "native",
+        source: WebhookSource | None = None,
+        timeout: float = 15.0,
+        compress: bool = False,
+        tls: WebhookTls | None = None,
+        allow: Sequence[str] = (),
+    ) -> None:
+        if profile not in FORMATS:
+            raise InvalidOption("profile", profile, f"one of {', '.join(FORMATS)}")
+        check_seconds("timeout", timeout, 0.05, 600.0)
+        self._kept_url = SecretReference(url) if url.startswith(("env:", "file:")) else None
+        self._url = None if self._kept_url is not None else _Url(url)
+        self._format = FORMATS[profile]
+        self._secrets = [_reference(one) for one in secrets]
+        self._headers = {_header(name): _reference(value) for name, value in (headers or {}).items()}
+        self._source = source or WebhookSource()
+        self._timeout, self._compress = float(timeout), compress
+        self._tls = tls
+        self._network = GuardedNetwork(AddressGuard(allow))
+        self._pool: httpcore.ConnectionPool | None = None
+        self._context: SinkContext | None = None
+
+    def __repr__(self) -> str:
+        return f"<WebhookSink {self._url if self._url is not None else self._kept_url}>"
+
+    def open(self, context: SinkContext) -> None:
+        """See `Sink.open`. It does not connect: the first batch does."""
+        if self._kept_url is not None:
+            self._url = _Url(self._kept_url.value(), str(self._kept_url))
+        self._context = context
+        tls = self._tls or (WebhookTls() if self._opened[1].secure else None)
+        if tls is not None and tls.insecure_skip_verify:
+            _LOG.warning("sink %s takes any certificate for that of %s", context.name, self._url)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=None if tls is None else tls.context, max_connections=1, network_backend=self._network
+        )
+
+    def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
+        """See `Sink.write`."""
+        context, url = self._opened
+        body = self._format.encode(batch, context, self._source)
+        headers = self._headers_of(batch, body, context, url)
+        if self._compress and len(body) >= _GZIP_FROM:
+            body = gzip.compress(body, mtime=0)
+            headers.append(("content-encoding", "gzip"))
+        status, answer_headers, answer = self._sent(url, headers, body)
+        return self._judged(batch, status, answer_headers, answer)
+
+    def flush(self) -> None:
+        """Nothing: what was answered is confirmed."""
+
+    def move(self, position: Position) -> None:
+        """Nothing: it stores no position."""
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def alive(self) -> bool:
+        """See `Sink.alive`: whether somebody listens there."""
+        _, url = self._opened
+        self._network.deadline = SYSTEM_CLOCK.monotonic() + self._timeout
+        try:
+            self._network.connect_tcp(url.host, url.port).close()
+        except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            return False
+        return True
+
+    @property
+    def _opened(self) -> "tuple[SinkContext, _Url]":
+        assert self._context is not None
+        assert self._url is not None
+        return self._context, self._url
+
+    # The request.
+
+    def _headers_of(
+        self, batch: SinkBatch, body: bytes, context: SinkContext, url: "_Url"
+    ) -> list[tuple[str, str]]:
+        message = batch_id(batch, context)
+        now = context.clock.now_us() // 1_000_000
+        headers = [
+            ("host", url.authority),
+            ("user-agent", "penstock"),
+            ("content-type", self._format.content_type),
+            ("webhook-id", message),
+            ("webhook-timestamp", str(now)),
+            ("penstock-sink", context.name),
+            ("penstock-first", str(batch.first)),
+            ("penstock-next", str(batch.next)),
+            ("penstock-attempt", str(batch.attempt)),
+            ("penstock-epoch", str(context.generation)),
+        ]
+        if self._secrets:
+            headers.append(("webhook-signature", sign(self._secrets, message, now, body)))
+        if url.authorization is not None:
+            headers.append(("authorization", url.authorization))
+        if (parent := _traceparent(batch)) is not None:
+            headers.append(("traceparent", parent))
+        return headers + [(name, kept.value()) for name, kept in self._headers.items()]
+
+    def _sent(
+        self, url: "_Url", headers: list[tuple[str, str]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Sends a request, and reads the answer as far as it counts."""
+        assert self._pool is not None
+        self._network.deadline = SYSTEM_CLOCK.monotonic() + self._timeout
+        extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
+        if self._tls is not None and self._tls.server_name is not None:
+            extensions["sni_hostname"] = self._tls.server_name  # type: ignore[assignment]  # a dictionary of anything
+        try:
+            with self._pool.stream(
+                b"POST",
+                url.target,
+                headers=[*headers, ("content-length", str(len(body)))],
+                content=body,
+                extensions=extensions,
+            ) as answer:
+                read = bytearray()
+                for piece in answer.iter_stream():
+                    read += piece
+                    if len(read) > _ANSWER_BYTES:
+                        break
+                told = {
+                    name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers
+                }
+                return answer.status, told, bytes(read)
+        except httpcore.LocalProtocolError as error:
+            raise TargetRefused(f"a header cannot be sent to {url}: {type(error).__name__}") from None
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise TargetUnavailable(f"{url}: {_failure(error)}") from None
+
+    # The answer.
+
+    def _judged(
+        self, batch: SinkBatch, status: int, headers: Mapping[str, str], body: bytes
+    ) -> Sequence[ItemResult] | None:
+        _, url = self._opened
+        done = self._format.done
+        if status in done if done is not None else 200 <= status < 300:
+            return self._failures(batch, body)
+        said = " ".join(body[:_TELL].decode("utf-8", "replace").split())
+        why = f"{url} answered {status}{f': {said}' if said else ''}"
+        if status == 410:
+            raise TargetRefused(f"gone: {why}")
+        if status == 413:
+            raise TooLargeForTarget(why)
+        if status in _LATER or (500 <= status < 600 and status not in _NEVER):
+            raise TargetUnavailable(
+                why, retry_after=self._retry_after(headers), overloaded=status in _OVERLOADED
+            )
+        raise TargetRefused(why)
+
+    def _failures(self, batch: SinkBatch, body: bytes) -> Sequence[ItemResult] | None:
+        """What the answer says of single changes; an answer of another kind says nothing."""
+        if b'"failed"' not in body or len(body) > _ANSWER_BYTES:
+            return None
+        context, _ = self._opened
+        try:
+            answer = msgspec.json.decode(body, type=_Answer)
+        except msgspec.MsgspecError:
+            return None
+        errors = {one.id: one.error or "the receiver refused it" for one in answer.failed}
+        return [
+            ItemResult(place, ItemVerdict.REJECT, errors[name][:_TELL])
+            for place, change in enumerate(batch.changes)
+            if (name := context.change_id(change)) in errors
+        ]
+
+    def _retry_after(self, headers: Mapping[str, str]) -> float | None:
+        context, _ = self._opened
+        text = headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdigit() and len(text) < 10:
+            return float(text)
+        with contextlib.suppress(ValueError, OverflowError):
+            return max(parsedate_to_datetime(text).timestamp() - context.clock.now_us() / 1e6, 0.0)
+        return None
+
+
+class _Url:
+    """An address, told without what may be secret.
+
+    Attributes:
+        host: To whom to connect.
+        port: Likewise.
+        secure: Whether by TLS.
+        authority: The header ``host``.
+        target: The address without credentials.
+        authorization: The header of that name, from the credentials; None without.
+    """
+
+    def __init__(self, text: str, kept: str | None = None) -> None:
+        right = "an address such as https://shop.example/hooks"
+        shown = kept or "what is there"
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise InvalidOption("url", shown, right) from None
+        if parts.scheme not in ("http", "https") or not host or not text.isascii() or not text.isprintable():
+            raise InvalidOption("url", shown, right)
+        self.host, self.secure = host, parts.scheme == "https"
+        self.port = port or (443 if self.secure else 80)
+        named = f"[{host}]" if ":" in host else host
+        self.authority = named if port is None else f"{named}:{port}"
+        path = parts.path or "/"
+        origin = f"{parts.scheme}://{self.authority}"
+        self.target = f"{origin}{path}" + (f"?{parts.query}" if parts.query else "")
+        self._shown = kept or f"{origin}{path}"
+        self.authorization: str | None = None
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self.authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+
+    def __str__(self) -> str:
+        return self._shown
+
+
+def _reference(given: str | SecretReference) -> SecretReference:
+    return given if isinstance(given, SecretReference) else SecretReference(given)
+
+
+def _header(name: str) -> str:
+    lower = name.lower()
+    plain = bool(name) and name.isascii() and all(one.isalnum() or one in "-_" for one in name)
+    if not plain or lower.startswith(_OURS):
+        raise InvalidOption("headers", name, "the name of a header that the sink does not set itself")
+    return lower
+
+
+def _traceparent(batch: SinkBatch) -> str | None:
+    with contextlib.suppress(ValueError):
+        meta: Any = batch.changes[0].meta
+        parent = meta.get("traceparent") if isinstance(meta, dict) else None
+        if isinstance(parent, str) and len(parent) == 55 and parent.isascii() and parent.isprintable():
+            return parent
+    return None
+
+
+def _failure(error: Exception) -> str:
+    kinds: dict[type[Exception], str] = {
+        httpcore.ConnectTimeout: "no connection in time",
+        httpcore.ReadTimeout: "no answer in time",
+        httpcore.WriteTimeout: "it did not take the request in time",
+    }
+    return kinds.get(type(error), f"{type(error).__name__}: {error}")
