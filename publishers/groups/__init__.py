@@ -18,10 +18,13 @@ from publishers.groups.delivery import (
     PendingRow,
     PendingSummary,
 )
-from publishers.groups.group import ConsumerGroup, GroupMember
+from publishers.groups.group import ConsumerGroup
 from publishers.groups.groups import ConsumerGroups
+from publishers.groups.member import GroupMember
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import GroupState
+from publishers.groups.subscription import DeliveryFeed
+from publishers.groups.worker import GroupWorker
 
 __all__ = [
     "ClaimedDeliveries",
@@ -29,11 +32,13 @@ __all__ = [
     "ConsumerGroups",
     "DeadLetter",
     "DeadLetters",
+    "DeliveryFeed",
     "GroupDelivery",
     "GroupMember",
     "GroupSettings",
     "GroupState",
     "GroupStatistics",
+    "GroupWorker",
     "PendingRow",
     "PendingSummary",
 ]

@@ -13,7 +13,8 @@ from publishers.groups.book import GroupBook
 from publishers.groups.dead_letters import DeadLetters
 from publishers.groups.delivery import GroupStatistics
 from publishers.groups.errors import GroupCorrupted, GroupError, GroupExists, NoSuchGroup
-from publishers.groups.group import ConsumerGroup, GroupMember
+from publishers.groups.group import ConsumerGroup
+from publishers.groups.member import GroupMember
 from publishers.groups.ports import DeadLog, GroupLog
 from publishers.groups.record import GROUPS_NAME, GroupRecord, replay_group
 from publishers.groups.settings import GroupSettings
@@ -182,7 +183,7 @@ class ConsumerGroups:
         """
         group = self.open(name)
         group.book.reset(self._log.find(start))
-        group.notify()
+        group.notify(moved=True)
         return group.info()
 
     def drop(self, name: str) -> None:
@@ -196,7 +197,7 @@ class ConsumerGroups:
             group = self.open(name)
             group.book.drop()
             del self._groups[name]
-        group.notify()
+        group.notify(moved=True)
         group.dead.close()
 
     def statistics(self) -> tuple[GroupStatistics, ...]:

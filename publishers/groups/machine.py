@@ -27,7 +27,6 @@ from publishers.model.position import Position
 __all__ = ["GroupMachine"]
 
 _PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryState.DUE
-_DYING = DeliveryState.DYING
 
 
 class GroupMachine:
@@ -194,13 +193,12 @@ class GroupMachine:
             ConsumerFenced: If the consumer does not count any more.
         """
         self._heard(consumer)
-        holder = consumer.holder
+        holder, settings = consumer.holder, self.settings
         taken: list[GroupUnit] = []
         if self.paused:
             return taken
         if history:
             taken = self._again(consumer, holder, most)
-        settings = self.settings
         while len(taken) < most and len(consumer.pending) < settings.max_consumer_pending:
             unit = self._ready.pop(consumer.ready, self._clock.monotonic())
             if unit is None:
@@ -354,6 +352,12 @@ class GroupMachine:
             self._uncount(unit)
             self._take_back(unit, until)
         return True
+
+    def has(self, consumer: GroupConsumer, position: Position, count: int) -> bool:
+        """Whether a delivery is still the consumer's: not done, not taken back, and not given again since."""
+        unit = self.units.get(position)
+        found = unit and (unit.state, unit.holder, unit.count)
+        return found == (_PENDING, consumer.holder, count)
 
     def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:
         """What was taken and not given to the consumer counts as not delivered."""

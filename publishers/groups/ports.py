@@ -45,6 +45,14 @@ class GroupLog(PlaceLog, Protocol):
         """Reads up to the watermark."""
         ...
 
+    def aside(self, task: Callable[[], None]) -> None:
+        """Runs a task that may wait for the disk, and may reach a subscriber, on a thread of the log.
+
+        Raises:
+            RuntimeError: If the log was closed.
+        """
+        ...
+
     def listen(
         self, criteria: Criteria, since: Position, notify: Callable[[], object]
     ) -> Callable[[], object]:

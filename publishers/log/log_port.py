@@ -97,6 +97,10 @@ class LogPort:
         self.check()
         return read_history(self._service, predicate, since, PageBounds(limit, nbytes, self.check), view)
 
+    def aside(self, task: Callable[[], None]) -> None:
+        """See `GroupLog.aside`."""
+        self._service.pool.submit(task)
+
     def listen(
         self, criteria: Criteria, since: Position, notify: Callable[[], object]
     ) -> Callable[[], object]:

@@ -46,6 +46,14 @@ def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream():
     assert printed("foreach_batch.py") == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
 
 
+def test_workers_of_a_group_handle_each_key_in_order_and_what_fails_again():
+    """F75, F80, F83."""
+    assert printed("group_workers.py") == [
+        *(f"order {number}: new, paid, sent" for number in range(1, 6)),
+        "failed attempts: True, dead letters: 0",
+    ]
+
+
 def test_a_consumer_goes_on_where_it_has_acknowledged_to_its_slot():
     """F74, F87."""
     assert printed("slot_consumer.py") == [
