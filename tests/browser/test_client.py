@@ -397,3 +397,53 @@ def test_a_client_that_may_not_write_is_told_so(place, tab):
     tab.run("client.close(); true")
     tab.run("client.commit([]).catch((e) => globalThis.afterwards = e.code); true")
     tab.until("globalThis.afterwards === 'CLOSED'")
+
+
+def test_a_slot_is_read_and_acknowledged_over_lost_connections(place, tab, wait_for):
+    """F74: with the generation that it has, nothing missing and nothing twice, and given back when the loop is left."""
+    place.log.slots.create("stock", Criterion(entity_types={"flight"}), start="earliest")
+    place.log.slots.create("bills")
+    place.authorise = Grant({LogAction.CONSUME}, slots=["stock"])
+    place.commit(30)
+    place.restart()
+    tab.run("""
+        globalThis.stock = client.slot("stock", { owner: "tab", window: 7 });
+        globalThis.consume = async (most) => {
+          for await (const event of stock) {
+            seen.push(event.key);
+            stock.ack(event);
+            globalThis.last = event;
+            if (seen.length >= most) break;
+          }
+        };
+        globalThis.reading = consume(60).then(() => globalThis.left = true);
+        true""")
+    tab.until("seen.length === 30")
+    slots = place.log.slots
+    assert (slots.info("stock").owner, slots.info("stock").generation) == ("tab", 1)
+    assert tab.run("stock.generation") == 1
+    wait_for(lambda: slots.info("stock").position == place.log.head)
+    place.restart()
+    place.commit(10)
+    tab.until("seen.length === 40")
+    assert (
+        tab.run("stock.generation") == 2
+    )  # the server has given it back when it stopped, and nobody has had it since
+    assert tab.run("stock.ackDurably(last).then(() => stock.acknowledged === last.cursor)")
+    assert not slots.info("stock").unsynced
+    assert tab.run("client.slot('stock').next().catch((e) => [e.code, e.data.owner])") == ["SLOT_BUSY", "tab"]
+    assert tab.run("client.slot('bills').next().catch((e) => e.code)") == "FORBIDDEN"
+    place.commit(20)
+    tab.until("globalThis.left")
+    assert tab.run("seen.join()") == ",".join(place.committed)
+    wait_for(lambda: slots.info("stock").owner is None)
+    assert slots.info("stock").position == place.log.head
+    refused = "stock.ackDurably(last).catch((e) => e.code)"
+    assert tab.run(refused) == "CLOSED"
+    tab.run("globalThis.one = client.slot('stock').next().catch((e) => e.code); true")
+    wait_for(lambda: slots.info("stock").owner is not None)
+    tab.run("globalThis.two = client.slot('stock', { takeOver: true }); two.next(); true")
+    assert tab.run("one") == "FENCED"
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]

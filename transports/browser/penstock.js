@@ -21,6 +21,9 @@
  * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction, where the server
  * lets the client write: once, whatever happens to the connection.
  *
+ * `const stock = client.slot("stock")` opens a slot, a place that the server keeps: read its changes as any other, and say
+ * `stock.ack(event)` of those that were handled.
+ *
  * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription asks for them as
  * text with `integers: "TEXT"`. A change of an entity without `entry_version` has its `version` for that.
  *
@@ -32,6 +35,7 @@ export const SUBPROTOCOL = "penstock.v1+json";
 
 const WINDOW = 256;
 const REQUEST_EVERY_MS = 4; // a small window must not become a flood of requests
+const ACK_EVERY_MS = 200; // a server stores acknowledgements no oftener
 const COMPACT_AT = 1024;
 const AGAIN_MS = 500; // until a live map begins again that could not go on
 /** What ends a live map's subscription although a new one may show the state of now. */
@@ -88,6 +92,17 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  *   oldest place, and call this function before the first event behind the gap is given to the reader.
  * @property {"initial" | "initial_only"} [snapshot] With start "state": what follows the entities, every change or the end.
  * @property {boolean} [whole] Whether a start inside a transaction sends it again from its beginning.
+ *
+ * @typedef {object} SlotWish What else is said of a slot, which has criteria and a place of its own.
+ * @property {boolean} [takeOver] Whether to take it from the consumer that has it, whose reading ends with FENCED.
+ * @property {string} [owner] What another consumer is told that has it.
+ * @property {string} [log] Needed where the server has several.
+ * @property {"HEADER" | "BODY"} [content]
+ * @property {string} [images]
+ * @property {"NUMBER" | "TEXT"} [integers] How whole numbers beyond 2^53 are told.
+ * @property {number} [window] Most events that are asked for and not handled yet; 256 if left out.
+ * @property {number} [maxEvents] Most events in one message.
+ * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
  *
  * @typedef {object} Schema
  * @property {string} log
@@ -202,15 +217,41 @@ export class Client extends EventTarget {
    * @returns {Changes}
    */
   changes(wish = {}) {
+    return this.#opened(new Changes(wish, this.#link()));
+  }
+
+  /**
+   * Opens a slot for its one consumer, which reads it as any other subscription, and acknowledges. Leaving the loop gives it back;
+   * a lost connection does not: reading goes on behind the last event that came, unless another consumer has opened it since.
+   *
+   * @param {string} name
+   * @param {SlotWish} [wish]
+   * @returns {SlotChanges}
+   */
+  slot(name, { takeOver, owner, ...wish } = {}) {
+    return this.#opened(
+      new SlotChanges(wish, this.#link(), new SlotPlace({ name, takeOver, owner }, (message) => this.#send(message))),
+    );
+  }
+
+  #link() {
     if (this.#status === "closed") throw new PenstockError("CLOSED", "the client was closed");
-    const changes = new Changes(wish, {
-      send: (message) => this.#send(message),
-      again: (one) => this.#again(one),
-      leave: (one, id) => {
+    return {
+      send: (/** @type {object} */ message) => this.#send(message),
+      again: (/** @type {Changes} */ one) => this.#again(one),
+      leave: (/** @type {Changes} */ one, /** @type {string | null} */ id) => {
         this.#open.delete(one);
         if (id !== null) this.#byId.delete(id);
       },
-    });
+    };
+  }
+
+  /**
+   * @template {Changes} T
+   * @param {T} changes
+   * @returns {T}
+   */
+  #opened(changes) {
     this.#open.add(changes);
     if (this.#status === "open") this.#subscribe(changes);
     return changes;
@@ -331,6 +372,7 @@ export class Client extends EventTarget {
         this.#send({ type: "pong", payload: message.payload });
         break;
       case "subscribed":
+      case "acked":
       case "gap":
       case "next":
       case "snapshot_begin":
@@ -446,6 +488,7 @@ export class Client extends EventTarget {
 export class Changes extends EventTarget {
   #wish;
   #link;
+  #slot;
   #window;
   /** @type {string | null} */
   #id = null;
@@ -477,11 +520,13 @@ export class Changes extends EventTarget {
   /**
    * @param {Wish} wish
    * @param {{send: (message: object) => void, again: (one: Changes) => void, leave: (one: Changes, id: string | null) => void}} link
+   * @param {SlotPlace | null} [slot]
    */
-  constructor(wish, link) {
+  constructor(wish, link, slot = null) {
     super();
     this.#wish = wish;
     this.#link = link;
+    this.#slot = slot;
     this.#window = positive(wish.window ?? WINDOW);
     if (/** @type {any} */ (wish.onGap) === "jump") {
       throw new TypeError('onGap is "jump", but must be a function that is told: history is never left out in silence');
@@ -586,6 +631,7 @@ export class Changes extends EventTarget {
   /** @returns {Promise<IteratorResult<ChangeEvent, undefined>>} */
   return() {
     if (!this.#over) {
+      this.#slot?.flush();
       if (this.#id !== null) this.#link.send({ type: "complete", id: this.#id });
       this.#finish(null);
     }
@@ -597,7 +643,7 @@ export class Changes extends EventTarget {
   /**
    * What the client learns about this subscription; not for others.
    *
-   * @param {"open" | "subscribed" | "gap" | "next" | "snapshot_begin" | "chunk_end" | "snapshot_end" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
+   * @param {"open" | "subscribed" | "acked" | "gap" | "next" | "snapshot_begin" | "chunk_end" | "snapshot_end" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
    * @param {any} message
    */
   tell(what, message) {
@@ -609,9 +655,13 @@ export class Changes extends EventTarget {
         const { log, epoch, cursor, oldest, head } = message;
         Object.assign(this.#told, { log, epoch, oldest, head });
         this.#begun = true;
+        this.#slot?.opened(message);
         this.#reach(cursor);
         break;
       }
+      case "acked":
+        this.#slot?.acked(message);
+        return;
       case "gap":
         this.#miss(new Missing(message.begin, message.end));
         return;
@@ -661,7 +711,11 @@ export class Changes extends EventTarget {
     this.#id = id;
     this.#demand = credits;
     const options = { until, content, images, integers, batch, heartbeatMs, onLag, onGap, whole, snapshot, credits };
-    const payload = { criteria, log, ...place, ...options };
+    const slot = this.#slot?.wish();
+    const payload =
+      slot === undefined
+        ? { criteria, log, ...place, ...options }
+        : { slot, log, ...(slot.generation === undefined ? {} : place), content, images, integers, batch, heartbeatMs, credits };
     this.#link.send({ type: "subscribe", id, payload });
   }
 
@@ -767,7 +821,7 @@ export class Changes extends EventTarget {
 
   /** @param {{code: string, message: string, retryable: boolean, cursor?: string}} payload */
   #failed(payload) {
-    if (payload.retryable && payload.code !== "LAGGED") {
+    if (payload.retryable && payload.code !== "LAGGED" && payload.code !== "SLOT_BUSY") {
       this.#forget();
       this.dispatchEvent(new Event("progress"));
       this.#link.again(this);
@@ -777,6 +831,7 @@ export class Changes extends EventTarget {
   }
 
   #forget() {
+    this.#slot?.lost();
     this.#id = null;
     this.#demand = 0;
     this.#told.state = null;
@@ -786,6 +841,7 @@ export class Changes extends EventTarget {
   #finish(failure) {
     this.#over = true;
     this.#failure = failure;
+    this.#slot?.end(failure);
     clearTimeout(this.#later);
     this.#link.leave(this, this.#id);
     this.#forget();
@@ -794,6 +850,168 @@ export class Changes extends EventTarget {
       else resolve({ done: true, value: undefined });
     }
     this.dispatchEvent(new Event("progress"));
+  }
+}
+
+/**
+ * The subscription of a slot: its changes from its place on. It opens the slot, and its end gives it back.
+ */
+export class SlotChanges extends Changes {
+  #place;
+
+  /**
+   * @param {SlotWish} wish
+   * @param {any} link
+   * @param {SlotPlace} place
+   */
+  constructor(wish, link, place) {
+    super(/** @type {Wish} */ (wish), link, place);
+    this.#place = place;
+  }
+
+  /** Of the opening, as the server last told; null before that. */
+  get generation() {
+    return this.#place.generation;
+  }
+
+  /** The cursor of the next event that is not acknowledged, as the server last told; null before that. */
+  get acknowledged() {
+    return this.#place.cursor;
+  }
+
+  /**
+   * Acknowledges an event and everything before it. It is sent at once, or with those that follow within 0.2 s; what lies before
+   * an event that was acknowledged is ignored.
+   *
+   * @param {ChangeEvent} event
+   */
+  ack(event) {
+    this.#place.acknowledge(event, false);
+  }
+
+  /**
+   * As `ack`; the promise is resolved when a crash of the server cannot take it, and rejected if it cannot be stored.
+   *
+   * @param {ChangeEvent} event
+   * @returns {Promise<void>}
+   */
+  ackDurably(event) {
+    return new Promise((resolve, reject) => this.#place.acknowledge(event, true, { resolve, reject }));
+  }
+}
+
+/** Which opening of a slot it is, and what is acknowledged of it, over all connections. */
+class SlotPlace {
+  #told;
+  #send;
+  /** @type {string | null} */
+  #id = null;
+  /** @type {ChangeEvent | null} */
+  #event = null;
+  #last = 0; // the number of the newest acknowledgement,
+  #sent = 0; // of the newest that was sent on this connection,
+  #durable = 0; // of the newest that is to be durable,
+  #stored = 0; // and up to here all were answered
+  #storing = false;
+  /** @type {Map<number, {resolve: () => void, reject: (error: Error) => void}>} */
+  #waiting = new Map();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  /** @type {Error | null} */
+  #over = null;
+  /** @type {number | null} */
+  generation = null;
+  /** @type {string | null} */
+  cursor = null;
+
+  /**
+   * @param {{name: string, takeOver?: boolean, owner?: string}} told
+   * @param {(message: object) => void} send
+   */
+  constructor(told, send) {
+    const opening = `${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
+    this.#told = { ...told, opening };
+    this.#send = send;
+  }
+
+  /** What `subscribe` says of it. */
+  wish() {
+    if (this.generation === null) return this.#told;
+    return { ...this.#told, takeOver: undefined, generation: this.generation };
+  }
+
+  /** @param {{id: string, slot: {generation: number, cursor: string}}} message */
+  opened({ id, slot }) {
+    this.#id = id;
+    this.generation = slot.generation;
+    this.cursor = slot.cursor;
+    this.flush();
+  }
+
+  /**
+   * @param {ChangeEvent} event
+   * @param {boolean} durable
+   * @param {{resolve: () => void, reject: (error: Error) => void}} [waiting]
+   */
+  acknowledge(event, durable, waiting) {
+    if (this.#over !== null) throw this.#over;
+    const last = this.#event;
+    if (last === null || event.version > last.version || (event.version === last.version && event.index > last.index)) {
+      this.#event = event;
+    } else if (!durable) {
+      return;
+    }
+    this.#last += 1;
+    if (durable) this.#durable = this.#last;
+    if (waiting !== undefined) this.#waiting.set(this.#last, waiting);
+    if (durable || this.#timer === undefined) this.flush();
+  }
+
+  /** Sends what was acknowledged and not sent. */
+  flush() {
+    const wanted = this.#durable > this.#stored && !this.#storing;
+    if (this.#id === null || this.#event === null || (this.#sent === this.#last && !wanted)) return;
+    this.#sent = this.#last;
+    const message = { type: "ack", id: this.#id, cursor: this.#event.cursor };
+    if (wanted) {
+      this.#storing = true;
+      Object.assign(message, { n: this.#last, durable: true });
+    }
+    this.#send(message);
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.flush();
+    }, ACK_EVERY_MS);
+  }
+
+  /** @param {{n?: number, cursor: string, error?: {code: string, message: string}}} message */
+  acked({ n, cursor, error }) {
+    this.cursor = cursor;
+    if (n === undefined) return;
+    this.#storing = false;
+    this.#stored = Math.max(this.#stored, n);
+    for (const [number, { resolve, reject }] of [...this.#waiting]) {
+      if (number > n) continue;
+      this.#waiting.delete(number);
+      if (error === undefined) resolve();
+      else reject(failure(error));
+    }
+    this.flush();
+  }
+
+  /** The connection is gone; what was sent on it and not answered is sent again. */
+  lost() {
+    this.#id = null;
+    this.#sent = Math.min(this.#sent, this.#stored);
+    this.#storing = false;
+  }
+
+  /** @param {Error | null} why */
+  end(why) {
+    this.#over ??= why ?? new PenstockError("CLOSED", "the slot is not open");
+    clearTimeout(this.#timer);
+    for (const { reject } of this.#waiting.values()) reject(this.#over);
+    this.#waiting.clear();
   }
 }
 

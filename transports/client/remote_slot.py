@@ -252,6 +252,8 @@ class _SlotSubscription(RemoteSubscription):
 
     def acked(self, n: int, error: RemoteError | None) -> None:
         """Acknowledgements up to a number were answered."""
+        if error is not None and not n:  # nobody waits for this one: the next one is told
+            self.over = self.over or error
         for number, waiting in self._waiting.items():
             if number <= n and not waiting.done():
                 if error is None:
