@@ -161,6 +161,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "list, make, move and drop the places that a log keeps for consumers",
         "penstock slot create var/orders stock --entity-type order --since earliest",
     ),
+    "group": (
+        "list, make, move and drop groups of consumers, and see to what they could not handle",
+        "penstock group dead inspect var/orders pickers",
+    ),
     "state": (
         "look at the compacted state beside a log, and make it anew",
         "penstock state get var/orders order 42",

@@ -1,32 +1,25 @@
 """``penstock slot``: the places that a log keeps for consumers."""
 
 import argparse
-import contextlib
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
-from publishers.errors import NotALog, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.slots.errors import NoSuchSlot
 from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
-from publishers.store.directory import kind_of
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.output import show
-from transports.cli.source import followed, is_store, owned
+from transports.cli.places import PLACES, age_of, existing, seconds_text, table
+from transports.cli.source import followed
 from transports.codec.starts import start_of_text
 
 __all__ = ["add_arguments"]
 
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
-_PLACE: Final = (
-    "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
-)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         _create,
         "NAME",
     )
-    making.value("--since", "PLACE", f"where it begins: {_PLACE}", default="latest")
+    making.value("--since", "PLACE", f"where it begins: {PLACES}", default="latest")
     making.add_argument(
         "--granularity",
         choices=("transaction", "change"),
@@ -57,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         _seek,
         "NAME",
     )
-    seeking.value("place", "PLACE", _PLACE)
+    seeking.value("place", "PLACE", PLACES)
     _add(commands, "drop var/orders stock", "drop a slot that nobody has open", _drop, "NAME")
 
 
@@ -78,7 +71,7 @@ def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> Argum
 def _list(chosen: argparse.Namespace) -> int:
     with followed(chosen.directory, chosen.log) as log:
         found = [_told(log, one) for one in _stored(log)]
-    show(chosen, {"slots": found}, _table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
+    show(chosen, {"slots": found}, table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
     return _DONE
 
 
@@ -90,13 +83,13 @@ def _info(chosen: argparse.Namespace) -> int:
         told = _told(log, stored[chosen.name])
     lag = told["lag"]
     lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
-    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {_seconds(lag['seconds'])}"])
+    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
     return _DONE
 
 
 def _create(chosen: argparse.Namespace) -> int:
     since = start_of_text("--since", chosen.since)
-    with _existing(chosen) as log:
+    with existing(chosen) as log:
         made = log.slots.create(chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity)
     show(
         chosen,
@@ -108,7 +101,7 @@ def _create(chosen: argparse.Namespace) -> int:
 
 def _seek(chosen: argparse.Namespace) -> int:
     place = start_of_text("PLACE", chosen.place)
-    with _existing(chosen) as log:
+    with existing(chosen) as log:
         moved = log.slots.reset(chosen.name, place)
     document = {"moved": moved.name, "position": str(moved.position), "generation": moved.generation}
     show(chosen, document, [f"slot {moved.name} is at {moved.position} now"])
@@ -116,20 +109,10 @@ def _seek(chosen: argparse.Namespace) -> int:
 
 
 def _drop(chosen: argparse.Namespace) -> int:
-    with _existing(chosen) as log:
+    with existing(chosen) as log:
         log.slots.drop(chosen.name)
     show(chosen, {"dropped": chosen.name}, [f"slot {chosen.name} is dropped"])
     return _DONE
-
-
-@contextlib.contextmanager
-def _existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
-    """A log that is there already, to be written: slots are its owner's."""
-    path = Path(chosen.directory)
-    if not is_store(chosen.directory) and kind_of(RealFileSystem(), path) != "log":
-        raise NotALog(path, "there is none; 'penstock append' makes one")
-    with owned(chosen.directory, chosen.log) as log:
-        yield log
 
 
 def _stored(log: ChangeLog) -> list[StoredSlot]:
@@ -150,32 +133,13 @@ def _told(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
         "cursor": record.place,
         "lag": {
             "versions": max(log.head.version - position.version, 0),
-            "seconds": _age(log, position.version) if good else None,
+            "seconds": age_of(log, position.version) if good else None,
         },
     }
-
-
-def _age(log: ChangeLog, version: int) -> float | None:
-    """Seconds since a version was committed; 0 if it is yet to come."""
-    if version >= log.head.version:
-        return 0.0
-    with contextlib.suppress(PenstockError):  # retention has taken it meanwhile
-        return max((datetime.now(UTC) - log.time_of(version)).total_seconds(), 0.0)
-    return None
 
 
 def _row(told: dict[str, Any]) -> Sequence[str]:
     state = told["state"] + (" (paused)" if told["paused"] else "")
     lag = told["lag"]
-    behind = f"{lag['versions']} versions, {_seconds(lag['seconds'])}"
+    behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
     return told["name"], told["place"], behind, str(told["generation"]), state
-
-
-def _seconds(seconds: float | None) -> str:
-    return "?" if seconds is None else f"{seconds:.0f} s"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

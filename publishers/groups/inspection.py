@@ -1,0 +1,87 @@
+"""What the journals tell of groups, for those who do not own the log; also beside its owner."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from publishers.errors import HistoryPruned, PenstockError, PositionError
+from publishers.groups.errors import GroupCorrupted
+from publishers.groups.record import GROUPS_NAME, GroupRecord, replay_group
+from publishers.groups.state import GroupState
+from publishers.journal import Journal, JournalDamaged
+from publishers.model.position import Position, PositionToken
+from publishers.wal import FileSystem
+
+__all__ = ["StoredGroup", "stored_groups"]
+
+
+class StoredGroup(NamedTuple):
+    """A group as it is stored; what was read and acknowledged since may be missing.
+
+    Attributes:
+        record: All that is kept of it.
+        floor: Everything before it is done.
+        head: Everything before it was read.
+        state: LOST, FORKED, PAUSED, TRIPPED; else SERVING.
+    """
+
+    record: GroupRecord
+    floor: Position
+    head: Position
+    state: GroupState
+
+
+def stored_groups(
+    filesystem: FileSystem, path: Path, log_id: UUID, judge: Callable[[str], Position]
+) -> list[StoredGroup]:
+    """The groups of a log, by their names.
+
+    Args:
+        filesystem: Where the log is.
+        path: Its directory.
+        log_id: Its id.
+        judge: ``log.position_of``.
+
+    Raises:
+        GroupCorrupted: If a journal is damaged.
+        OSError: If one cannot be read.
+    """
+    directory = path / GROUPS_NAME
+    try:
+        names = filesystem.listing(directory)
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in sorted(names):
+        if not name.endswith(".dead"):
+            journal = Journal(filesystem, directory / name, log_id)
+            record = _read(name, journal)
+            if record is not None and not record.dropped:
+                found.append(_judged(record, judge))
+    return found
+
+
+def _read(name: str, journal: Journal) -> GroupRecord | None:
+    try:
+        return replay_group(journal.load())
+    except JournalDamaged as error:
+        raise GroupCorrupted(name, error.path, error.why) from error
+    except (ValueError, PenstockError) as error:
+        raise GroupCorrupted(name, journal.path, f"not what was written there ({error})") from error
+
+
+def _judged(record: GroupRecord, judge: Callable[[str], Position]) -> StoredGroup:
+    head = PositionToken.parse(record.head).position
+    state = GroupState.SERVING
+    if record.paused:
+        state = GroupState.TRIPPED if record.tripped else GroupState.PAUSED
+    try:
+        judge(record.head)
+    except HistoryPruned:
+        state = GroupState.LOST
+    except PositionError:
+        state = GroupState.FORKED
+    if record.lost:
+        state = GroupState.LOST
+    return StoredGroup(record, record.opens[0].position if record.opens else head, head, state)

@@ -1,0 +1,272 @@
+"""``penstock group``: consumers that share the changes of a log, and what they could not handle."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from publishers.groups.dead_letters import read_letter
+from publishers.groups.delivery import DeadLetter
+from publishers.groups.errors import NoSuchGroup
+from publishers.groups.inspection import StoredGroup, stored_groups
+from publishers.groups.record import GROUPS_NAME
+from publishers.groups.state import GroupState
+from publishers.log.changelog import ChangeLog
+from publishers.log.dead_log import DeadLetterLog
+from publishers.model.change import time_of
+from publishers.wal import RealFileSystem
+from transports.cli.arguments import ArgumentParser
+from transports.cli.criteria import add_criteria, criteria_of
+from transports.cli.output import print_json, show
+from transports.cli.places import PLACES, age_of, existing, seconds_text, table
+from transports.cli.source import followed
+from transports.codec.starts import start_of_text
+
+__all__ = ["add_arguments"]
+
+_DONE: Final = 0
+_HEADS: Final = ("NAME", "FLOOR", "BEHIND", "NOT DONE", "DEAD", "STATE")
+_OPTIONS: Final = {
+    "--ordering": ("key", "none", "global"),
+    "--ack": ("explicit", "all", "transaction", "none"),
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the commands."""
+    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(commands, "list var/orders", "the groups of a log, also beside its owner", _list)
+    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME")
+    pending = _add(
+        commands,
+        "pending var/orders pickers",
+        "what was delivered and is not done, likewise; which consumer has it only the owner knows",
+        _pending,
+        "NAME",
+    )
+    pending.add_argument("--limit", type=int, default=100, metavar="N", help="most of them (100)")
+    making = _add(
+        commands,
+        "create var/orders pickers --entity-type order --since earliest",
+        "make a group",
+        _create,
+        "NAME",
+    )
+    making.value("--since", "PLACE", f"where it begins: {PLACES}", default="latest")
+    for option, choices in _OPTIONS.items():
+        making.add_argument(option, choices=choices, default=choices[0], help=f"as in Python ({choices[0]})")
+    making.add_argument(
+        "--max-deliver", type=int, metavar="N", help="deliveries of a change before it is a dead letter"
+    )
+    add_criteria(making)
+    moving = _add(
+        commands, "reset var/orders pickers 42", "move a group, also one that is lost", _reset, "NAME"
+    )
+    moving.value("place", "PLACE", PLACES)
+    _add(commands, "pause var/orders pickers", "let a group give nothing", _pause, "NAME")
+    _add(
+        commands,
+        "resume var/orders pickers",
+        "let it go on, also after its breaker has paused it",
+        _resume,
+        "NAME",
+    )
+    _add(commands, "drop var/orders pickers", "drop a group; its dead letters stay", _drop, "NAME")
+    dead: ArgumentParser = commands.add_parser(
+        "dead",
+        help="what a group could not handle",
+        description="what a group could not handle",
+        example="penstock group dead inspect var/orders pickers",
+    )
+    dead.allow_abbrev = False
+    letters = dead.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, what, run in (
+        ("inspect", "print dead letters as JSON lines, also beside the owner of the log", _inspect),
+        ("replay", "print them so, and take away each that was printed", _replay),
+        ("discard", "take them away", _discard),
+    ):
+        each = _add(letters, f"{name} var/orders pickers", what, run, "NAME", within="group dead")
+        each.add_argument("positions", nargs="*", metavar="POSITION", help="which, such as 42:1; else all")
+
+
+def _add(
+    commands: Any,
+    example: str,
+    what: str,
+    run: Callable[[argparse.Namespace], int],
+    *names: str,
+    within: str = "group",
+) -> ArgumentParser:
+    parser: ArgumentParser = commands.add_parser(
+        example.partition(" ")[0], help=what, description=what, example=f"penstock {within} {example}"
+    )
+    parser.directory()
+    for one in names:
+        parser.value(one.lower(), one, "name of a group")
+    parser.log_name("store")
+    parser.json()
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    with followed(chosen.directory, chosen.log) as log:
+        found = [_told(log, one) for one in _stored(log)]
+    rows = [_HEADS, *map(_row, found)]
+    show(chosen, {"groups": found}, table(rows) if found else ["no groups yet"])
+    return _DONE
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    with followed(chosen.directory, chosen.log) as log:
+        told = _told(log, _one(log, chosen.name))
+    lag = told["lag"]
+    lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
+    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
+    return _DONE
+
+
+def _pending(chosen: argparse.Namespace) -> int:
+    if chosen.limit < 1:
+        raise InvalidOption("--limit", chosen.limit, "a whole number from 1")
+    with followed(chosen.directory, chosen.log) as log:
+        delivered = [row for row in _one(log, chosen.name).record.opens if row.count]
+    rows = [
+        {"position": str(row.position), "count": row.count, "first_at": time_of(row.first_us).isoformat()}
+        for row in delivered[: chosen.limit]
+    ]
+    document = {"group": chosen.name, "total": len(delivered), "pending": rows}
+    lines = [f"{row['position']}  delivered {row['count']} times, first {row['first_at']}" for row in rows]
+    show(chosen, document, lines or ["nothing was delivered that is not done"])
+    return _DONE
+
+
+def _create(chosen: argparse.Namespace) -> int:
+    since = start_of_text("--since", chosen.since)
+    with existing(chosen) as log:
+        options = {"ordering": chosen.ordering, "ack": chosen.ack, "max_deliver": chosen.max_deliver}
+        made = log.groups.create(chosen.name, criteria_of(chosen), start=since, **options).info()
+    document = {"created": made.name, "position": str(made.floor)}
+    show(chosen, document, [f"group {made.name} is there, at {made.floor}"])
+    return _DONE
+
+
+def _reset(chosen: argparse.Namespace) -> int:
+    place = start_of_text("PLACE", chosen.place)
+    with existing(chosen) as log:
+        moved = log.groups.reset(chosen.name, place)
+    document = {"moved": moved.name, "position": str(moved.floor), "generation": moved.generation}
+    show(chosen, document, [f"group {moved.name} is at {moved.floor} now"])
+    return _DONE
+
+
+def _pause(chosen: argparse.Namespace) -> int:
+    with existing(chosen) as log:
+        changed = log.groups.open(chosen.name).pause()
+    document = {"paused": chosen.name, "changed": changed}
+    show(chosen, document, [f"group {chosen.name} gives nothing until it is resumed"])
+    return _DONE
+
+
+def _resume(chosen: argparse.Namespace) -> int:
+    with existing(chosen) as log:
+        changed = log.groups.open(chosen.name).resume()
+    show(chosen, {"resumed": chosen.name, "changed": changed}, [f"group {chosen.name} goes on"])
+    return _DONE
+
+
+def _drop(chosen: argparse.Namespace) -> int:
+    with existing(chosen) as log:
+        log.groups.drop(chosen.name)
+    show(chosen, {"dropped": chosen.name}, [f"group {chosen.name} is dropped"])
+    return _DONE
+
+
+def _inspect(chosen: argparse.Namespace) -> int:
+    with followed(chosen.directory, chosen.log) as log:
+        _one(log, chosen.name)
+        path = log.path / GROUPS_NAME / f"{chosen.name}.dead"
+        letters: list[DeadLetter] = []
+        if path.is_dir():
+            with ChangeLog.open(path, read_only=True) as dead:
+                letters = sorted(
+                    map(read_letter, DeadLetterLog(dead).letters().values()), key=lambda one: one.position
+                )
+    for one in _wanted(chosen, letters):
+        _print(one)
+    return _DONE
+
+
+def _replay(chosen: argparse.Namespace) -> int:
+    def handle(letter: DeadLetter) -> None:
+        _print(letter)
+        sys.stdout.flush()  # what cannot be written stays
+
+    with existing(chosen) as log:
+        dead = log.groups.open(chosen.name).dead
+        dead.replay(handle, [one.position for one in _wanted(chosen, dead.inspect())])
+    return _DONE
+
+
+def _discard(chosen: argparse.Namespace) -> int:
+    with existing(chosen) as log:
+        dead = log.groups.open(chosen.name).dead
+        count = dead.discard([one.position for one in _wanted(chosen, dead.inspect())])
+    show(chosen, {"discarded": count}, [f"{count} dead letters are gone"])
+    return _DONE
+
+
+def _wanted(chosen: argparse.Namespace, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+    known = {str(one.position) for one in letters}
+    for position in chosen.positions:
+        if position not in known:
+            raise InvalidOption("POSITION", position, "that of a dead letter, as 'inspect' prints it")
+    return [one for one in letters if not chosen.positions or str(one.position) in chosen.positions]
+
+
+def _print(letter: DeadLetter) -> None:
+    print_json({**msgspec.to_builtins(letter), "position": str(letter.position)})
+
+
+def _stored(log: ChangeLog) -> list[StoredGroup]:
+    return stored_groups(RealFileSystem(), log.path, log.log_id, log.position_of)
+
+
+def _one(log: ChangeLog, name: str) -> StoredGroup:
+    known = {one.record.name: one for one in _stored(log)}
+    if name not in known:
+        raise NoSuchGroup(name, known)
+    return known[name]
+
+
+def _told(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
+    record = group.record
+    good = group.state not in (GroupState.LOST, GroupState.FORKED)
+    return {
+        "name": record.name,
+        "floor": str(group.floor),
+        "head": str(group.head),
+        "generation": record.generation,
+        "state": group.state.value,
+        "notDone": len(record.opens),
+        "delivered": sum(row.count > 0 for row in record.opens),
+        "dead": record.dead,
+        "lost": record.lost_changes,
+        "criteria": record.criteria,
+        "settings": msgspec.to_builtins(record.settings),
+        "cursor": record.head,
+        "lag": {
+            "versions": max(log.head.version - group.floor.version, 0),
+            "seconds": age_of(log, group.floor.version) if good else None,
+        },
+    }
+
+
+def _row(told: dict[str, Any]) -> Sequence[str]:
+    lag = told["lag"]
+    behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
+    return told["name"], told["floor"], behind, str(told["notDone"]), str(told["dead"]), told["state"]
