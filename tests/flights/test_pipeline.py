@@ -43,7 +43,7 @@ def ended(pipeline):
 
 
 def test_without_java_there_is_one_line_that_says_what_to_install(tmp_path, monkeypatch):
-    def fail(_):
+    def fail(_, **__):
         raise JavaMissing
 
     monkeypatch.setattr(module, "spark_session", fail)
@@ -55,7 +55,7 @@ def test_without_java_there_is_one_line_that_says_what_to_install(tmp_path, monk
 
 def test_spark_that_was_only_started_can_be_stopped(tmp_path, monkeypatch):
     session = Session()
-    monkeypatch.setattr(module, "spark_session", lambda _: session)
+    monkeypatch.setattr(module, "spark_session", lambda _, **__: session)
     pipeline = Pipeline(tmp_path / "noise")
     pipeline.start()
     pipeline.stop()
@@ -71,7 +71,7 @@ def test_a_pipeline_that_was_never_started_can_be_stopped(tmp_path):
 
 
 def test_what_is_printed_while_spark_starts_goes_to_a_file(tmp_path, monkeypatch, capfd):
-    def noisy(_):
+    def noisy(_, **__):
         os.write(2, b"WARNING: what a JVM says\n")
         return Session()
 

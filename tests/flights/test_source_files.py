@@ -27,6 +27,23 @@ def test_files_hold_the_events_in_order_and_get_later_one_by_one(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events"]
 
 
+def test_the_first_file_may_be_small(tmp_path):
+    """So that a stream has something to show while it warms up."""
+    made = prepare_events(tmp_path / "events", rows=2500, events_per_file=1000, first_file=200)
+    assert [(file.events, file.first) for file in made.files] == [
+        (200, 1),
+        (1000, 201),
+        (1000, 1201),
+        (300, 2201),
+    ]
+    assert (made.events, made.events_per_file) == (2500, 1000)
+    assert prepare_events(tmp_path / "events", rows=2500, events_per_file=1000, first_file=200) == made
+    other = prepare_events(tmp_path / "events", rows=2500, events_per_file=1000)
+    assert [file.events for file in other.files] == [1000, 1000, 500]
+    with pytest.raises(ValueError, match="first_file is 1001, but must be from 1 to 1000"):
+        prepare_events(tmp_path / "events", rows=2500, events_per_file=1000, first_file=1001)
+
+
 def test_preparing_again_changes_nothing(tmp_path):
     first = prepare_events(tmp_path / "events", rows=300, events_per_file=100)
     inodes = {entry.name: entry.inode() for entry in os.scandir(tmp_path / "events")}

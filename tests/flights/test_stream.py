@@ -1,5 +1,6 @@
 import pytest
 
+from penstock_flights import stream
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.source_files import prepare_events
@@ -48,6 +49,17 @@ def test_a_part_has_a_digest_of_its_content(spark, directory):
     files = [source_digest(spark, directory, glob=f"events-0000[{some}].parquet") for some in ("0-3", "4-8")]
     assert [part.count for part in files] == [2000, 2200]
     assert sum(part.ordered for part in files) == whole.ordered
+
+
+def test_places_among_a_part_are_counted_over_every_stretch(spark, directory, monkeypatch):
+    """As they are counted over one that holds all, and over some in which nothing is."""
+    wanted = {
+        where: source_digest(spark, directory, where=where)
+        for where in ("origin = 'JFK'", "seq % 2000 > 1500")
+    }
+    monkeypatch.setattr(stream, "_STRETCH", 300)
+    assert {where: source_digest(spark, directory, where=where) for where in wanted} == wanted
+    assert len({found.ordered for found in wanted.values()}) == 2
 
 
 def test_nothing_has_an_empty_digest(spark, directory):

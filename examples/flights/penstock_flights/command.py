@@ -198,8 +198,10 @@ class _Attempt:
         rows = None if self._chosen.rows is None or self._chosen.rows >= EVENTS else self._chosen.rows
         label = "all" if rows is None else str(rows)
         events = root / f"events-{label}"
-        batch = DemoPlan(rows or EVENTS, root).batch_events
-        manifest = prepare_events(events, rows=rows, events_per_file=batch)
+        cut = DemoPlan(rows or EVENTS, root)
+        manifest = prepare_events(
+            events, rows=rows, events_per_file=cut.batch_events, first_file=cut.first_events
+        )
         display.done(
             f"{manifest.events:,} changes prepared in {len(manifest.files)} files, from {manifest.source}"
         )

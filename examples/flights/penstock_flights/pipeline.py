@@ -32,6 +32,8 @@ __all__ = ["Pipeline"]
 
 _QUIET: Final = ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LEAVING: Final = 30.0  # seconds
+# On two cores the threads of the other collector are in the way of everybody else.
+_JAVA: Final = "-XX:+UseSerialGC"
 _TEXT_MOST: Final = 500
 
 
@@ -112,7 +114,9 @@ class Pipeline:
     def _work(self) -> None:
         began = monotonic()
         with _stderr_to(self.noise):
-            self._session = spark = spark_session("penstock demo")
+            self._session = spark = spark_session(
+                "penstock demo", cores=2, **{"spark.driver.extraJavaOptions": _JAVA}
+            )
         self.version, self.started = spark.version, monotonic() - began
         self._go.wait()
         if self._given is None or self._stopping.is_set():
@@ -131,8 +135,11 @@ class Pipeline:
         if self._stopping.is_set():
             return
         self.streamed.set()
+        digests: dict[str | None, StreamDigest] = {}  # two subscribers may want the same
         for wanted in subscribers:
-            self.expected[wanted.name] = source_digest(spark, events, where=wanted.where)
+            if wanted.where not in digests:
+                digests[wanted.where] = source_digest(spark, events, where=wanted.where)
+            self.expected[wanted.name] = digests[wanted.where]
 
     def _told(self, error: Exception) -> str:
         failed = None if self._sink is None else self._sink.error

@@ -16,7 +16,8 @@ FLIGHTS: Final = "flight"
 LOG: Final = "flights"
 """The name of the change log."""
 
-_BATCH_MOST: Final = 20_000
+_BATCH_MOST: Final = 50_000
+_FIRST_MOST: Final = 5_000
 _BATCHES_LEAST: Final = 12
 # A ring of two batches: whoever is served in time never notices, whoever lags three batches is overtaken.
 _RING_BATCHES: Final = 2
@@ -74,13 +75,18 @@ class DemoPlan:
 
     @property
     def batch_events(self) -> int:
-        """Changes of one micro-batch: at most 20,000, and little enough that there are a dozen of them."""
+        """Changes of one micro-batch: at most 50,000, and little enough that there are a dozen of them."""
         return max(1, min(_BATCH_MOST, math.ceil(self.events / _BATCHES_LEAST)))
+
+    @property
+    def first_events(self) -> int:
+        """Those of the first one, which shows what there is while Java still compiles: at most 5,000."""
+        return min(_FIRST_MOST, self.batch_events)
 
     @property
     def batches(self) -> int:
         """How many micro-batches, and so versions, there will be at most."""
-        return math.ceil(self.events / self.batch_events)
+        return 1 + math.ceil(max(0, self.events - self.first_events) / self.batch_events)
 
     @property
     def overtakes(self) -> bool:
@@ -101,6 +107,7 @@ class DemoPlan:
             "retain_age": None,
             "ring_events": ring_events,
             "ring_bytes": max(MIB, ring_events * _CHANGE_BYTES),
+            "spool_bytes": MIB + self.batch_events * _CHANGE_BYTES,
         }
 
     @property

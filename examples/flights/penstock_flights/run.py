@@ -27,7 +27,7 @@ from transports.server.uvicorn import Server
 __all__ = ["DemoFailed", "Run"]
 
 _TICK: Final = 0.125
-_HURRY_AT: Final = 0.6  # of all changes
+_HURRY_AT: Final = 0.4  # of all changes
 _HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
 _STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE
 _STALLED: Final = 180.0  # the first batch takes a busy machine more than a minute

