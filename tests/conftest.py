@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +18,9 @@ from tests.harness.resident import tell_resident
 from tests.harness.scale import LONG
 from tests.harness.sharing import pytest_xdist_make_scheduler
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = [
     "debugged",
     "earlier_objects_are_spared",
@@ -25,6 +30,7 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
+    "spark",
 ]
 
 # Here, and not in a directory's own file: ``given`` keeps the profile of the moment in which its module is imported. How
@@ -67,3 +73,14 @@ def earlier_objects_are_spared() -> None:
     """Collections of garbage pass over the thousands of tests, and over what earlier modules keep."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """The one SparkSession of a run; whoever asks Spark for one gets this one."""
+    pytest.importorskip("pyspark")
+    from publishers.spark import spark_session
+
+    session = spark_session("penstock-tests", **{"spark.driver.memory": "1g"})
+    yield session
+    session.stop()

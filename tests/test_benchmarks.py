@@ -40,6 +40,9 @@ TINY = {
     "spark": {"ROWS": 20, "WIDE_ROWS": 10, "BATCHES": 1, "WARMING": 0},
 }
 
+SPARK = ("spark",)
+"""Those that take the session of all tests."""
+
 
 def test_every_benchmark_is_tried_here():
     assert set(TINY) == set(NAMES)
@@ -55,8 +58,19 @@ def loop() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("loop")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SPARK])
 def test_a_benchmark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, capsys):
+    tried(name, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", SPARK)
+def test_a_benchmark_of_spark_runs_and_leaves_its_figures(name, tmp_path, monkeypatch, capsys):
+    tried(name, tmp_path, monkeypatch, capsys)
+
+
+def tried(name, tmp_path, monkeypatch, capsys):
     module = pytest.importorskip(f"benchmarks.{name}", exc_type=ImportError)
     monkeypatch.setattr(harness, "ROUNDS", 1)
     monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -14,22 +13,18 @@ from pyspark.sql.types import StructType
 from publishers.blocks.block import Block
 from publishers.criteria.predicate import Predicate
 from publishers.model.position import Position, PositionToken, Start
+from publishers.spark.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from publishers.spark.source_arrow import RecordBatches
 from publishers.spark.source_entities import TypedBatches
 from publishers.spark.source_filters import filtered, is_known, version_bounds
 from publishers.spark.source_log import LogRange, SourceLog
 from publishers.spark.source_options import SourceOptions
-
-if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxFiles,
-        SupportsTriggerAvailableNow,
-    )
-else:  # pragma: no cover - PySpark 4.1, which knows no limits
-    SupportsTriggerAvailableNow = object
 
 __all__ = ["ChangeReader", "ChangeStreamReader", "FilteringReader", "reader_for"]
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -19,21 +18,17 @@ import flow
 from publishers.criteria.criteria import Criterion
 from publishers.model.change import Area, Change
 from publishers.model.position import Position, PositionToken, Start
+from publishers.spark.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from publishers.spark.source_arrow import array_of, chosen_schema
 from publishers.spark.source_entities import CHANGE_COLUMNS, TypedBatches
 from publishers.spark.source_log import TokenPrefixes
 from publishers.spark.source_options import ServerAddress, SourceOptions
 from publishers.views.view import Content
-
-if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxFiles,
-        SupportsTriggerAvailableNow,
-    )
-else:  # pragma: no cover - PySpark 4.1, which knows no limits
-    SupportsTriggerAvailableNow = object
 
 __all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "told_schema"]
 

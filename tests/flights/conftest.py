@@ -19,11 +19,3 @@ def events():
     from penstock_flights.flights import flight_events
 
     return flight_events()
-
-
-@pytest.fixture(scope="session")
-def spark():
-    pytest.importorskip("pyspark")
-    from publishers.spark import spark_session
-
-    return spark_session("penstock-tests", **{"spark.driver.memory": "1g"})

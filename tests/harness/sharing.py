@@ -19,7 +19,7 @@ SHARED = {
     "tests/clients/": "clients",
     "tests/crash/test_limits.py": "limits of the machine",
     "tests/publishers/spark/": "Spark",
-    "tests/test_benchmarks.py::test_a_benchmark_runs_and_leaves_its_figures[spark]": "Spark",
+    "tests/test_benchmarks.py::test_a_benchmark_of_spark": "Spark",
     "tests/flights/": "demo",
 }
 """The beginnings of paths whose tests fork this process, or share a browser, a Spark session, the installed clients or a small file system."""

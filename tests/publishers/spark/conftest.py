@@ -1,4 +1,4 @@
-"""One SparkSession for all tests; each test has a log, a source directory, a checkpoint and queries of its own."""
+"""One SparkSession for all tests (``tests.conftest``); each test has a log, a source directory, a checkpoint and queries of its own."""
 
 import json
 import os
@@ -12,7 +12,6 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from publishers import Change, ChangeLog, Content
-from publishers.spark import spark_session
 
 HERE = Path(__file__).parent
 
@@ -21,13 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("penstock-tests", **{"spark.driver.memory": "1g"})
-    yield session
-    session.stop()
 
 
 @pytest.fixture

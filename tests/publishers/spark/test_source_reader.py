@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pickle
+import sys
 import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,8 +60,9 @@ from publishers import (
     truncate,
     upsert,
 )
+from publishers import spark as package
 from publishers.errors import ConsumerBusy
-from publishers.spark import SchemaRefused, source_reader
+from publishers.spark import SchemaRefused, read_limits, source_reader
 from publishers.spark.source import ChangeSource
 from publishers.spark.source_arrow import CHANGE_SCHEMA
 from publishers.spark.source_log import LogRange
@@ -599,6 +601,8 @@ def test_options_that_are_wrong_are_refused_when_the_source_is_made(options, err
 def test_a_stream_of_pyspark_4_1_has_neither_limits_nor_a_start(log, monkeypatch):
     """F152: with the same class, whose base is not there."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(package, "read_limits", read_limits)  # and back, when it was imported anew
+    monkeypatch.delitem(sys.modules, read_limits.__name__)
     spec = importlib.util.spec_from_file_location("older", source_reader.__file__)
     older = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(older)

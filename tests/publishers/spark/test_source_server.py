@@ -1,7 +1,6 @@
 """F152: the log of a server, read by planners and tasks that share nothing with it, tried in this process."""
 
 import json
-import pickle
 
 import pytest
 
@@ -16,7 +15,7 @@ import transports
 from publishers import ChangeLog, InvalidOption, Position, remove, schema, set_field, truncate, upsert
 from publishers.spark import source_server
 from publishers.spark.source import ChangeSource
-from tests.publishers.spark.test_source_reader import joined, replaced
+from tests.publishers.spark.test_source_reader import joined, tasks
 from transports import ConnectionLost, RemoteError
 
 
@@ -40,16 +39,6 @@ def url(log):
 def source(place, **options):
     texts = {name: str(value) for name, value in options.items()}
     return ChangeSource(CaseInsensitiveDict({"path": str(place), **texts}))
-
-
-def tasks(reader, *offsets):
-    """The rows of each task, as their process gets them."""
-    ranges = reader.partitions(*offsets)
-    reader = pickle.loads(pickle.dumps(replaced(reader)))
-    return [
-        [row for batch in reader.read(one) for row in batch.to_pylist()]
-        for one in pickle.loads(pickle.dumps(ranges))
-    ]
 
 
 def read(place, **options):
