@@ -90,6 +90,8 @@ class Limits:
         resp_reply_bytes: Redis protocol: bytes of changes after which a reply to a poll ends; a single larger record goes alone.
         resp_output_bytes: Redis protocol: bytes of replies of a server that clients have not taken, from which on replies to polls
             become small.
+        resp_consumers: Redis protocol: most consumers of groups that a server keeps; the one that was asked for longest ago has to join again,
+            which costs it nothing.
         resp_block: Redis protocol: longest time for which a command waits, whatever it asks for.
     """
 
@@ -155,6 +157,7 @@ class Limits:
     resp_events: int = 10_000
     resp_reply_bytes: int = 4 * 2**20
     resp_output_bytes: int = 256 * 2**20
+    resp_consumers: int = 10_000
     resp_block: float = 60.0
 
     def __post_init__(self) -> None:

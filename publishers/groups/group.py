@@ -18,8 +18,8 @@ from publishers.groups.state import DeliveryState, GroupState
 from publishers.groups.unit import GroupUnit
 from publishers.groups.worker import GroupWorker, WorkOptions
 from publishers.model.change import time_of
-from publishers.model.position import Position
-from publishers.options import check_whole
+from publishers.model.position import Position, check_position
+from publishers.options import check_switches, check_whole
 
 __all__ = ["ConsumerGroup"]
 
@@ -114,6 +114,37 @@ class ConsumerGroup(ServedGroup):
             self.book.write()
             self.notify()
         return changed
+
+    def ack(self, *positions: Position, durable: bool = False) -> int:
+        """Acknowledges deliveries, whichever consumers have or had them; for those that do not say which consumer they are.
+
+        Args:
+            positions: Of which. What is not known, or was never delivered, is passed over.
+            durable: Whether to return only when a crash cannot take it.
+
+        Returns:
+            How many were newly acknowledged.
+
+        Raises:
+            InvalidOption: If an acknowledgement to this group is of everything that a consumer has up to there.
+            GroupUnwritten: With ``durable``, if the disk has no room or fails; it is tried again.
+        """
+        check_switches(durable=durable)
+        if self.book.record.settings.ack == "all":
+            right = "given, as an acknowledgement to this group is of all that one has"
+            raise InvalidOption("consumer", None, right)
+        for position in positions:
+            check_position("position", position)
+        self.book.check()
+        with self.book.lock:
+            count = self.book.machine.ack_delivered(positions)
+            if count:
+                self.book.acked(count)
+        if durable:
+            self.book.flush()
+        if count:
+            self.notify()
+        return count
 
     def pending(self) -> PendingSummary:
         """What is delivered and not acknowledged, in all."""

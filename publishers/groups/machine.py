@@ -83,8 +83,7 @@ class GroupMachine:
         self._plan = LanePlan()
         self._timers = GroupTimers(self.units)
         self._ready = ReadyHeap(self.units)
-        self.pending = 0
-        self.parked = 0
+        self.pending = self.parked = 0
         self._gathered = GatheredTransaction()
         self._told = JournalChanges(head, opens)
 
@@ -297,8 +296,12 @@ class GroupMachine:
             ConsumerFenced: If the consumer does not count any more, or something is another one's by now; nothing has changed.
         """
         self._heard(consumer)
-        units = {self._own(consumer, place) for place in positions} - {None}
-        return self._done(units)
+        return self._done({self._own(consumer, place) for place in positions} - {None})
+
+    def ack_delivered(self, positions: Iterable[Position]) -> int:
+        """Takes acknowledgements of whatever was delivered, now or before a restart, to whichever consumer; answers how many are new."""
+        found = {self.units.get(self._place(position)) for position in positions}
+        return self._done([one for one in found if one and one.count and one.state in (_PENDING, _DUE)])
 
     def ack_upto(self, consumer: GroupConsumer, position: Position) -> int:
         """Acknowledges what a consumer was given up to and with a position; otherwise as `ack`.
@@ -355,8 +358,7 @@ class GroupMachine:
 
     def has(self, consumer: GroupConsumer, position: Position, count: int) -> bool:
         """Whether a delivery is still the consumer's: not done, not taken back, and not given again since."""
-        unit = self.units.get(position)
-        found = unit and (unit.state, unit.holder, unit.count)
+        found = (unit := self.units.get(position)) and (unit.state, unit.holder, unit.count)
         return found == (_PENDING, consumer.holder, count)
 
     def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:

@@ -79,6 +79,17 @@ class GroupMember:
                     return found
                 self._group.wait(event, self._consumer, left)
 
+    def watch(self, notify: Callable[[], object]) -> tuple[float | None, Callable[[], None]]:
+        """Has something called when there may be something to read, for those who wait on no thread.
+
+        Args:
+            notify: What is called, on any thread; perhaps several times, and perhaps for nothing.
+
+        Returns:
+            After how many seconds there may be something in any case, None if never; and what ends it.
+        """
+        return self._group.watch(self._consumer, notify)
+
     def deliveries(self) -> DeliveryFeed:
         """The deliveries as a publisher, over which a loop may be written too: ``for`` and ``async for``.
 

@@ -21,6 +21,18 @@ from publishers.model.change import Change
 __all__ = ["ServedGroup"]
 
 
+class _Call:
+    """Something that is called in place of being set."""
+
+    __slots__ = ("set",)
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.set = call
+
+
+_Waiter = threading.Event | DeliverySubscription | _Call
+
+
 class ServedGroup:
     """The serving half of a group: what its consumers, their subscriptions and the log do with it. Thread-safe.
 
@@ -42,7 +54,7 @@ class ServedGroup:
         self.monotonic = log.monotonic
         self._supply = GroupSupply(log, book)
         self._burying = threading.Lock()
-        self._waiting: set[threading.Event | DeliverySubscription] = set()
+        self._waiting: set[_Waiter] = set()
 
     @property
     def name(self) -> str:
@@ -160,13 +172,33 @@ class ServedGroup:
             return _nothing
         return self._log.listen(self.book.criteria, since, notify)
 
-    def attend(self, consumer: GroupConsumer, waiter: "threading.Event | DeliverySubscription") -> None:
+    def watch(
+        self, consumer: GroupConsumer, notify: Callable[[], object]
+    ) -> tuple[float | None, Callable[[], None]]:
+        """See `GroupMember.watch`."""
+        waiter = _Call(notify)
+        self.attend(consumer, waiter)
+        try:
+            with self.book.lock:
+                due = self.book.machine.next_due()
+            unlisten = self.listen(consumer, notify)
+        except BaseException:
+            self.desert(consumer, waiter)
+            raise
+
+        def end() -> None:
+            self.desert(consumer, waiter)
+            unlisten()
+
+        return None if due is None else max(due - self.monotonic(), 0.0), end
+
+    def attend(self, consumer: GroupConsumer, waiter: _Waiter) -> None:
         """Tells a waiter when there may be something to deliver; the consumer is there meanwhile."""
         with self.book.lock:
             self._waiting.add(waiter)
             self.book.machine.consumers.begin_wait(consumer)
 
-    def desert(self, consumer: GroupConsumer, waiter: "threading.Event | DeliverySubscription") -> None:
+    def desert(self, consumer: GroupConsumer, waiter: _Waiter) -> None:
         """Ends that."""
         with self.book.lock:
             self._waiting.discard(waiter)

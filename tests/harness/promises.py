@@ -26,8 +26,7 @@ PARTLY = {
         ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"), "in the owner's process"
     ),
     "F86": "groups in the owner's process",
-    "F163": "in the owner's process",
-    "F133": "poll",
+    "F163": "in the owner's process, and over the Redis protocol",
     "F98": "for servers, their clients and webhooks",
     "F111": "native JSON, the envelope of rqlite, CloudEvents",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",

@@ -43,7 +43,7 @@ class LogAction(enum.Enum):
     OPERATE = "OPERATE"
     """Be told how the log and its subscriptions are doing: statistics and metrics."""
     CONSUME = "CONSUME"
-    """Open the slots that the grant names, be given what they give, and acknowledge it."""
+    """Open the slots, and make and use the groups, that the grant names: be given what they give, and acknowledge it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Grant:
             changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
             together with WRITE: what is written is not narrowed; nor with CONSUME, as a slot has its own criteria.
         slots: Which slots it may open, with CONSUME: patterns of their names as in a shell; none unless more is said.
+        groups: Which groups it may make, and use, with CONSUME: likewise.
 
     Raises:
         InvalidOption: If one of them is something else.
@@ -66,6 +67,7 @@ class Grant:
     view: View | None = None
     criteria: Criteria | None = None
     slots: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Grant:
         view: View | None = None,
         criteria: Criteria | None = None,
         slots: Collection[str] = (),
+        groups: Collection[str] = (),
     ) -> None:
         told: object = actions
         if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
@@ -89,16 +92,10 @@ class Grant:
         if criteria is not None and LogAction.CONSUME in actions:
             right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
             raise InvalidOption("criteria", criteria, right)
-        patterns: object = slots
-        if (
-            isinstance(patterns, str)
-            or not isinstance(patterns, Collection)
-            or not all(isinstance(one, str) for one in patterns)
-        ):
-            raise InvalidOption("slots", slots, 'patterns of names, such as ["stock-*"]')
-        if slots and LogAction.CONSUME not in actions:
-            raise InvalidOption("slots", slots, "left out where actions do not hold CONSUME")
+        for name, patterns in (("slots", slots), ("groups", groups)):
+            _check_patterns(name, patterns, actions)
         object.__setattr__(self, "slots", tuple(slots))
+        object.__setattr__(self, "groups", tuple(groups))
         object.__setattr__(self, "actions", frozenset(actions))
         object.__setattr__(self, "view", view)
         object.__setattr__(self, "criteria", criteria)
@@ -131,6 +128,15 @@ class Grant:
         """
         if not self._holds(name):
             raise Forbidden("slot.name", "that of a slot that may be opened here")
+
+    def check_group(self, name: str) -> None:
+        """Checks whether a group of a name may be used, whether there is one or not.
+
+        Raises:
+            Forbidden: If not.
+        """
+        if not any(fnmatchcase(name, pattern) for pattern in self.groups):
+            raise Forbidden("group", "that of a group that may be used here")
 
     def _holds(self, slot: str) -> bool:
         return any(fnmatchcase(slot, pattern) for pattern in self.slots)
@@ -198,6 +204,17 @@ def schemas_for(grant: Grant, log: "ChangeLog") -> dict[str, tuple[int, ...]]:
     """
     _check_schemas(grant)
     return {name: versions for name, versions in log.schemas().items() if grant.shows_type(name)}
+
+
+def _check_patterns(name: str, patterns: object, actions: Collection[LogAction]) -> None:
+    if (
+        isinstance(patterns, str)
+        or not isinstance(patterns, Collection)
+        or not all(isinstance(one, str) for one in patterns)
+    ):
+        raise InvalidOption(name, patterns, 'patterns of names, such as ["stock-*"]')
+    if patterns and LogAction.CONSUME not in actions:
+        raise InvalidOption(name, patterns, "left out where actions do not hold CONSUME")
 
 
 def _of_data(areas: Collection[Area]) -> bool:

@@ -51,7 +51,18 @@ _MOST: Final = 1 << 20
 _TABLES: Final = ("principals", "jwt", "certificates", "anonymous", "grants")
 _PRINCIPAL: Final = ("token", "token_sha256", "certificate", "roles", "claims")
 _JWT: Final = ("jwks", "issuer", "audience", "algorithms", "leeway", "name", "roles")
-_GRANT: Final = ("roles", "logs", "actions", "criteria", "content", "images", "fields", "mask", "slots")
+_GRANT: Final = (
+    "roles",
+    "logs",
+    "actions",
+    "criteria",
+    "content",
+    "images",
+    "fields",
+    "mask",
+    "slots",
+    "groups",
+)
 _WISH: Final = (
     "areas",
     "entity_types",
@@ -78,6 +89,7 @@ class _Rule(NamedTuple):
     view: View | None
     wishes: tuple[Mapping[str, Any], ...]
     slots: tuple[str, ...]
+    groups: tuple[str, ...]
 
     def fits(self, principal: Principal, log: str, action: LogAction) -> bool:
         """Whether it is for a principal, a log and an action."""
@@ -93,8 +105,8 @@ class _Rule(NamedTuple):
     def grant(self, principal: Principal) -> Grant | None:
         """What it grants to a principal; None if that lacks a claim which the criteria name."""
         if not self.wishes:
-            slots = [_filled(pattern, principal) for pattern in self.slots]
-            return Grant(self.actions, self.view, slots=[pattern for pattern in slots if pattern is not None])
+            slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
+            return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
         for wish in self.wishes:
             told = dict(wish)
@@ -324,6 +336,7 @@ def _rule(table: PolicyTable) -> _Rule:
         view,
         tuple(wish.plain() for wish in wishes),
         table.texts("slots"),
+        table.texts("groups"),
     )
 
 
@@ -332,10 +345,11 @@ def _check_slots(table: PolicyTable, actions: frozenset[LogAction], *, narrowed:
     if consumes and narrowed:
         right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
         raise table.wrong("criteria", right)
-    if table.texts("slots") and not consumes:
-        raise table.wrong("slots", "left out where actions do not hold CONSUME")
-    for pattern in table.texts("slots"):
-        _check_claims(table, "slots", pattern)
+    for name in ("slots", "groups"):
+        if table.texts(name) and not consumes:
+            raise table.wrong(name, "left out where actions do not hold CONSUME")
+        for pattern in table.texts(name):
+            _check_claims(table, name, pattern)
 
 
 def _criterion(told: Mapping[str, Any], _: object) -> Criterion:
@@ -385,6 +399,12 @@ def _filled(text: str, principal: Principal) -> str | None:
 
     filled = _CLAIM.sub(value, text)
     return None if lacking else filled
+
+
+def _all_filled(patterns: Iterable[str], principal: Principal) -> list[str]:
+    """Those whose claims the principal has."""
+    found = (_filled(pattern, principal) for pattern in patterns)
+    return [one for one in found if one is not None]
 
 
 def _digest(token: str) -> bytes:

@@ -79,6 +79,7 @@ def _told(grant: Grant) -> dict[str, Any]:
         "view": None if view is None else _view(view),
         "criteria": None if grant.criteria is None else grant.criteria.to_json(),
         "slots": list(grant.slots),
+        "groups": list(grant.groups),
     }
 
 
@@ -104,4 +105,5 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         if grant["criteria"] is not None:
             yield f"    of the changes that fulfil any of {grant['criteria'] or 'all'}"
         if action is LogAction.CONSUME:
-            yield f"    the slots {', '.join(grant['slots']) or 'of no name'}"
+            for kind in ("slots", "groups"):
+                yield f"    the {kind} {', '.join(grant[kind]) or 'of no name'}"

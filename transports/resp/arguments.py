@@ -66,6 +66,12 @@ class CommandArguments:
             )
         return int(given)
 
+    def next_word(self) -> str | None:
+        """The next one in capital letters, if it is there and no whole number."""
+        if not self.left or self._rest[self._at].isdigit():
+            return None
+        return self.raw("option").upper().decode("ascii", "replace")
+
     def options(self, known: dict[str, Callable[[], None]]) -> None:
         """The rest: words with what belongs to them, in any order, each once.
 

@@ -22,6 +22,8 @@ class RespClient:
         principal: Who that is, or None.
         revision: Of the access under which that was found out.
         leaving: Whether it is to be closed behind the reply.
+        ended: Whether it says nothing more: what it has asked is answered, and not waited for.
+        abandons: Whether what is being answered is of no use once it says nothing more.
     """
 
     id: int
@@ -34,3 +36,5 @@ class RespClient:
     principal: Principal | None = None
     revision: int = 0
     leaving: bool = False
+    ended: bool = False
+    abandons: bool = False

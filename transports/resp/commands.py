@@ -8,6 +8,7 @@ from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.errors import reply_of
 from transports.resp.greeting import authenticate, choose, echo, greet, ping, quit_, tell_client
+from transports.resp.grouping import acknowledge, claim, group_, list_pending, refuse
 from transports.resp.polling import poll
 from transports.resp.port import RespPort
 from transports.resp.replies import RespError, SimpleString
@@ -91,6 +92,11 @@ COMMANDS: Final = {
         RespCommand("AUTH", authenticate, -2, "Shows a token"),
         RespCommand("CDCPOLL", poll, -3, "Gives changes from a sequence number on"),
         RespCommand("CDC.POLL", poll, -3, "As CDCPOLL"),
+        RespCommand("CDC.GROUP", group_, -2, "Makes groups, and gives their consumers changes"),
+        RespCommand("CDC.ACK", acknowledge, -4, "Acknowledges deliveries"),
+        RespCommand("CDC.NACK", refuse, -5, "Refuses deliveries"),
+        RespCommand("CDC.PENDING", list_pending, -3, "Lists deliveries that are not acknowledged"),
+        RespCommand("CDC.CLAIM", claim, -5, "Takes over deliveries of other consumers"),
         RespCommand("CLIENT", tell_client, -2, "Names the client"),
         RespCommand("COMMAND", _tell, -1, "Tells which commands there are"),
         RespCommand("ECHO", echo, 2, "Gives back what was said"),

@@ -62,7 +62,6 @@ class RespConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._reading = True
-        self._ended = False
         self._why: str | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -99,9 +98,12 @@ class RespConnection(asyncio.Protocol):
             self._read(on=False)
 
     def eof_received(self) -> bool:
-        """The client says nothing more; what it has asked is answered."""
-        self._ended = True
-        if self._task is None:
+        """The client says nothing more; what it has asked is answered, but not what is for one that goes on."""
+        self._client.ended = True
+        if self._task is not None and self._client.abandons:
+            self._task.cancel()
+            self._close()
+        elif self._task is None:
             self._close()
         return True
 
@@ -139,7 +141,7 @@ class RespConnection(asyncio.Protocol):
             return
         finally:
             self._task = None
-        if self._ended or self._client.leaving:
+        if self._client.ended or self._client.leaving:
             self._close()
         else:
             self._read(on=True)

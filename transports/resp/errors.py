@@ -3,6 +3,16 @@
 from typing import Final
 
 from publishers.errors import HistoryPruned, InvalidCriteria, InvalidOption, LogReadOnly, PositionAhead
+from publishers.groups.errors import (
+    ConsumerFenced,
+    GroupCorrupted,
+    GroupExists,
+    GroupForked,
+    GroupLost,
+    GroupPaused,
+    GroupUnwritten,
+    NoSuchGroup,
+)
 from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated, describe, shortened
 from transports.resp.replies import RespError
 from transports.resp.sequence import sequence_of
@@ -21,12 +31,42 @@ _WORDS: Final = {
 }
 
 
+_GROUPS: Final[tuple[tuple[type[Exception], str, str | None], ...]] = (
+    (NoSuchGroup, "NOGROUP", "the log has no such group; CDC.GROUP CREATE makes one"),
+    (GroupExists, "BUSYGROUP", "Consumer Group name already exists"),
+    (ConsumerFenced, "FENCED", None),
+    (GroupPaused, "PAUSED", None),
+    (GroupForked, "GROUP_FORKED", None),
+    (
+        GroupUnwritten,
+        "TRYAGAIN",
+        "what is done of the group cannot be written at the moment; it is tried again",
+    ),
+    (
+        GroupCorrupted,
+        "GROUP_DAMAGED",
+        "what the server keeps of the group is damaged; its server has logged the place",
+    ),
+)
+"""Words, and what is said where the text of the error speaks of what is not for clients."""
+
+
 def reply_of(error: Exception) -> RespError:
     """What a client is told of an error. What is in no table is logged with an id, and only the id is told."""
     if isinstance(error, RespError):
         return error
     if isinstance(error, Unauthenticated):
         return RespError(NO_AUTH, "Authentication required.")
+    if isinstance(error, GroupLost):
+        oldest = sequence_of(error.oldest)
+        return RespError(
+            "GROUP_LOST",
+            f"the history of group {error.name!r} was above its cap, and changes before sequence {oldest} are gone; the group needs a reset where its "
+            "log is owned",
+        )
+    for kind, word, message in _GROUPS:
+        if isinstance(error, kind):
+            return RespError(word, shortened(message or str(error)))
     if isinstance(error, HistoryPruned):
         oldest = sequence_of(error.oldest)
         return RespError(

@@ -75,12 +75,10 @@ async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> A
             gap, since = True, error.oldest
             continue
         since = page.next
-        if page.changes or loop.time() >= until:
+        if page.changes or client.ended or loop.time() >= until:
             break
         async with woken(port, client, name, log, criteria, since) as event:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
-                    await event.wait()
+            await port.wait(client, event, until)
     return {"events": events, "next_seq": sequence_of(since), "gap": gap} if chosen["RESULT"] else events
 
 
@@ -117,11 +115,9 @@ async def woken(
 
     waker = _Waker(notify)
     port.weight.take(name, criteria, weigh(criteria))
-    port.waiting += 1
     try:
         await port.scan(client, lambda _: log.changes(criteria, since=since).subscribe(waker))
         yield event
     finally:
-        port.waiting -= 1
         port.weight.give(name, criteria)
         waker.end()

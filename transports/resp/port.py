@@ -3,8 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from publishers.errors import PenstockError
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import Credentials, Principal
@@ -13,6 +15,7 @@ from transports.limits import Limits
 from transports.quotas.pool import Pools, Turn
 from transports.quotas.weight import ServerWeight
 from transports.resp.client import RespClient
+from transports.resp.group_members import GroupMembers
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -42,6 +45,7 @@ class RespPort:
         weight: What the criteria of all commands that wait weigh.
         commands: How often each command was answered.
         errors: How often each word of an error was told.
+        members: The consumers of groups that clients speak of.
         waiting: How many commands wait for a change.
     """
 
@@ -59,6 +63,7 @@ class RespPort:
         self.weight = ServerWeight(limits.criteria_weight)
         self.commands: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.members = GroupMembers(limits.resp_consumers)
         self.waiting = 0
         self._pools = pools
         self._unsent = unsent
@@ -125,12 +130,45 @@ class RespPort:
         finally:
             turn.cancel()
 
+    async def take(self, client: RespClient, work: Callable[[], _T], undo: Callable[[_T], None]) -> _T:
+        """As `scan`; if the client leaves before the result is there, that is undone, on a thread too."""
+        turn = self._pools.scanning.submit(client.address, lambda _: work())
+
+        def done(result: "Future[_T]") -> None:
+            if not result.cancelled() and result.exception() is None:
+                found = result.result()
+                try:
+                    self._pools.scanning.submit(client.address, lambda _: undo(found))
+                except PenstockError:  # the server stops, or too much waits
+                    undo(found)
+
+        try:
+            return await asyncio.wrap_future(turn.result)
+        except asyncio.CancelledError:
+            turn.cancel()
+            turn.result.add_done_callback(done)
+            raise
+
+    async def wait(self, client: RespClient, event: asyncio.Event, until: float) -> None:
+        """Waits for an event, up to a time of the event loop; as long as the client may say more."""
+        self.waiting += 1
+        abandoned, client.abandons = client.abandons, True
+        try:
+            async with asyncio.timeout_at(until):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            client.abandons = abandoned
+            self.waiting -= 1
+
     def statistics(self) -> dict[str, Any]:
         """What was answered, and what waits."""
         return {
             "commands": dict(self.commands),
             "errors": dict(self.errors),
             "waiting": self.waiting,
+            "consumers": len(self.members),
             "criteriaWeight": self.weight.weight,
             "threads": self._pools.statistics(),
         }

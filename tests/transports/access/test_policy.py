@@ -118,10 +118,12 @@ def test_the_first_grant_that_fits_decides(policy):
 def test_a_grant_names_the_slots_that_may_be_opened(tmp_path):
     """F140: a claim that is missing lets a pattern stand for none."""
     path = tmp_path / "policy.toml"
-    path.write_text(GRANT + 'actions = ["CONSUME"]\nslots = ["{name}-*", "{tenant}"]')
+    path.write_text(
+        GRANT + 'actions = ["CONSUME"]\nslots = ["{name}-*", "{tenant}"]\ngroups = ["{name}", "{tenant}"]'
+    )
     policy = Policy(path)
     granted = policy.authorise(Principal("ann", {"r"}), "l", LogAction.CONSUME)
-    assert granted == Grant({LogAction.CONSUME}, slots=["ann-*"])
+    assert granted == Grant({LogAction.CONSUME}, slots=["ann-*"], groups=["ann"])
     granted.check_slot("ann-1")
     for name in ("ann", "bob-1", "{tenant}"):
         with pytest.raises(Forbidden):
@@ -220,6 +222,7 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
         ('[[grants]]\nroles = ["r"]', r"\[\[grants\]\] 1 logs is None"),
         (GRANT + 'actions = ["read"]', r"1 actions: LogAction is 'read', but must be one of READ, WRITE, OPERATE"),
         (GRANT + 'slots = ["a"]', r"1 slots is \['a'\], but must be left out where actions do not hold CONSUME"),
+        (GRANT + 'groups = ["a"]', r"1 groups is \['a'\], but must be left out where actions do not hold CONSUME"),
         (GRANT + 'actions = ["CONSUME"]\nslots = ["{a"]', r"1 slots is \['{a'\], .* the name of a claim"),
         (
             GRANT + 'actions = ["CONSUME"]\ncriteria = [{ keys = ["x"] }]',

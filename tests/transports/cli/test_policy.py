@@ -53,7 +53,7 @@ def test_a_sound_file_is_said_to_be_so_and_tells_what_it_grants(policy, capsys):
     )
     given = ["--as", "ann", "--role", "worker", "--log", "shop"]
     assert main(["policy", "check", str(consuming), *given]) == 0
-    assert "CONSUME: yes\n    the slots ann-*\n" in capsys.readouterr().out
+    assert "CONSUME: yes\n    the slots ann-*\n    the groups of no name\n" in capsys.readouterr().out
     assert "SECRET" not in said
     given = ["--as", "eve", "--role", "reader", "--claim", "tenant=item", "--log", "shop", "--json"]
     assert main(["policy", "check", str(policy), *given]) == 0

@@ -1,5 +1,7 @@
 """Clients that behave badly, and what becomes of the others."""
 
+import socket
+
 import pytest
 
 
@@ -29,14 +31,27 @@ def test_people_may_type(resp, raw):
 
 def test_what_was_asked_before_the_client_closed_its_side_is_answered(resp, raw, log, fill):
     """F133."""
-    import socket
-
     fill(1)
     client = raw(resp())
     client.send("CDCPOLL", "0", "1")
     client.send("PING")
     client.socket.shutdown(socket.SHUT_WR)
     assert client.rest().endswith(b"+PONG\r\n")
+
+
+async def test_nothing_is_waited_for_when_the_client_has_closed_its_side(resp, raw, fill, until):
+    """F133: it gets what is there, and is waited for no more."""
+    fill(1)
+    server = resp()
+    waits, comes = raw(server), raw(server)
+    waits.send("CDCPOLL", "$", "1", "BLOCK", "60000")
+    await until(lambda: server.figures()["waiting"] == 1, "it waits")
+    waits.socket.shutdown(socket.SHUT_WR)
+    assert waits.rest() == b""
+    comes.socket.sendall(b"CDCPOLL $ 1 BLOCK 60000\r\n")
+    comes.socket.shutdown(socket.SHUT_WR)
+    assert comes.rest() in (b"*0\r\n", b"")  # the end may come while it begins to wait
+    await until(lambda: server.figures()["connections"] == 0, "both are gone")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,418 @@
+"""``CDC.GROUP``, ``CDC.ACK``, ``CDC.NACK``, ``CDC.PENDING`` and ``CDC.CLAIM``: consumers that share the changes of a log.
+
+A thin shell on ``log.groups``. All of it that may wait for the disk is done on threads; a read that waits for a change keeps none.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from publishers.errors import HistoryPruned, PenstockError
+from publishers.groups.errors import ConsumerFenced
+from publishers.model.position import Position, Start
+from transports.access.grant import LogAction
+from transports.errors import Forbidden
+from transports.resp.arguments import CommandArguments
+from transports.resp.client import RespClient
+from transports.resp.kora import criteria_of_pattern, kora_event
+from transports.resp.port import RespPort
+from transports.resp.replies import Encoded, RespError, SimpleString, encode_reply
+from transports.resp.sequence import NEWEST, position_of_sequence, sequence_of
+
+if TYPE_CHECKING:
+    from publishers.groups import ConsumerGroup, GroupDelivery, GroupMember
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["acknowledge", "claim", "group_", "list_pending", "refuse"]
+
+_T = TypeVar("_T")
+_OK: Final = SimpleString("OK")
+_MILLIS_MAX: Final = 2**31 - 1
+_ORDERINGS: Final = ("key", "none", "global")
+_GAPS: Final = ("error", "earliest", "latest")
+
+
+@dataclass(slots=True)
+class _Named:
+    """Log and group that a command names.
+
+    Attributes:
+        key: The name of the log.
+        group: That of the group.
+        log: The log, once it is known that the client may.
+    """
+
+    key: str
+    group: str
+    log: "ChangeLog" = field(init=False)
+
+    @classmethod
+    def of(cls, given: CommandArguments) -> "_Named":
+        return cls(given.text("key"), given.text("group"))
+
+    async def check(self, port: RespPort, client: RespClient) -> None:
+        """Finds the log, if the client may use a group of this name in it, whether there is one or not.
+
+        Raises:
+            Forbidden, LogNotFound, Unauthenticated, NotAuthenticated: As ``RespPort.find``.
+        """
+        _, self.log, grant = await port.find(client, self.key, LogAction.CONSUME)
+        grant.check_group(self.group)
+        if grant.view is not None:
+            raise Forbidden("group", "used by those who may see the whole of each change")
+
+    def open(self) -> "ConsumerGroup":
+        """The group; on a thread."""
+        return self.log.groups.open(self.group)
+
+
+async def group_(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CDC.GROUP CREATE | READ | LEAVE | INFO``."""
+    word = given.raw("subcommand").upper()
+    subcommands = {b"CREATE": _create, b"READ": _read, b"LEAVE": _leave, b"INFO": _tell}
+    if word not in subcommands:
+        right = b", ".join(subcommands).decode()
+        raise RespError("ERR", f"unknown subcommand {word[:40]!a} of CDC.GROUP, which must be one of {right}")
+    return await subcommands[word](port, client, given)
+
+
+async def _create(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CREATE key group sequence [MATCH pattern] [ORDERING ...] [ACKWAIT ms] [MAXDELIVER n] [ONGAP ...]``."""
+    named, place = _Named.of(given), given.raw("start_seq")
+    start: Any = Start.LATEST if place == NEWEST else position_of_sequence("start_seq", place)
+    if isinstance(start, Position) and start.version == 0:
+        start = Start.EARLIEST
+    pattern: list[bytes] = []
+    options: dict[str, Any] = {}
+    given.options(
+        {
+            "MATCH": lambda: pattern.append(given.raw("MATCH")),
+            "ORDERING": lambda: options.update(ordering=_word(given, "ORDERING", _ORDERINGS)),
+            "ACKWAIT": lambda: options.update(ack_wait=given.whole("ACKWAIT", 1, _MILLIS_MAX) / 1000),
+            "MAXDELIVER": lambda: options.update(max_deliver=given.whole("MAXDELIVER", 1, 1_000_000)),
+            "ONGAP": lambda: options.update(on_gap=_word(given, "ONGAP", _GAPS)),
+        }
+    )
+    criteria = criteria_of_pattern(pattern[0] if pattern else None)
+    await named.check(port, client)
+
+    def work(_: object) -> SimpleString:
+        oldest = named.log.oldest
+        if isinstance(start, Position) and start < oldest:
+            raise HistoryPruned(oldest)
+        named.log.groups.create(named.group, criteria, start=start, **options)
+        return _OK
+
+    return await port.scan(client, work)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One look for deliveries.
+
+    Attributes:
+        member: The consumer.
+        found: What it was given.
+        reply: The same for the client.
+        due: In how many seconds there may be something in any case; None if never, or if nothing was watched.
+        end: Ends the watch.
+    """
+
+    member: "GroupMember"
+    found: "list[GroupDelivery]"
+    reply: Encoded
+    due: float | None
+    end: Callable[[], None]
+
+    def undo(self) -> None:
+        """The client has left before it was told: what it was given is due at once, and counts as no delivery."""
+        self.end()
+        _give_back(self.member, self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a consumer asks for.
+
+    Attributes:
+        port: What all connections share.
+        named: The group.
+        consumer: Its name.
+        most: Most deliveries.
+        history: Whether what the consumer has comes again first.
+        version: Of the protocol.
+    """
+
+    port: RespPort
+    named: _Named
+    consumer: str
+    most: int
+    history: bool
+    version: int
+
+    def look(self, notify: Callable[[], None] | None) -> _Attempt:
+        """Looks for deliveries, on a thread.
+
+        Args:
+            notify: What is called when it is worth another look; None for nothing.
+        """
+        return _as_member(self.port, self.named, self.consumer, partial(self._look, notify))
+
+    def _look(self, notify: Callable[[], None] | None, member: "GroupMember") -> _Attempt:
+        due, end = (None, lambda: None) if notify is None else member.watch(notify)
+        found: list[GroupDelivery] = []
+        try:
+            found = member.read(self.most, history=self.history, wait=0.0)
+            return _Attempt(member, found, _events(found, self.version), due, end)
+        except BaseException:
+            end()
+            _give_back(member, found)
+            raise
+
+
+async def _read(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``READ key group consumer count [BLOCK ms] [HISTORY]``."""
+    named, consumer = _Named.of(given), given.text("consumer")
+    most = min(given.whole("count", 1, _MILLIS_MAX), port.limits.resp_events)
+    chosen: dict[str, Any] = {"BLOCK": 0, "HISTORY": False}
+    given.options(
+        {
+            "BLOCK": lambda: chosen.update(BLOCK=given.whole("BLOCK", 0, _MILLIS_MAX)),
+            "HISTORY": lambda: chosen.update(HISTORY=True),
+        }
+    )
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+    until = loop.time() + min(chosen["BLOCK"] / 1000, port.limits.resp_block)
+
+    def notify() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server has stopped
+            loop.call_soon_threadsafe(woken.set)
+
+    reading = _Reading(port, named, consumer, most, chosen["HISTORY"], client.version)
+    watched: Callable[[], None] | None = None  # the first look needs no watch
+    while True:
+        await named.check(port, client)  # again after each wait: it may be over
+        woken.clear()
+        client.abandons = not client.ended  # what is delivered is for a client that can acknowledge it
+        try:
+            attempt = await port.take(client, partial(reading.look, watched), _Attempt.undo)
+        finally:
+            client.abandons = False
+        try:
+            if attempt.found or client.ended or loop.time() >= until:
+                return attempt.reply
+            if watched is not None:
+                end = until if attempt.due is None else min(until, loop.time() + attempt.due)
+                await port.wait(client, woken, end)
+        finally:
+            attempt.end()
+        watched = notify
+
+
+async def _leave(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``LEAVE key group consumer``: what it has is due at once. Answers 1 if it was there."""
+    named, consumer = _Named.of(given), given.text("consumer")
+    given.done()
+    await named.check(port, client)
+
+    def work(_: object) -> int:
+        group = named.open()
+        member = port.members.find(named.log, group, consumer)
+        if member is None:
+            return 0
+        port.members.forget(named.log, group, member)
+        member.leave()
+        return 1
+
+    return await port.scan(client, work)
+
+
+async def _tell(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``INFO key group``."""
+    named = _Named.of(given)
+    given.done()
+    await named.check(port, client)
+
+    def work(_: object) -> dict[str, Any]:
+        told = named.open().info()
+        return {
+            "name": told.name,
+            "state": told.state.value,
+            "floor": sequence_of(told.floor),
+            "head": sequence_of(told.head),
+            "consumers": list(told.consumers),
+            "pending": told.pending,
+            "due": told.due,
+            "parked": told.parked,
+            "acked": told.acked,
+            "redelivered": told.redelivered,
+            "dead": told.dead,
+            "lost": told.lost,
+            "lag": told.lag.changes,
+            "lag_versions": told.lag.versions,
+        }
+
+    return await port.scan(client, work)
+
+
+async def acknowledge(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CDC.ACK key group [CONSUMER name] [DURABLE] sequence [sequence ...]``: how many were newly acknowledged."""
+    named = _Named.of(given)
+    consumer, durable = None, False
+    while (word := given.next_word()) is not None:
+        if word == "CONSUMER" and consumer is None:
+            consumer = given.text("CONSUMER")
+        elif word == "DURABLE" and not durable:
+            durable = True
+        else:
+            raise RespError(
+                "ERR", f"syntax error: {word[:40]!a} must be a sequence number, CONSUMER or DURABLE"
+            )
+    places = _places(given)
+    await named.check(port, client)
+
+    def work(_: object) -> int:
+        group = named.open()
+        if consumer is None:
+            return group.ack(*places, durable=durable)
+        return _known(port, named, group, consumer).ack(*places, durable=durable)
+
+    return await port.scan(client, work)
+
+
+async def refuse(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CDC.NACK key group consumer [DELAY ms] [NOCOUNT] sequence [sequence ...]``: how many were pending."""
+    named, consumer = _Named.of(given), given.text("consumer")
+    delay, counts = None, True
+    while (word := given.next_word()) is not None:
+        if word == "DELAY" and delay is None:
+            delay = given.whole("DELAY", 0, _MILLIS_MAX) / 1000
+        elif word == "NOCOUNT" and counts:
+            counts = False
+        else:
+            raise RespError("ERR", f"syntax error: {word[:40]!a} must be a sequence number, DELAY or NOCOUNT")
+    places = _places(given)
+    await named.check(port, client)
+
+    def work(_: object) -> int:
+        member = _known(port, named, named.open(), consumer)
+        return sum(member.nack(place, delay, count=counts) for place in places)
+
+    return await port.scan(client, work)
+
+
+async def list_pending(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CDC.PENDING key group [START sequence] [COUNT n] [CONSUMER name] [MINIDLE ms] [WITHCOUNTS]``."""
+    named = _Named.of(given)
+    chosen: dict[str, Any] = {"limit": port.limits.resp_events}
+    counted: list[bool] = []
+    given.options(
+        {
+            "START": lambda: chosen.update(start=position_of_sequence("START", given.raw("START"))),
+            "COUNT": lambda: chosen.update(
+                limit=min(given.whole("COUNT", 1, _MILLIS_MAX), port.limits.resp_events)
+            ),
+            "CONSUMER": lambda: chosen.update(consumer=given.text("CONSUMER")),
+            "MINIDLE": lambda: chosen.update(min_idle=given.whole("MINIDLE", 0, _MILLIS_MAX) / 1000),
+            "WITHCOUNTS": lambda: counted.append(True),
+        }
+    )
+    await named.check(port, client)
+
+    def work(_: object) -> list[list[Any]]:
+        rows = named.open().pending_rows(**chosen)
+        return [
+            [sequence_of(row.position), row.consumer, int(row.idle * 1000), *([row.count] if counted else [])]
+            for row in rows
+        ]
+
+    return await port.scan(client, work)
+
+
+async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+    """``CDC.CLAIM key group consumer min-idle-ms [START sequence] [COUNT n] [JUSTID] [sequence ...]``: next, events, lost."""
+    named, consumer = _Named.of(given), given.text("consumer")
+    idle = given.whole("min-idle-time", 0, _MILLIS_MAX) / 1000
+    chosen: dict[str, Any] = {}
+    while (word := given.next_word()) is not None:
+        if word in chosen or word not in ("START", "COUNT", "JUSTID"):
+            raise RespError(
+                "ERR",
+                f"syntax error: {word[:40]!a} must be a sequence number, or once START, COUNT or JUSTID",
+            )
+        if word == "START":
+            chosen[word] = position_of_sequence(word, given.raw(word))
+        elif word == "COUNT":
+            chosen[word] = min(given.whole(word, 1, _MILLIS_MAX), port.limits.resp_events)
+        else:
+            chosen[word] = True
+    places = _places(given) if given.left else None
+    await named.check(port, client)
+
+    def take(member: "GroupMember") -> list[Any]:
+        only_ids = "JUSTID" in chosen
+        found = member.claim(
+            idle, places, start=chosen.get("START"), limit=chosen.get("COUNT", 100), only_ids=only_ids
+        )
+        following = 0 if found.next is None else sequence_of(found.next)
+        told = (
+            [sequence_of(one.position) for one in found.deliveries]
+            if only_ids
+            else _events(found.deliveries, client.version)
+        )
+        return [following, told, [sequence_of(one) for one in found.lost]]
+
+    return await port.scan(client, lambda _: _as_member(port, named, consumer, take))
+
+
+def _as_member(port: RespPort, named: _Named, consumer: str, work: Callable[["GroupMember"], _T]) -> _T:
+    """Does something as a consumer, which joins if it has not; and again if it was removed, as it was silent for too long, or the group was moved."""
+    group = named.open()
+    while True:
+        member = port.members.get(named.log, group, consumer)
+        try:
+            return work(member)
+        except ConsumerFenced as error:
+            port.members.forget(named.log, group, member)
+            if (
+                error.current > error.generation
+            ):  # one of its name has joined elsewhere: it is told once, and may join again
+                raise
+
+
+def _known(port: RespPort, named: _Named, group: "ConsumerGroup", consumer: str) -> "GroupMember":
+    """A consumer that has joined here.
+
+    Raises:
+        RespError: If it has not.
+    """
+    member = port.members.find(named.log, group, consumer)
+    if member is None:
+        raise RespError("FENCED", f"consumer {consumer[:80]!a} has not read here, or was removed; read again")
+    return member
+
+
+def _give_back(member: "GroupMember", found: "Iterable[GroupDelivery]") -> None:
+    """What could not be told to its client is due at once, and counts as no delivery."""
+    with contextlib.suppress(PenstockError):
+        for delivery in found:
+            member.nack(delivery, 0.0, count=False)
+
+
+def _events(found: "Iterable[GroupDelivery]", version: int) -> Encoded:
+    return Encoded(encode_reply([kora_event(change) for one in found for change in one.changes], version))
+
+
+def _places(given: CommandArguments) -> list[Position]:
+    """Sequence numbers, at least one."""
+    return [position_of_sequence("sequence", given.raw("sequence")) for _ in range(max(given.left, 1))]
+
+
+def _word(given: CommandArguments, name: str, known: tuple[str, ...]) -> str:
+    word = given.text(name).lower()
+    if word not in known:
+        raise RespError("ERR", f"{name} is {word[:40]!a}, but must be one of {', '.join(known)}")
+    return word
