@@ -14,6 +14,7 @@ from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.memory import on_disk, write_into_memory
 from tests.harness.missing import tell_missing
+from tests.harness.patience import be_patient
 from tests.harness.resident import tell_resident
 from tests.harness.scale import LONG
 from tests.harness.sharing import pytest_xdist_make_scheduler
@@ -41,6 +42,7 @@ settings.register_profile(
 settings.load_profile("patient")
 
 write_into_memory()
+be_patient()
 
 # Virtual machines that live for seconds are quicker with the first compiler alone.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -16,7 +16,6 @@ from publishers.mutations.mutation import upsert
 from tests.browser.chromium import DEADLINE, PROGRAM, Browser, Tab, chromium
 from tests.harness.missing import skip_without
 from tests.harness.ports import free_port
-from tests.transports.conftest import PATIENT
 from transports import Grant, Limits, Server, serve
 
 EVENTS = 3000
@@ -65,7 +64,7 @@ class Airport:
         self.server = self._serve(free_port())
 
     def _serve(self, port: int) -> Server:
-        limits = Limits(**PATIENT, resync_checkpoint=0.2)
+        limits = Limits(resync_checkpoint=0.2)
         return serve(self.log, port=port, limits=limits, pages=board_pages(), authorise=self.authorise)
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ["SUITES", "debugged", "pytest_runtest_protocol"]
+__all__ = ["SUITES", "debugged", "is_slowness", "pytest_runtest_protocol"]
 
 SUITES = (
     "tests/flow/bridges/test_asyncio.py",
@@ -30,8 +30,13 @@ class _Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
-        if not (line.startswith("Executing ") and " took " in line):  # slow, which depends on the machine
+        if not is_slowness(line):
             self.lines.append(line)
+
+
+def is_slowness(line: str) -> bool:
+    """Whether a loop in debug mode says no more than that something was slow, which depends on the machine."""
+    return line.startswith("Executing ") and " took " in line
 
 
 @pytest.hookimpl(wrapper=True)

@@ -24,10 +24,6 @@ from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtur
 from transports import Limits, Server, serve
 
 DEADLINE = 120.0
-PATIENT = dict.fromkeys(
-    ("authenticate_timeout", "init_timeout", "keepalive", "request_timeout", "stall_timeout"), 60.0
-)
-"""A client of a test may be as late as any other program on a busy machine; what a test tries of these, it sets."""
 
 
 class Wire:
@@ -158,7 +154,7 @@ def serving(log: ChangeLog) -> Iterator[Callable[..., Server]]:
         server = serve(
             log if served is None else served,
             port=free_port() if port is None else port,
-            limits=Limits(**PATIENT | limits),
+            limits=Limits(**limits),
             origins=origins,
             authenticate=authenticate,
             authorise=authorise,

@@ -16,6 +16,8 @@ __all__ = ["StoppableServer"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _TICK: Final = 1.0
+_ACCEPTING: Final = 3
+"""Turns of the loop from the acceptance of a connection until its protocol knows it: its task, the transport, the call."""
 _LEFT: Final = 0.005
 """Seconds between two looks at the connections that are left."""
 
@@ -45,6 +47,13 @@ class StoppableServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Closes the listeners and then each connection, and waits for them and what they do, as long as the configuration says."""
+        loop = asyncio.get_running_loop()
+        for listening in self.servers:
+            for listener in listening.sockets:
+                loop.remove_reader(listener.fileno())
+        # For a server that is closed asyncio makes no transport, and leaves open what it has accepted for it just before.
+        for _ in range(_ACCEPTING):
+            await asyncio.sleep(0)
         for listening in self.servers:
             listening.close()
         for listener in sockets or ():

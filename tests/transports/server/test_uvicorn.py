@@ -1,4 +1,6 @@
 import asyncio
+import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +31,24 @@ def test_a_server_that_is_asked_to_stop_waits_for_no_tick(log, monkeypatch):
     server.stop()
     assert not server._thread.is_alive()
     server._uvicorn.ask_to_stop()  # the loop is closed
+
+
+def test_a_client_that_is_accepted_while_the_server_stops_is_let_go(log):
+    """Nothing of it is left open, and it is not left to wait for an answer."""
+    server = serve(log)
+    clients = []
+
+    def come_and_stop():
+        clients.extend(socket.create_connection(("127.0.0.1", server.port)) for _ in range(3))
+        server._uvicorn.ask_to_stop()
+
+    server._loop.call_soon_threadsafe(come_and_stop)
+    server._thread.join(60)
+    assert not server._thread.is_alive()
+    for client in clients:
+        client.settimeout(60)
+        with client, contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid", "\udcff"])

@@ -1,0 +1,19 @@
+"""Servers of tests are patient with their clients, which are as late as anything else on a busy machine.
+
+What a test tries of these bounds it sets; a child that is a server by itself has those of the product.
+"""
+
+from transports.limits import Limits
+
+__all__ = ["PATIENT", "be_patient"]
+
+PATIENT = dict.fromkeys(
+    ("authenticate_timeout", "init_timeout", "keepalive", "request_timeout", "stall_timeout"), 60.0
+)
+
+
+def be_patient() -> None:
+    """Has every ``Limits`` that is made from now on in this process wait that long, unless it is told otherwise."""
+    defaults = Limits.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults |= PATIENT
