@@ -25,6 +25,7 @@ NAMES = (
     "tailing",
     "growth",
     "spark",
+    "spark_source",
 )
 
 

@@ -1,6 +1,5 @@
 """The sink of streaming queries, against Spark's own sink of JSON files: the same rows, the same micro-batches."""
 
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks import harness
 from benchmarks.harness import Table, progress
+from benchmarks.processes import cpu_seconds
 from publishers import ChangeLog
 from publishers.spark import ChangeSink, spark_session
 
@@ -51,11 +51,11 @@ def _tables(spark: SparkSession, place: Path, kind: str, rows: int) -> dict[str,
         for name in sorted(ways, reverse=number % 2 == 1):
             stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
             turn = place / f"{number}-{name.partition(',')[0]}"
-            began, used = time.perf_counter(), _cpu_seconds()
+            began, used = time.perf_counter(), cpu_seconds()
             ways[name](stream, turn, rows)
             if number >= WARMING:
                 seconds[name].append(rows / (time.perf_counter() - began))
-                processor[name].append(rows / max(_cpu_seconds() - used, 0.01))
+                processor[name].append(rows / max(cpu_seconds() - used, 0.01))
         progress(f"{kind} rows: round {number + 1} of {WARMING + harness.ROUNDS}")
     progress()
     sizes = (
@@ -95,25 +95,3 @@ def _to_log(stream: DataFrame, place: Path, rows: int) -> None:
 def _wait(writer: "DataStreamWriter", place: Path) -> None:
     query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-
-
-def _cpu_seconds() -> float:
-    """CPU time of this process, of all that it began, and of all that those did."""
-    parents: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        pid = int(entry.name)
-        parents.setdefault(int(fields[1]), []).append(pid)
-        used[pid] = sum(
-            map(int, fields[11:15])
-        )  # in user mode, in the kernel, and both of children that ended
-    found, waiting = 0, [os.getpid()]
-    while waiting:
-        pid = waiting.pop()
-        found += used.get(pid, 0)
-        waiting += parents.get(pid, [])
-    return found / os.sysconf("SC_CLK_TCK")

@@ -38,9 +38,10 @@ TINY = {
         "BACKLOG": 6000,
     },
     "spark": {"ROWS": 20, "WIDE_ROWS": 10, "BATCHES": 1, "WARMING": 0},
+    "spark_source": {"ROWS": 20, "COMMITS": 2, "WARMING": 0},
 }
 
-SPARK = ("spark",)
+SPARK = ("spark", "spark_source")
 """Those that take the session of all tests."""
 
 
