@@ -130,6 +130,7 @@ def run(chosen: argparse.Namespace) -> int:
                 f"serving {_named(served)} {how} at {server.url}, health at {server.health_url}", flush=True
             )
             if redis is not None:
+                server.application.redis_port = redis.figures
                 print(f"serving the Redis protocol at {redis.url}", flush=True)
             if authenticate is None and not is_loopback(chosen.host):
                 print(f"penstock: {_OPEN}", file=sys.stderr, flush=True)

@@ -170,5 +170,9 @@ class RespPort:
             "waiting": self.waiting,
             "consumers": len(self.members),
             "criteriaWeight": self.weight.weight,
+            "limits": {
+                "consumers": self.limits.resp_consumers,
+                "unsentBytes": self.limits.resp_output_bytes,
+            },
             "threads": self._pools.statistics(),
         }

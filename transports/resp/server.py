@@ -94,7 +94,7 @@ class RespServer:
 
         Returns:
             ``connections``, ``unsentBytes``, how often each of ``commands`` was answered and each of ``errors`` told, how many commands
-            are ``waiting`` for changes, why connections were ``ended`` by the server, and the ``threads`` at work.
+            are ``waiting`` for changes, how many ``consumers`` of groups are spoken of, why connections were ``ended`` by the server, the ``limits``, and the ``threads`` at work.
         """
         return {
             "connections": len(self._connections),

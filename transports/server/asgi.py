@@ -103,6 +103,8 @@ class Application:
     Attributes:
         delivered: Is told of each batch that is written to a client, and of the name of its log, from the next connection on;
             None for nobody.
+        redis_port: Tells the figures of a port of the Redis protocol (``RespServer.figures``), which are told with those of the server;
+            None without one.
 
     Raises:
         InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
@@ -137,6 +139,7 @@ class Application:
             run=self._pools.judging.run,
         )
         self.delivered: Callable[[Batch, str], None] | None = None
+        self.redis_port: Callable[[], Mapping[str, Any]] | None = None
         self._spark_queries = SparkQueries(spark_queries)
         self._latencies = Latencies()
         self._errors: Counter[str] = Counter()
@@ -206,6 +209,7 @@ class Application:
             "threads": self._pools.statistics(),
             **graphql,
             **self._spark_queries.statistics(),
+            **({} if self.redis_port is None else {"resp": dict(self.redis_port())}),
         }
 
     async def figures(self) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """The Redis protocol on the command line."""
 
 import signal
+from urllib.request import Request, urlopen
 
 import pytest
 import redis
@@ -14,12 +15,16 @@ def test_an_operator_serves_the_redis_protocol_beside_the_other_port(log, fill, 
     tokens = tmp_path / "tokens"
     tokens.write_text("ann:secret\n")
     with start("serve", log.path, "--port", "0", "--resp", "0", "--token-file", tokens) as server:
-        assert "ws://" in server.stdout.readline()
+        address = next(part for part in server.stdout.readline().split() if "ws://" in part)
+        http = address.rstrip(",").replace("ws://", "http://").removesuffix("/ws")
         said = server.stdout.readline()
         assert said.startswith("serving the Redis protocol at redis://127.0.0.1:")
         port = int(said.rsplit(":", 1)[1])
         with redis.Redis(port=port, password="secret") as client:
             assert len(client.execute_command("CDCPOLL", 0, 10)) == 3
+        metrics = Request(f"{http}/metrics", headers={"authorization": "Bearer secret"})
+        with urlopen(metrics, timeout=30) as answer:
+            assert 'penstock_resp_commands_total{command="CDCPOLL"} 1.0' in answer.read().decode()
         with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.execute_command("CDCPOLL", 0, 10)
         server.send_signal(signal.SIGTERM)

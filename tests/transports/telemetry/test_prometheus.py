@@ -148,6 +148,16 @@ async def test_streaming_queries_are_told_of(serving):
 async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, dial, fill, log):
     """F135: a path of the table that leads nowhere would be a metric that is never told."""
     server = serving(authorise=WRITERS, spark_queries=lambda: {"totals": query()})
+    server.application.redis_port = lambda: {
+        "connections": 1,
+        "ended": {"STALLED": 1},
+        "commands": {"PING": 2},
+        "errors": {"ERR": 1},
+        "waiting": 0,
+        "consumers": 1,
+        "unsentBytes": 0,
+        "limits": {"consumers": 10, "unsentBytes": 20},
+    }
     log.slots.create("billing", keep_bytes=10_000_000)
     log.hold("slow", log.oldest, keep_bytes=10_000_000)
     async with dial(server.url) as wire:
