@@ -258,8 +258,7 @@ class GraphQLOperation:
     def payload(self, change: Change) -> bytes:
         """The payload of one event, as graphql-core makes it."""
         self._engine.executions += 1
-        token = self.source.log.token
-        return encode_response(self._execute(ChangeEvent.of(change, str(token(change.after))), None))
+        return encode_response(self._execute(ChangeEvent.of(change, self.source.cursor(change)), None))
 
     def _execute(self, root: object, context: Context | None) -> ExecutionResult:
         return execute_sync(

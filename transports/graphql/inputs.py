@@ -131,6 +131,11 @@ class StartPlace(enum.Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    STATE = strawberry.enum_value(
+        "state",
+        description="First the entities that there are, as changes of operation READ, and then every change after them; of a "
+        "subscription only.",
+    )
 
 
 @strawberry.enum(name="OnGap", description="What happens where history is no longer kept.")

@@ -16,14 +16,15 @@ from publishers.errors import PenstockError, TooCostly
 from publishers.log.start import Since
 from publishers.views.view import Content, Images, Integers, View
 from transports.access.access import Access
-from transports.access.grant import Grant, LogAction, narrow, schema_for, schemas_for
+from transports.access.grant import Grant, LogAction, check_rows, narrow, schema_for, schemas_for
 from transports.access.principal import ANONYMOUS, Principal
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
-from transports.codec.starts import explained, kept_place
+from transports.codec.snapshot_places import opened
+from transports.codec.starts import asks_for_state, explained, kept_place
 from transports.errors import InvalidRequest, describe
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.errors import told
@@ -174,7 +175,26 @@ def _place(
     """
     if start is not None and since is not None:
         raise InvalidRequest("since", since, "left out where start is given")
-    return kept_place(log, since if start is None else start.plain(), jump=on_gap is OnGap.JUMP)
+    place: Since = since if start is None else start.plain()
+    if asks_for_state(place):
+        raise InvalidRequest("start.place", "STATE", "EARLIEST or LATEST, as this is no subscription")
+    return kept_place(log, place, jump=on_gap is OnGap.JUMP)
+
+
+def _live_place(
+    log: "ChangeLog", since: str | None, start: StartInput | None, on_gap: OnGap, grant: Grant
+) -> Since:
+    """Where a subscription begins: as an operation, or with the state, or within it.
+
+    Raises:
+        InvalidRequest, PositionError: As ``_place``.
+        Forbidden: If the state may not be given.
+    """
+    place: Since = since if start is None else start.plain()
+    if (since is not None and start is not None) or not asks_for_state(place):
+        return _place(log, since, start, on_gap)
+    check_rows(grant)
+    return opened(str(place), log.oldest)
 
 
 def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
@@ -296,7 +316,10 @@ def _on_change(
     found: ChangeLog | None = None
     try:
         name, found, grant = info.context.find(log)
-        wishes, place = _criteria(criteria, info.context.limits), _place(found, since, start, on_gap)
+        wishes, place = (
+            _criteria(criteria, info.context.limits),
+            _live_place(found, since, start, on_gap, grant),
+        )
         view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
         source = OperationSource(

@@ -8,10 +8,13 @@ from flow.bridges.asyncio import aiter as iterate
 from publishers.criteria.criteria import Criteria
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
+from publishers.model.change import Change
+from publishers.snapshots import SnapshotChange
 from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
-from transports.codec.starts import feed_of, reads_disk
+from transports.codec.snapshot_places import sealed
+from transports.codec.starts import asks_for_state, feed_of, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
 
@@ -55,6 +58,17 @@ class OperationSource:
     grant: Grant = EVERYBODY
 
     @property
+    def stated(self) -> bool:
+        """Whether the entities that there are come first."""
+        return asks_for_state(self.since)
+
+    def cursor(self, change: Change) -> str:
+        """The place behind a change."""
+        if isinstance(change, SnapshotChange):
+            return sealed(change.cursor) if self.grant.narrow else str(change.cursor)
+        return str(self.log.token(change.after))
+
+    @property
     def reads_disk(self) -> bool:
         """Whether ``feed`` reads the disk, which is not for an event loop."""
         return reads_disk(self.since)
@@ -70,7 +84,6 @@ class OperationSource:
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         if self.jump:
             raise InvalidRequest("onGap", "JUMP", "FAIL on a server that cannot tell of a gap")
-        log = self.log
         async with iterate(self.feed(self.view)) as changes:
             async for change in changes:
-                yield ChangeEvent.of(change, str(log.token(change.after)))
+                yield ChangeEvent.of(change, self.cursor(change))

@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
+from publishers.fanout.subscription import ChangeSubscription
+from publishers.model.change import Change
+from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
 from transports.access.access import Access
 from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
-from transports.errors import describe
+from transports.errors import TooManySnapshots, describe
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
@@ -30,6 +33,7 @@ from transports.server.subscriber import WireSubscriber
 from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
+    from flow.contracts import Subscription
     from publishers.log.changelog import ChangeLog
 
 __all__ = ["GraphQLDriver", "GraphQLEndpoint", "OperationSubscriber"]
@@ -47,9 +51,11 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         operation: What is executed for each event.
         gap: History that is missing, until an event has told of it.
         latency: Where is noted how long the events took.
+        place: In a snapshot, where the client would resume; else None.
+        stated: Whether it is to be given the state, all of which has not been given yet.
     """
 
-    __slots__ = ("gap", "latency", "operation")
+    __slots__ = ("gap", "latency", "operation", "place", "stated")
 
     def __init__(
         self,
@@ -74,6 +80,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.operation = operation
         self.latency = latency
         self.gap: Gap | None = None
+        self.place: str | None = None
+        self.stated = source.stated
 
     def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
         """The payloads, of which the first one tells of the gap before it."""
@@ -86,11 +94,23 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         first = payloads[0][:-1] + told % (str(token(gap.begin)).encode(), str(token(gap.end)).encode())
         return [first, *payloads[1:]]
 
-    # A signal beside those of Reactive Streams, on the lane.
+    # Signals beside those of Reactive Streams, on the lane.
 
     def on_gap(self, gap: Gap, /) -> None:
         """History is missing; if an earlier gap was not told yet, the two are one."""
         self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
+
+    def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
+        """Nothing: the protocol has no word for it; rows have the operation READ."""
+
+    def on_following(self, subscription: "Subscription", /) -> None:
+        """All rows were given, and changes follow."""
+        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
+            self.subscription, self.snapshot, self.place = subscription, None, None
+            self.stated = False
+
+    def _rows(self, batch: "Sequence[Change]") -> None:
+        self._driver.rows(self, batch)
 
 
 class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
@@ -189,6 +209,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _start(self, entry: OperationEntry, operation: GraphQLOperation) -> None:
         source = operation.source
+        if source.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
+            raise TooManySnapshots(self._limits.snapshots)
         self._weight.take(entry, source.log.name, source.criteria, operation.cost)
         lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
         subscriber = self._subscribers[entry] = OperationSubscriber(
@@ -221,6 +243,19 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._note(batch, subscriber.operation.source.log.name)
         self._arm(self._session.due)
 
+    def rows(self, subscriber: OperationSubscriber, changes: Sequence[Change]) -> None:
+        """Writes a ``next`` for each row, and for each change between them."""
+        operation = subscriber.operation
+        try:
+            payloads = [operation.payload(change) for change in changes]
+            subscriber.place = operation.source.cursor(changes[-1])
+        except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
+            self.ended(subscriber, error)
+            return
+        for message in self._session.next(subscriber.entry, payloads, self._loop.time()):
+            self._link.write(message)
+        self._arm(self._session.due)
+
     def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:
         """Writes the terminal message."""
         entry, log = subscriber.entry, subscriber.operation.source.log
@@ -232,7 +267,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._perform(self._session.completed(entry))
             return
         told = graphql_error(problem_of(error, log))
-        if subscriber.subscription is not None and not isinstance(error, LogDropped):
+        if subscriber.place is not None:
+            told["extensions"].setdefault("cursor", subscriber.place)
+        elif subscriber.subscription is not None and not isinstance(error, LogDropped):
             with contextlib.suppress(PenstockError):  # the files of one that has ended by itself may be gone
                 told["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
         self._perform(self._session.failed(entry, [told]))
