@@ -209,6 +209,33 @@ def acknowledge(path: str, options: dict, durable: int) -> None:
             say("durable" if waited else "acked", change.version + 1)
 
 
+def share(path: str, options: dict, consumers: int) -> None:
+    """Three groups with some consumers each, in the process that writes; every third acknowledgement is waited for."""
+    log = ChangeLog.open(path, **options)
+    names = ["g0", "g1", "g2"]
+    for name in names:
+        if name not in log.groups:
+            log.groups.create(name, start="earliest", ack_wait=3_600.0)  # however slow the machine
+
+    def consume(name: str, number: int) -> None:
+        member = log.groups.join(name, f"consumer{number}")
+        for turn in count(number):
+            for one in member.read(5, wait=1.0):
+                say("did", name, one.change.key, one.change.version)
+                member.ack(one, durable=turn % 3 == 0)
+                if turn % 3 == 0:
+                    say("sure", name, one.change.key, one.change.version)
+
+    for name in names:
+        for number in range(consumers):
+            threading.Thread(target=consume, args=(name, number), daemon=True).start()
+    behind = threading.Event()
+    while True:
+        while min(log.head.version - log.groups.info(name).floor.version for name in names) > 50:
+            behind.wait(0.001)
+        log.commit([upsert("order", str(log.head.version % 5), {})])
+
+
 def follow(path: str, options: dict, user: int | None = None) -> None:
     """Tells everything that another process writes, as another user perhaps; ends at the end of its standard input."""
     if user is not None:
