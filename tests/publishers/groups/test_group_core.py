@@ -86,6 +86,44 @@ def test_a_claim_moves_a_delivery_and_takes_the_later_ones_of_its_key_from_the_o
     assert places(group.take(two, 9)) == [1]
 
 
+def test_a_claim_gives_a_consumer_no_more_than_it_may_have():
+    """F79, F82."""
+    group = machine(KEY, OTHER, max_consumer_pending=1)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 9)) == [0]
+    assert places(group.take(two, 9)) == [1]
+    assert group.claim(two, [Position(1, 0)], 0.0) == []
+    group.ack(two, [Position(1, 1)])
+    assert places(group.claim(two, [Position(1, 0)], 0.0)) == [0]
+
+
+def test_what_is_given_up_takes_the_later_ones_of_its_key_back_with_it():
+    """F80, F83: they wait until it is in the dead letters."""
+    group = machine(KEY, KEY, OTHER)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 9)) == [0, 1, 2]
+    assert group.term(one, Position(1, 0), "no stock")
+    assert places(group.claim(two, [Position(1, 1)], 0.0)) == []
+    assert group.pending == 1
+    assert places(group.take(two, 9)) == []
+    group.bury(Position(1, 0))
+    assert places(group.take(two, 9)) == [1]
+
+
+def test_what_is_refused_with_a_delay_comes_when_that_is_over():
+    """F80."""
+    group = machine(KEY)
+    one = group.join("one", 1)
+    group.take(one, 9)
+    assert group.nack(one, Position(1, 0), 10.0)
+    group._clock.now += 9_000_000
+    group.tick()
+    assert group.take(one, 9) == []
+    group._clock.now += 1_000_000
+    group.tick()
+    assert places(group.take(one, 9)) == [0]
+
+
 def test_a_consumer_that_joins_again_is_given_its_own_and_the_older_one_is_fenced():
     """F84."""
     group = machine(KEY, KEY, OTHER)
