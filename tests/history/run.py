@@ -43,6 +43,8 @@ class Plan:
             and their open files can be watched.
         fault: Mean time between two faults, in seconds.
         kills: How many processes are killed at least, however long that takes.
+        acknowledged: How many commits are acknowledged at least, likewise.
+        deliveries: How many signals with changes there are at least, likewise.
     """
 
     seconds: float = 20.0
@@ -54,6 +56,8 @@ class Plan:
     steady: bool = False
     fault: float = 0.8
     kills: int = 0
+    acknowledged: int = 0
+    deliveries: int = 0
 
 
 class Life:
@@ -260,13 +264,24 @@ class Run:
             self.start(role)
             role.life.wait_for("open")
         deadline = time.monotonic() + self.plan.seconds
-        while (left := deadline - time.monotonic()) > 0 or self.kills < self.plan.kills:
+        while (left := deadline - time.monotonic()) > 0 or not self._enough():
             _pause(min(max(left, 0.1), self.chance.expovariate(1 / self.plan.fault)))
             for role in self.roles:
                 assert role.life.process.poll() is None, f"{role.name} died: {role.life.why()}"
                 if not role.mortal:
                     self.resources.sample(role.name, role.life.process.pid)
             self.faulty()
+
+    def _enough(self) -> bool:
+        return (
+            self.kills >= self.plan.kills
+            and self._recorded("commit!") >= self.plan.acknowledged
+            and self._recorded("next") >= self.plan.deliveries
+        )
+
+    def _recorded(self, event: str) -> int:
+        line = f'"e":"{event}"'.encode()
+        return sum(path.read_bytes().count(line) for path in self.place.glob("*.jsonl"))
 
     def settle(self) -> int:
         """Lets everybody come to rest; answers what is visible then."""

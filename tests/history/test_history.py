@@ -14,7 +14,7 @@ KILLS = 4
 def test_no_promise_is_broken_while_processes_are_killed(capsys):
     """T12, F65, F66, F67, F70, F72, F123, E5, E34: writer, tailer and server die with WebSocket subscribers attached."""
     with capsys.disabled():
-        report = play(SEED, Plan(seconds=8 * SCALE, kills=KILLS))
+        report = play(SEED, Plan(seconds=8 * SCALE, kills=KILLS, acknowledged=101, deliveries=1001))
     assert not report.violations, f"seed {SEED}: {report.violations[:5]}"
     counts = report.counts
     assert counts["acknowledged"] > 100

@@ -100,7 +100,7 @@ async def test_a_transaction_is_filled_in_a_block(writable, log):
     assert log.visible == 3
 
 
-async def test_many_are_under_way_at_once_in_order(writable, log, monkeypatch):
+async def test_many_are_under_way_at_once_in_order(writable, log, monkeypatch, until):
     """F145: and share group commits; a refusal refuses nothing else for good."""
     server = writable(appends=20)
     held = Held(log, monkeypatch)
@@ -110,12 +110,13 @@ async def test_many_are_under_way_at_once_in_order(writable, log, monkeypatch):
             asyncio.ensure_future(remote.commit_async([order(n)], expect=place if n == 30 else None))
             for n in range(100)
         ]
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
+        await until(lambda: log.statistics().queued > 1)
         held.go.set()
         results = await asyncio.gather(*work, return_exceptions=True)
     assert isinstance(results.pop(30), RemoteError)
     assert [one.version for one in results] == list(range(1, 100))
-    assert len(held.sizes) < 50
+    assert max(held.sizes) > 1
     keys = [one.key for one in log.history(Criterion(entity_types={"order"}), limit=1000).changes]
     assert keys == [str(n) for n in range(100) if n != 30]
 
@@ -144,7 +145,7 @@ async def test_what_is_not_answered_is_sent_again_after_a_cut(writable, log, mon
     held = Held(log, monkeypatch)
     async with connect(server.url, reconnect=SOON) as remote:
         work = [asyncio.ensure_future(remote.commit_async([order(n)])) for n in range(30)]
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         first = set(server.application._connections)
         remote._connection._socket.transport.abort()
         await asyncio.to_thread(wait_until, lambda: not first & server.application._connections)
@@ -162,7 +163,7 @@ async def test_without_reconnecting_a_cut_tells_what_is_unknown(writable, log, m
     held = Held(log, monkeypatch)
     async with connect(server.url) as remote:
         work = asyncio.ensure_future(remote.commit_async([order(1)]))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         remote._connection._socket.transport.abort()
         with pytest.raises(ConnectionLost) as found:
             await work
@@ -190,7 +191,7 @@ async def test_a_server_without_room_is_asked_again(writable, log, monkeypatch):
     held = Held(log, monkeypatch)
     async with connect(server.url) as one, connect(server.url) as other:
         first = asyncio.ensure_future(one.commit_async([upsert("order", "1", {"pad": "x" * 1500})]))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         second = asyncio.ensure_future(other.commit_async([upsert("order", "2", {"pad": "x" * 1500})]))
         await asyncio.to_thread(wait_until, lambda: server.application._errors["TOO_COSTLY"])
         held.go.set()

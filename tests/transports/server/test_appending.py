@@ -86,7 +86,7 @@ async def test_a_window_of_appends_shares_group_commits(writable, dial, log, mon
     async with dial(server.url) as wire:
         await wire.init()
         await append(wire, "first", change(0))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         for number in range(50):
             await append(wire, str(number), change(number), producer="etl", sequence=number)
         await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 50)
@@ -103,7 +103,7 @@ async def test_a_refusal_inside_a_window_refuses_all_behind_it(writable, dial, l
     async with dial(server.url) as wire:
         await wire.init()
         await append(wire, "a", change(1))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         await append(wire, "b", change(2), producer="etl", sequence=1, expect=place)
         await append(wire, "c", change(3), producer="etl", sequence=2)
         await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 2)
@@ -198,7 +198,7 @@ async def test_a_slow_disk_does_not_keep_readers_of_the_same_connection(
         await wire.init()
         for number in range(20):
             await append(wire, str(number), change(number))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         await wire.subscribe("s", start="earliest", credits=6)
         assert len(await wire.events(6, "s")) == 6
         held.go.set()
@@ -213,7 +213,7 @@ async def test_bytes_of_unanswered_appends_are_bounded_for_the_server(writable, 
         await one.init()
         await other.init()
         await append(one, "a", change(1, pad="x" * 2000))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         await append(other, "b", change(1, pad="x" * 2000))
         error = (await other.expect("error"))["payload"]
         assert (error["code"], error["option"], error["retryable"]) == ("TOO_COSTLY", "appending_bytes", True)
@@ -233,7 +233,7 @@ async def test_a_cut_connection_loses_nothing_that_was_begun_and_holds_nothing(
         await wire.init()
         for number in range(1, 31):
             await append(wire, str(number), change(number), producer="etl", sequence=number)
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
     held.go.set()
     await asyncio.to_thread(wait_until, lambda: not server.application._appending.unanswered.taken)
     async with dial(server.url) as wire:
@@ -284,7 +284,7 @@ async def test_a_server_that_stops_refuses_what_it_has_not_begun(writable, dial,
     async with dial(server.url) as wire:
         await wire.init()
         await append(wire, "a", change(1))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert (await wire.closed())[0] == 1012

@@ -280,7 +280,7 @@ async def test_what_comes_while_a_thread_keeps_parts_is_kept_behind_them(writabl
         await wire.init()
         monkeypatch.setattr(PartSpool, "store", slow)
         await send_parts(wire, "t", [1])
-        assert await asyncio.to_thread(inside.wait, 20)
+        assert await asyncio.to_thread(inside.wait, 60)
         await wire.send(type="part", id="t", payload={"changes": [change(2)]})
         await append(wire, "a", change(0))  # it takes another thread, and comes behind the part
         assert (await wire.expect("appended"))["version"] == 1
@@ -306,7 +306,7 @@ async def test_large_transactions_wait_for_those_before_them(writable, dial, log
     async with dial(server.url) as wire:
         await wire.init()
         await append(wire, "a", change(1))
-        assert await asyncio.to_thread(held.inside.wait, 20)
+        assert await asyncio.to_thread(held.inside.wait, 60)
         await append(wire, "b", change(2), expect=place)
         await send_parts(wire, "t", range(10))
         await wire.send(type="commit", id="t")
