@@ -139,6 +139,9 @@ class RespConnection(asyncio.Protocol):
             self._send()
         except asyncio.CancelledError:  # the client has gone, or the server stops
             return
+        except Exception:  # noqa: BLE001 - a fault here ends this connection, and leaves no client waiting
+            _LOG.exception("a connection of the Redis protocol has failed")
+            self._client.leaving, self._why = True, "INTERNAL"
         finally:
             self._task = None
         if self._client.ended or self._client.leaving:

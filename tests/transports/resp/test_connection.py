@@ -4,6 +4,10 @@ import socket
 
 import pytest
 
+from transports import Access, Limits
+from transports.quotas.pool import Pools
+from transports.resp.port import RespPort
+
 
 def test_commands_are_answered_in_their_order_however_many_come_at_once(resp, stock):
     """F133: a pipeline."""
@@ -153,3 +157,36 @@ def test_a_wrong_command_is_one_line_that_says_what_would_be_right(resp, raw, lo
     client.send("PING")
     assert client.line().startswith(b"-ERR ")
     assert client.line() == b"+PONG"
+
+
+def test_a_reply_that_cannot_be_made_ends_its_connection_and_no_other(resp, raw, stock, monkeypatch, caplog):
+    """F133: a fault of the server leaves no client waiting."""
+    from transports.resp import connection
+
+    server = resp()
+    other = stock(server)
+    assert other.ping()
+
+    async def broken(*_):
+        raise RuntimeError("nobody expects this")
+
+    answer = connection.answer
+    monkeypatch.setattr(connection, "answer", broken)
+    client = raw(server)
+    client.send("PING")
+    assert client.rest() == b""
+    monkeypatch.setattr(connection, "answer", answer)
+    assert other.ping()
+    assert server.figures()["ended"] == {"INTERNAL": 1}
+    assert "nobody expects this" in caplog.text
+
+
+def test_pages_become_small_while_clients_take_little():
+    """F133: option `resp_output_bytes`; and never so small that nothing goes on."""
+    limits = Limits(resp_output_bytes=100_000_000, resp_reply_bytes=4_000_000)
+
+    def page_bytes(unsent: int) -> int:
+        return RespPort({}, Access(), limits, Pools(limits), lambda: unsent).page_bytes
+
+    assert [page_bytes(0), page_bytes(92_000_000)] == [4_000_000, 2_000_000]
+    assert [page_bytes(99_900_000), page_bytes(200_000_000)] == [65_536, 65_536]
