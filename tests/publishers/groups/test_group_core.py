@@ -274,6 +274,20 @@ def test_what_happens_while_the_journal_is_written_is_told_it_the_next_time():
     assert not group.unsynced
 
 
+def test_each_delivery_is_told_to_the_journal():
+    """F85, F81: so that one that kills its process counts."""
+    group = machine(KEY)
+    one = group.join("one", 1)
+    group.stored(*group.news())
+    assert not group.unsynced
+    for count in (1, 2):
+        group.take(one, 9)
+        assert group.unsynced
+        assert [row.count for row in group.news()[1]] == [count]
+        group.stored(*group.news())
+        group.nack(one, Position(1, 0), 0.0)
+
+
 def test_a_whole_transaction_is_one_delivery():
     """F83: it waits for its keys, and is acknowledged by the place of any of its changes."""
     group = GroupMachine("g", GroupSettings(ack="transaction"), Position(1), clock=Clock())
