@@ -151,6 +151,8 @@ class RespPort:
 
     async def wait(self, client: RespClient, event: asyncio.Event, until: float) -> None:
         """Waits for an event, up to a time of the event loop; as long as the client may say more."""
+        if client.ended:  # while what it asked was prepared
+            return
         self.waiting += 1
         abandoned, client.abandons = client.abandons, True
         try:

@@ -1,11 +1,14 @@
 """Clients that behave badly, and what becomes of the others."""
 
+import asyncio
 import socket
 
 import pytest
 
+from tests.transports.resp.conftest import DEADLINE
 from transports import Access, Limits
 from transports.quotas.pool import Pools
+from transports.resp.client import RespClient
 from transports.resp.port import RespPort
 
 
@@ -190,3 +193,12 @@ def test_pages_become_small_while_clients_take_little():
 
     assert [page_bytes(0), page_bytes(92_000_000)] == [4_000_000, 2_000_000]
     assert [page_bytes(99_900_000), page_bytes(200_000_000)] == [65_536, 65_536]
+
+
+async def test_a_client_that_said_its_last_while_its_wait_was_prepared_is_not_waited_for():
+    """F133: the wait would outlast it."""
+    limits = Limits()
+    port = RespPort({}, Access(), limits, Pools(limits), lambda: 0)
+    async with asyncio.timeout(DEADLINE):
+        await port.wait(RespClient(1, ended=True), asyncio.Event(), asyncio.get_running_loop().time() + 3_600)
+    assert port.waiting == 0
