@@ -283,3 +283,38 @@ async def test_a_server_that_stops_gives_its_slots_back(serving, dial, slots, lo
         server.stop()
     assert free(slots)
     assert free(slots, "stock-2")
+
+
+async def test_a_slot_is_taken_away_with_the_grant(serving, dial, slots, log, until):
+    """F140: it ends with FORBIDDEN, and is given back."""
+    granted = {"stock"}
+
+    def authorise(_principal, _log, _action):
+        return Grant({LogAction.CONSUME}, slots=granted)
+
+    server = serving(authorise=authorise, revocation=0.05, slot_grace=600.0)
+    async with dial(server.url) as wire:
+        await wire.init()
+        await open_slot(wire)
+        granted.clear()
+        message = await wire.receive()
+        while message["type"] == "checkpoint":
+            message = await wire.receive()
+        assert (message["type"], message["payload"]["code"]) == ("error", "FORBIDDEN")
+        await until(lambda: free(slots))
+
+
+async def test_heavy_criteria_of_a_slot_are_compiled_on_a_thread(serving, dial, log, until):
+    """And what they weigh counts as that of any subscription."""
+    log.slots.create("stock", Criterion(keys={str(number) for number in range(300)}), start="earliest")
+    put(log, "1", "x", "2")
+    async with dial(serving(authorise=CONSUMER).url) as wire:
+        await wire.init()
+        await open_slot(wire)
+        assert [event["key"] for event in await wire.events(2)] == ["1", "2"]
+        await wire.send(type="complete", id="a")
+        await until(lambda: free(log.slots))
+    async with dial(serving(authorise=CONSUMER, connection_weight=10).url) as wire:
+        await wire.init()
+        assert (await open_slot(wire))["code"] == "TOO_COSTLY"
+        await until(lambda: free(log.slots))

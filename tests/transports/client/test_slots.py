@@ -13,6 +13,7 @@ from publishers.slots.errors import AckAhead, SlotBusy, SlotsUnwritten
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
 
 QUICK = Backoff(first=0.01, limit=0.05)
+DEADLINE = 120.0
 CONSUMER = Grant({LogAction.CONSUME}, slots=["stock*"])
 
 
@@ -58,7 +59,7 @@ async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serv
     """F74: nothing comes twice, and what was acknowledged before counts."""
     put(*map(str, range(40)))
     server, seen = serving(authorise=CONSUMER, slot_grace=600.0), []
-    async with connect(server.url, reconnect=QUICK) as remote:
+    async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
         slot = remote.slot("stock")
         async with iterate(slot.changes(window=4), prefetch=4) as changes:
             async for change in changes:
@@ -88,7 +89,7 @@ async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_p
         log.commit([upsert("order", key, {})])
     server = serve(log, authorise=CONSUMER)
     port = server.port
-    async with connect(server.url, reconnect=QUICK) as remote:
+    async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
         slot = remote.slot("stock")
         async with iterate(slot.changes(), prefetch=8) as changes:
             first = await anext(changes)
