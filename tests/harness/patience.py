@@ -7,9 +7,8 @@ from transports.limits import Limits
 
 __all__ = ["PATIENT", "be_patient"]
 
-PATIENT = dict.fromkeys(
-    ("authenticate_timeout", "init_timeout", "keepalive", "request_timeout", "stall_timeout"), 60.0
-)
+PATIENT = dict.fromkeys(("authenticate_timeout", "init_timeout", "request_timeout"), 60.0)
+"""Not what a client is told, or what the default time between heartbeats comes from."""
 
 
 def be_patient() -> None:
