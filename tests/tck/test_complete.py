@@ -65,6 +65,7 @@ OP = {
 ABOVE = {
     "ChannelFeed": ("tests.tck.test_channels", "TestChannelsInline TestChannelsThatDropTheOldest"),
     "ChangeFeed": ("tests.tck.test_feed", "TestFeedInline TestFeedOnThePoolOfTheLog"),
+    "DeliveryFeed": ("tests.tck.test_group_deliveries", "TestDeliveriesInline TestDeliveriesOnAPool"),
     "ModelFeed": ("tests.tck.test_feed", "TestFeedOfObjects"),
     "RemoteFeed": ("tests.tck.test_feed", "TestRemoteFeedInDebugMode"),
     "SlotFeed": ("tests.tck.test_slot_feed", "TestSlotInline TestSlotOnALoopInDebugMode"),
