@@ -17,7 +17,6 @@ class RespClient:
         peer_certificate: The certificate that its TLS connection has proved, or None.
         version: Of the protocol, 2 or 3.
         name: What it calls itself.
-        library: Name and version of its library, as it tells them.
         token: By which it has shown who it is, or None.
         principal: Who that is, or None.
         revision: Of the access under which that was found out.
@@ -31,7 +30,6 @@ class RespClient:
     peer_certificate: PeerCertificate | None = None
     version: int = 2
     name: str = ""
-    library: str = ""
     token: str | None = None
     principal: Principal | None = None
     revision: int = 0

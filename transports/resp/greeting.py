@@ -109,7 +109,7 @@ async def tell_client(_port: RespPort, client: RespClient, given: CommandArgumen
         b"ID": lambda: client.id,
         b"GETNAME": lambda: client.name,
         b"SETNAME": lambda: _set_name(client, given),
-        b"SETINFO": lambda: _set_library(client, given),
+        b"SETINFO": lambda: _check_library(given),
     }
     if word not in subcommands:
         right = b", ".join(subcommands).decode()
@@ -124,12 +124,11 @@ def _set_name(client: RespClient, given: CommandArguments) -> SimpleString:
     return _OK
 
 
-def _set_library(client: RespClient, given: CommandArguments) -> SimpleString:
+def _check_library(given: CommandArguments) -> SimpleString:
     attribute = given.raw("attribute").upper()
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
         raise RespError("ERR", f"unrecognized option {attribute[:40]!a}, which must be LIB-NAME or LIB-VER")
-    told = _name(given)
-    client.library = told if attribute == b"LIB-NAME" else f"{client.library.partition(' ')[0]} {told}"
+    _name(given)  # checked, and not kept: nothing tells of it
     return _OK
 
 
