@@ -41,7 +41,7 @@ class PageChanges:
         if kept is None or block.version <= self._low:
             return
         deeds = RowDeeds()
-        deeds.add(block)
+        deeds.add(block.columns, block.version, block.first_index, block.committed_at)
         known = {row.place for row in self._page}
         if deeds.cleared:
             for place in [place for place in kept if place.entity_type in deeds.cleared]:

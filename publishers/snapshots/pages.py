@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from publishers.background import BackgroundThread
 from publishers.commits import Commit
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, SourceRowRefused
 from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import key_bytes
@@ -183,11 +183,15 @@ class SourcePages:
 def _taken(source: SnapshotSource, request: PageRequest, now: int) -> tuple[list[StoredRow], bool]:
     """The rows of a page as they are stored, and whether further ones may follow."""
     rows: list[StoredRow] = []
+    seen: set[bytes] = set()
     room = source.page_bytes
     found = source.read(request)
     try:
         for pair in found:
             rows.append(row := _stored(source.entity_type, pair, now))
+            if row.key in seen:
+                raise SourceRowRefused(source.entity_type, row.key.decode("utf-8", "surrogateescape"))
+            seen.add(row.key)
             room -= row.size
             if len(rows) == request.limit or room <= 0:
                 return rows, True

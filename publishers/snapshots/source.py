@@ -1,16 +1,24 @@
 """Where the rows of a snapshot come from, if not from the compacted state of the log."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from publishers.commits import Commit
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, SourceRowRefused
 from publishers.model.position import Position
 from publishers.mutations.arguments import check_entity_type
 from publishers.options import MIB, check_switches, check_whole
 
-__all__ = ["PageRequest", "PageSource", "SnapshotMode", "SnapshotSource", "SourceRow", "check_source"]
+__all__ = [
+    "PageRequest",
+    "PageSource",
+    "SnapshotMode",
+    "SnapshotSource",
+    "SourceRow",
+    "check_source",
+    "distinct_rows",
+]
 
 SnapshotMode = Literal["never", "initial", "initial_only", "on_gap"]
 """When there are rows.
@@ -138,3 +146,26 @@ def check_source(source: SnapshotSource) -> None:
     check_switches(as_of=source.as_of)
     check_whole("page_rows", source.page_rows, "a whole number from 1 to 1000000", 1, 1_000_000)
     check_whole("page_bytes", source.page_bytes, "a number of bytes, from 1", 1)
+
+
+def distinct_rows(
+    entity_type: str, rows: Iterable[tuple[str | bytes | None, Mapping[str, Any] | bytes]]
+) -> Iterator[SourceRow]:
+    """Rows in the order of their keys, each given once the one behind it is known to have another key.
+
+    A page goes on behind the last key of the page before, and would leave out the second of two rows of that key.
+
+    Raises:
+        SourceRowRefused: If a key is null, or there twice.
+    """
+    waiting: SourceRow | None = None
+    for key, body in rows:
+        if key is None or (waiting is not None and waiting[0] == key):
+            raise SourceRowRefused(
+                entity_type, key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+            )
+        if waiting is not None:
+            yield waiting
+        waiting = key, body
+    if waiting is not None:
+        yield waiting

@@ -3,17 +3,18 @@
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from publishers.commits import Commit
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, SourceRowRefused
 from publishers.model.position import Position
 from publishers.options import MIB
-from publishers.snapshots.source import PageRequest, SourceRow, check_source
+from publishers.snapshots.source import PageRequest, SourceRow, check_source, distinct_rows
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Engine, FromClause, Select
+    from sqlalchemy import ColumnElement, Connection, Engine, FromClause, Select
 
 __all__ = ["SqlSource"]
 
@@ -40,7 +41,8 @@ class SqlSource:
         engine: A ``sqlalchemy.Engine``. Its connections are used by threads of the log; in SQLite that needs a file.
         rows: A ``Table`` or a ``select(...)``. A callable is given a version of the log, and answers a query as of that version.
         entity_type: Of which entities the rows are.
-        key: Name or names of the key's columns, unique and never null; an index on them makes pages cheap.
+        key: Name or names of the key's columns, unique and never null; an index on them makes pages cheap. A column that may be null by
+            its definition costs a further query a page, for rows without a key.
         body: Makes the body of a row, which is given as a mapping; None for all columns.
         marker: See `SnapshotSource.mark`.
         page_rows: Most rows of a page, from 1 to 1,000,000.
@@ -95,21 +97,40 @@ class SqlSource:
             self._columns(self._select(None))
 
     def read(self, request: PageRequest, /) -> Iterator[SourceRow]:
-        """See `SnapshotSource.read`."""
+        """See `SnapshotSource.read`.
+
+        Raises:
+            SourceRowRefused: If a key is null, or there twice.
+        """
         query = self._select(request.version)
         columns = self._columns(query)
-        statement = self._sql.select(query).order_by(*columns).limit(request.limit)
+        # One more, so as to see whether the last one has a twin.
+        statement = self._sql.select(query).order_by(*columns).limit(request.limit + 1)
         if request.after is not None:
             statement = statement.where(self._beyond(columns, self._values(columns, request.after)))
         if request.until is not None:
             last = self._values(columns, request.until)
             statement = statement.where(self._sql.not_(self._beyond(columns, last)))
         with self._engine.connect() as connection:
-            for row in connection.execute(statement).mappings():
-                parts = [row[name] for name in self._key]
-                if None in parts:
-                    raise InvalidOption("key", self._key, "columns that are never null")
-                yield "/".join(map(str, parts)), self._body(cast("Mapping[str, Any]", row))
+            self._refuse_nulls(connection, query, columns)
+            rows = map(self._row, connection.execute(statement).mappings())
+            yield from islice(distinct_rows(self.entity_type, rows), request.limit)
+
+    def _row(self, row: Any) -> SourceRow:
+        parts = [row[name] for name in self._key]
+        return "/".join(map(str, parts)), self._body(cast("Mapping[str, Any]", row))
+
+    def _refuse_nulls(
+        self, connection: "Connection", query: "FromClause", columns: "list[ColumnElement[Any]]"
+    ) -> None:
+        """A row without a key is behind no other one, and would be in no page, or in the first one only."""
+        nullable = [column for column in columns if getattr(column, "nullable", True)]
+        if not nullable:
+            return
+        null = self._sql.or_(*(column.is_(None) for column in nullable))
+        one = self._sql.select(self._sql.literal(1)).select_from(query).where(null).limit(1)
+        if connection.execute(one).first() is not None:
+            raise SourceRowRefused(self.entity_type, None)
 
     def mark(self) -> Commit | Position | int | None:
         """See `SnapshotSource.mark`."""

@@ -8,6 +8,7 @@ from publishers.spark import errors
 from publishers.spark.change_feed import CHANGE_FEED, change_feed
 from publishers.spark.debezium import DEBEZIUM, debezium
 from publishers.spark.errors import *  # noqa: F403 - every error that there is, see __all__ there
+from publishers.spark.frame_source import FrameSource
 from publishers.spark.java import ensure_java
 from publishers.spark.progress import ProgressListener, QueryProgress, QueryState
 from publishers.spark.session import SparkSettingWarning, spark_session
@@ -19,6 +20,7 @@ __all__ = [
     "DEBEZIUM",
     "ChangeSink",
     "ChangeSource",
+    "FrameSource",
     "ProgressListener",
     "QueryProgress",
     "QueryState",

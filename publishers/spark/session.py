@@ -1,6 +1,7 @@
 """Builds a SparkSession with the settings that a change sink, its tests and the demo want."""
 
 import os
+import socket
 import sys
 import warnings
 from pathlib import Path
@@ -29,6 +30,11 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.driver.host": ("127.0.0.1", "executors are reached by the machine's name, which may not resolve"),
     "spark.driver.bindAddress": ("127.0.0.1", "the driver listens on every address of the machine"),
 }
+if hasattr(socket, "AF_UNIX"):
+    _SETTINGS["spark.python.unix.domain.socket.enabled"] = (
+        "true",
+        "each task of Python waits some 40 ms for the acknowledgements of TCP",
+    )
 
 
 class SparkSettingWarning(UserWarning):

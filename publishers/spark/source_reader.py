@@ -25,6 +25,7 @@ from publishers.spark.source_entities import TypedBatches
 from publishers.spark.source_filters import filtered, is_known, version_bounds
 from publishers.spark.source_log import LogRange, SourceLog
 from publishers.spark.source_options import SourceOptions
+from publishers.spark.task_garbage import spare_what_is_loaded
 
 __all__ = ["ChangeReader", "ChangeStreamReader", "FilteringReader", "reader_for"]
 
@@ -158,6 +159,7 @@ def _end(options: SourceOptions, log: SourceLog) -> Position:
 
 def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterator[pa.RecordBatch]:
     """The record batches of a range, in the process of a task."""
+    spare_what_is_loaded()
     predicate = Predicate(options.criteria)
     start, end = found.start.position, found.end.position
     with closing(SourceLog(options.path, options.consumer)) as log:

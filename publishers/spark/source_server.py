@@ -28,6 +28,7 @@ from publishers.spark.source_arrow import array_of, chosen_schema
 from publishers.spark.source_entities import CHANGE_COLUMNS, TypedBatches
 from publishers.spark.source_log import TokenPrefixes
 from publishers.spark.source_options import ServerAddress, SourceOptions
+from publishers.spark.task_garbage import spare_what_is_loaded
 from publishers.views.view import Content
 
 __all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "told_schema"]
@@ -251,6 +252,7 @@ def _offset(token: PositionToken) -> dict[str, str]:
 
 def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Iterator[pa.RecordBatch]:
     """The record batches of a range, in the process of a task."""
+    spare_what_is_loaded()
     entities = None if options.entity is None else TypedBatches(schema, TokenPrefixes())
     rows = _Rows(schema if entities is None else chosen_schema(CHANGE_COLUMNS), options.content, found.start)
     with _connected(_address(options)) as remote:

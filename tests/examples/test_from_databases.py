@@ -1,23 +1,12 @@
 """The outbox and the polling query bring each change into the log once, wherever they are stopped."""
 
 import contextlib
-import importlib.util
 import sqlite3
-from pathlib import Path
 
 import pytest
 
 from publishers import ChangeLog, Content
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def example(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from tests.examples.programs import example
 
 outbox = example("outbox")
 polling = example("polling_query")

@@ -2,7 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.leftovers import arrow_has_its_pipe
+
 pytest.importorskip("pyarrow")
+
+__all__ = ["arrow_has_its_pipe", "events"]
 
 HERE = Path(__file__).parent
 

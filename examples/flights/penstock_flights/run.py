@@ -26,7 +26,7 @@ from transports.server.uvicorn import Server
 
 __all__ = ["DemoFailed", "Run"]
 
-_TICK: Final = 0.125
+_TICK: Final = 0.25  # seconds between two looks, each of which is in the way of the threads that deliver
 _HURRY_AT: Final = 0.4  # of all changes
 _HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
 _STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE

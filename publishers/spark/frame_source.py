@@ -1,0 +1,176 @@
+"""Rows of a DataFrame as the beginning of a subscription: in the order of their keys, a page or a partition at a time."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers.commits import Commit
+from publishers.errors import InvalidOption
+from publishers.model.position import Position
+from publishers.options import MIB
+from publishers.snapshots.source import PageRequest, SourceRow, check_source, distinct_rows
+from publishers.spark.arguments import check_least, column_names
+from publishers.spark.partitions import spread_windows
+from publishers.spark.plan import free_name
+from publishers.spark.queries import connect_module
+from publishers.spark.schema import Encoding, key_column
+
+__all__ = ["FrameSource"]
+
+_RUNS: Final = 4  # that are open between two pages; one for each snapshot which goes on
+_SLICE: Final = 1_000  # rows that are made Python objects of at once
+
+_Run = Iterator[SourceRow]
+_Place = tuple[int | None, str | None, str | None]
+
+
+class FrameSource:
+    """Rows of a DataFrame of Spark, as a source of snapshots: ``log.changes(since="state", source=FrameSource(...))``.
+
+    Rows come in the order of the bytes of their keys' texts. Keys and bodies are made in the JVM, as `ChangeSink` makes them, so that a
+    row has the key and the body that a batch of the same columns would have. Never are all of them in the driver.
+
+    *   A DataFrame is read as it is at the moment: each page is a job of its own, which reads the frame anew and brings the first
+        ``page_rows`` rows behind a key. Whatever writers promise of such a source (see `SnapshotSource`) is for its files or tables. A frame
+        that is cached, or whose files were listed once and for all, is not as it is at the moment.
+    *   A function from a version of the log to the DataFrame of that version is read **as of** it: what has just been committed up
+        to the version is in its rows, and nothing else. It is computed once for each snapshot, sorted into ranges of keys on the
+        disks of the executors, and brought range by range. A subscriber that goes on in the midst has it computed again, behind its last key.
+
+    Args:
+        frame: The rows, or the function.
+        entity_type: Of which entities they are.
+        key: Column or columns of the key, unique and never null.
+        body: Columns of the body; None for all.
+        marker: See `SnapshotSource.mark`.
+        page_rows: Most rows of a page, from 1 to 1,000,000.
+        page_bytes: Bytes after which a page ends.
+        collect_bytes: About how much one job brings of rows as of a version.
+
+    Raises:
+        InvalidChange: If the entity type is none.
+        InvalidOption: If something else is not what it should be.
+        SchemaRefused: If the columns cannot become keys and bodies; of a function, when the first page is read.
+    """
+
+    def __init__(
+        self,
+        frame: DataFrame | Callable[[int], DataFrame],
+        *,
+        entity_type: str,
+        key: str | Sequence[str],
+        body: Sequence[str] | None = None,
+        marker: Callable[[], Commit | Position | int] | None = None,
+        page_rows: int = 10_000,
+        page_bytes: int = 8 * MIB,
+        collect_bytes: int = 64 * MIB,
+    ) -> None:
+        self.entity_type = entity_type
+        self.as_of = not isinstance(frame, DataFrame)
+        self.page_rows = page_rows
+        self.page_bytes = page_bytes
+        check_source(self)
+        check_least(collect_bytes=(collect_bytes, 1))
+        if marker is not None and not callable(marker):
+            raise InvalidOption("marker", marker, "a callable without arguments, or None")
+        if self.as_of and not callable(frame):
+            raise InvalidOption("frame", frame, "a DataFrame, or a callable that makes one of a version")
+        self._frame = frame
+        self._key = column_names("key", key)
+        self._body = None if body is None else column_names("body", body)
+        self._marker = marker
+        self._collect_bytes = collect_bytes
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[_Place, _Run] = OrderedDict()
+        if isinstance(frame, DataFrame):
+            self._keyed(frame)
+
+    def read(self, request: PageRequest, /) -> Iterator[SourceRow]:
+        """See `SnapshotSource.read`.
+
+        Raises:
+            SourceRowRefused: If a key is null, or there twice.
+        """
+        if isinstance(self._frame, DataFrame):
+            keyed, encoding, order = self._keyed(self._frame)
+            # One more, so as to see whether the last one has a twin.
+            first = (
+                keyed.where(_wanted(order, request)).orderBy(order.asc_nulls_first()).limit(request.limit + 1)
+            )
+            rows = _rows(encoding.select(first).toArrow().to_batches())
+            yield from islice(distinct_rows(self.entity_type, rows), request.limit)
+            return
+        last = request.after
+        run = self._going_on((request.version, request.until, last)) or self._begun(self._frame, request)
+        try:
+            for row in islice(run, request.limit):
+                assert isinstance(row[0], bytes)  # as Arrow brought it
+                last = row[0].decode("utf-8", "surrogateescape")
+                yield row
+        finally:
+            self._keep((request.version, request.until, last), run)
+
+    def mark(self) -> Commit | Position | int | None:
+        """See `SnapshotSource.mark`."""
+        return None if self._marker is None else self._marker()
+
+    def _keyed(self, frame: DataFrame) -> tuple[DataFrame, Encoding, Column]:
+        """The frame with the bytes of keys, by which it is ordered; how rows are encoded; and that column."""
+        module = connect_module(frame)
+        if module is not None:
+            raise InvalidOption("frame", module, "of a classic SparkSession, and not of Spark Connect")
+        name = free_name(frame.columns)
+        plain = Encoding(key=self._key, body=self._body)
+        plain.check(frame.schema)
+        encoding = Encoding(key=self._key, body=plain.body_columns(frame.schema), order_by=(name,))
+        return frame.withColumn(name, key_column(frame.schema, self._key)), encoding, F.col(name)
+
+    def _begun(self, frame_of: Callable[[int], DataFrame], request: PageRequest) -> _Run:
+        assert request.version is not None  # as was promised
+        frame = frame_of(request.version)
+        if not isinstance(frame, DataFrame):
+            raise InvalidOption("frame", frame, "a callable that answers a DataFrame")
+        keyed, encoding, order = self._keyed(frame)
+        windows = spread_windows(
+            keyed.where(_wanted(order, request)), encoding, collect_bytes=self._collect_bytes
+        )
+        rows = (row for window in windows for row in _rows(window))
+        return distinct_rows(self.entity_type, rows)
+
+    def _going_on(self, place: _Place) -> _Run | None:
+        with self._lock:
+            return self._runs.pop(place, None)
+
+    def _keep(self, place: _Place, run: _Run) -> None:
+        """Keeps a computation for the page behind; the one that nobody has asked for the longest goes."""
+        with self._lock:
+            self._runs[place] = run
+            while len(self._runs) > _RUNS:
+                self._runs.popitem(last=False)
+
+
+def _wanted(order: Column, request: PageRequest) -> Column:
+    """Which rows are wanted; those without a key always, as they are refused."""
+    wanted = F.lit(True)
+    if request.after is not None:
+        wanted = wanted & (order > F.lit(_bytes(request.after)))
+    if request.until is not None:
+        wanted = wanted & (order <= F.lit(_bytes(request.until)))
+    return wanted | order.isNull()
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _rows(batches: list[pa.RecordBatch]) -> Iterator[tuple[bytes | None, bytes]]:
+    for batch in batches:
+        for start in range(0, len(batch), _SLICE):
+            part = batch.slice(start, _SLICE)
+            yield from zip(part.column("key").to_pylist(), part.column("body").to_pylist(), strict=True)

@@ -1,0 +1,3 @@
+from tests.harness.leftovers import arrow_has_its_pipe
+
+__all__ = ["arrow_has_its_pipe"]
