@@ -48,12 +48,13 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
 
-# Servers of others, from packages of Debian; where they are not installed, their tests are skipped.
+# Servers of others, from packages of Debian and from Maven; where they are not installed, their tests are skipped.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 servers: $(VENV)/.dev
-	for name in $$(cat tests/servers/debian.txt); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
+	for name in $$(cat tests/servers/debian.txt); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
 		test -z "$$missing" || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -qy --no-install-recommends $$missing; }
-	$(BIN)/python -m pytest -n0 tests/servers $(ARGS)
+	$(BIN)/python -m tests.servers.program
+	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers $(ARGS)
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
 UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \
@@ -80,7 +81,7 @@ prove: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
 	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) tests/publishers/test_interleaving.py \
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
-		tests/publishers/wal tests/publishers/groups tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash \
+		tests/publishers/wal tests/publishers/groups tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
 		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py \
 		tests/publishers/spark/test_server_log.py
 

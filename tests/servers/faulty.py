@@ -1,0 +1,168 @@
+"""A proxy that does to the bytes between a client and a server what networks and dying servers do."""
+
+import contextlib
+import enum
+import select
+import socket
+import struct
+import threading
+from typing import Self
+
+from tests.harness.ports import free_port
+
+
+class Fault(enum.Enum):
+    """What becomes of connections."""
+
+    NONE = "passes everything on"
+    REFUSE = "takes no connections, and ends those that there are"
+    RESET = "resets a connection when the client sends something"
+    HALF = "passes half of an answer on, and ends the connection"
+    MUTE = "passes requests on, and ends the connection before the answer"
+    STALL = "takes requests, and answers nothing"
+    SLOW = "passes answers on in pieces"
+
+
+class FaultyProxy:
+    """Passes connections on to a port of 127.0.0.1.
+
+    Args:
+        target: That port.
+
+    Attributes:
+        port: Its own.
+        hit: How often a fault was done.
+        target: Where it leads to.
+    """
+
+    def __init__(self, target: int = 0) -> None:
+        self.port = free_port()
+        self.hit = 0
+        self.target = target
+        self._fault = Fault.NONE
+        self._changed = threading.Condition()
+        self._ended = False
+        self._listener: socket.socket | None = None
+        self._pairs: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def fault(self) -> Fault:
+        """What it does now."""
+        return self._fault
+
+    @fault.setter
+    def fault(self, fault: Fault) -> None:
+        with self._changed:
+            self._fault = fault
+            self._changed.notify_all()
+        if fault is Fault.REFUSE:
+            self._unlisten()
+            self.sever()
+        elif self._listener is None:
+            self._listen()
+
+    def sever(self) -> None:
+        """Ends all connections."""
+        for one in list(self._pairs):
+            _reset(one)
+
+    def __enter__(self) -> Self:
+        self._listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._unlisten()
+        self.sever()
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self) -> None:
+        made = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        self._listener = made
+        self._begin(self._accept, made)
+
+    def _unlisten(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def _begin(self, work, *arguments) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self._begin(self._pass_on, client)
+
+    def _pass_on(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+        except OSError:
+            _reset(client)
+            client.close()
+            return
+        pair = {client, server}
+        self._pairs |= pair
+        try:
+            while self._step(client, server):
+                pass
+        except OSError:
+            pass
+        finally:
+            self._pairs -= pair
+            for one in pair:
+                _reset(one)
+                one.close()
+
+    def _step(self, client: socket.socket, server: socket.socket) -> bool:
+        ready, _, _ = select.select([client, server], [], [], 1.0)
+        if self._ended:
+            return False
+        if client in ready:
+            data = client.recv(1 << 16)
+            fault = self._fault
+            if not data:
+                return False
+            if fault is Fault.RESET:
+                self.hit += 1
+                return False
+            if fault is Fault.STALL:
+                self.hit += 1
+                with self._changed:
+                    self._changed.wait_for(lambda: self._fault is not Fault.STALL or self._ended)
+                return False
+            server.sendall(data)
+        if server in ready:
+            data = server.recv(1 << 16)
+            fault = self._fault
+            if not data:
+                return False
+            if fault in (Fault.MUTE, Fault.HALF):
+                self.hit += 1
+                if fault is Fault.HALF:
+                    client.sendall(data[: len(data) // 2])
+                return False
+            if fault is Fault.SLOW:
+                self.hit += 1
+                for at in range(0, len(data), 7):
+                    client.sendall(data[at : at + 7])
+                return True
+            client.sendall(data)
+        return True
+
+
+def _reset(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,147 @@
+"""A server of others as a process that a test starts, stops, kills, pauses and starts again, with the data that it had."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Self
+
+from tests.harness.missing import skip_without
+from tests.harness.ports import free_port
+
+HERE = Path(__file__).parent
+
+
+class Program(ABC):
+    """A server on a port of 127.0.0.1, which is the same after it was started again.
+
+    Args:
+        folder: For its data and what it prints; it is made.
+        boot: Seconds in which it has to answer.
+    """
+
+    name = "server"
+
+    def __init__(self, folder: Path, boot: float = 120.0) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._boot = boot
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What starts it."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it does what it is there for."""
+
+    def environment(self) -> dict[str, str]:
+        """Its variables."""
+        return dict(os.environ)
+
+    @property
+    def printed(self) -> str:
+        """The end of what it has printed."""
+        path = self.folder / "printed.txt"
+        return path.read_text("utf-8", "replace")[-4000:] if path.exists() else ""
+
+    def start(self) -> Self:
+        """Starts it, and returns when it answers."""
+        assert self.process is None
+        with (self.folder / "printed.txt").open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command(),
+                cwd=self.folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        end = time.monotonic() + self._boot
+        while not self._answers_now():
+            assert self.process.poll() is None, f"{self.name} has ended: {self.printed}"
+            assert time.monotonic() < end, f"{self.name} does not answer: {self.printed}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+        return self
+
+    def _answers_now(self) -> bool:
+        try:
+            return self.answers()
+        except Exception:
+            return False
+
+    def stop(self) -> None:
+        """Ends it in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Lets it do nothing, while its connections stay."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Ends a pause."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def java() -> str:
+    """The Java that runs servers."""
+    found = shutil.which("java")
+    if found is None:
+        skip_without("Java 17 or newer")
+    return found
+
+
+def jars(kind: str) -> list[Path]:
+    """The libraries that ``KIND/pom.xml`` names, which ``make servers`` brings into ``KIND/jars``."""
+    kept = HERE / kind / "jars"
+    if not (kept / ".complete").exists():
+        skip_without(f"the libraries of tests/servers/{kind} (make servers brings them, with Java and Maven)")
+    return sorted(kept.glob("*.jar"))
+
+
+def bring(kind: str) -> None:
+    """Has Maven bring the libraries that ``KIND/pom.xml`` names, once."""
+    place = HERE / kind
+    kept = place / "jars"
+    if (kept / ".complete").exists():
+        return
+    command = ["mvn", "-q", "-B", "-f", str(place / "pom.xml"), "dependency:copy-dependencies"]
+    subprocess.run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={kept}"], check=True, timeout=900)
+    (kept / ".complete").touch()
+
+
+if __name__ == "__main__":
+    for pom in sorted(HERE.glob("*/pom.xml")):
+        bring(pom.parent.name)

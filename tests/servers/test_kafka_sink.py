@@ -1,0 +1,145 @@
+"""Records on a real broker: keys, headers, tombstones, schemas and markers, sizes, and a newer runner that fences."""
+
+import json
+
+import pytest
+
+from publishers import ChangeLog, remove, schema, upsert
+from tests.publishers.support import wait_until
+from tests.servers.kafka_broker import KafkaBroker
+from tests.transports.sinks.targets import rigged
+from transports.sinks import SinkContext, SinkState
+from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as made:
+        yield made
+
+
+def records(broker, topic):
+    reader = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": broker.servers,
+            "group.id": "tests",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    partitions = reader.list_topics(topic, timeout=30).topics[topic].partitions
+    reader.assign([confluent_kafka.TopicPartition(topic, one, 0) for one in partitions])
+    found, ended = [], 0
+    while ended < len(partitions):
+        record = reader.poll(30)
+        assert record is not None
+        if record.error() is None:
+            found.append(record)
+        else:
+            ended += 1
+    reader.close()
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_records_have_key_headers_and_tombstones_and_partitions_as_the_java_client_chooses_them(
+    broker, tmp_path
+):
+    """F102, F103: the default topic has the name of the entity type."""
+    with rigged(tmp_path / "log", KafkaSink(broker.servers, form="debezium")) as rig:
+        rig.log.commit([upsert("order", "é/1", {"n": 1}), remove("order", "é/1")])
+        wait_drained(rig)
+        found = records(broker, "order")
+        assert [one.key() for one in found] == ['["order","é/1"]'.encode()] * 3
+        assert [one.value() and json.loads(one.value())["op"] for one in found] == ["c", "d", None]
+        assert len({one.partition() for one in found}) == 1
+        changes = rig.log.history(None, "earliest").changes
+        headers = [dict(one.headers()) for one in found]
+        assert headers[0] == {
+            "penstock-position": b"1:1",
+            "penstock-operation": b"UPSERT",
+            "penstock-id": rig.log.idempotency_key(changes[1]).encode(),
+        }
+        assert headers[2]["penstock-position"] == b"1:2"
+
+
+def wait_drained(rig):
+    def done():
+        rig.later(2.0)
+        rig.runner.step()
+        return rig.runner.statistics().confirmed == rig.log.head
+
+    wait_until(done, rig.runner.statistics, timeout=60)
+
+
+@pytest.mark.timeout(120)
+def test_a_schema_goes_to_its_topic_and_a_marker_to_every_partition_before_what_needs_it(broker, tmp_path):
+    """F104."""
+    sink = KafkaSink(broker.servers, "told.{entity_type}", schema_topic="told.schemas")
+    with rigged(tmp_path / "log", sink) as rig:
+        rig.log.commit([upsert("order", str(n), {}) for n in range(9)])
+        rig.log.commit([schema("order", {"fields": ["n"]})])
+        rig.log.commit([upsert("order", str(n), {"n": n}) for n in range(9)])
+        wait_drained(rig)
+        schemas = records(broker, "told.schemas")
+        assert {one.partition() for one in schemas} == {0}
+        assert json.loads(schemas[0].value())["area"] == "SCHEMA"
+        by_partition = {}
+        for one in records(broker, "told.order"):
+            version = int(dict(one.headers())["penstock-position"].split(b":")[0])
+            by_partition.setdefault(one.partition(), []).append(version)
+        assert len(by_partition) == 3
+        for versions in by_partition.values():
+            assert versions == sorted(versions)
+            assert 2 in versions
+
+
+@pytest.mark.timeout(120)
+def test_a_record_that_is_too_large_is_poison_and_no_other_one_is(broker, tmp_path):
+    """F100: the batch is halved until it is alone."""
+    sink = KafkaSink(broker.servers, "large", settings={"message.max.bytes": 2000})
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
+        rig.log.commit(
+            [upsert("order", "1", {}), upsert("order", "2", {"x": "y" * 5000}), upsert("order", "3", {})]
+        )
+        wait_drained(rig)
+        assert rig.runner.counters.dropped == 1
+        assert {json.loads(one.key())[1] for one in records(broker, "large")} == {"1", "3"}
+
+
+@pytest.mark.timeout(120)
+def test_a_newer_runner_fences_the_older_one_and_goes_on_where_it_was(broker, tmp_path):
+    """F103: what the older one sends then is never committed."""
+    sink = ExactlyOnceKafkaSink(broker.servers, "fenced")
+    with rigged(tmp_path / "log", sink) as rig:
+        rig.commit("a")
+        wait_drained(rig)
+        newer = ExactlyOnceKafkaSink(broker.servers, "fenced")
+        assert newer.open(rig.runner._context) == rig.log.head
+        rig.commit("b")
+        rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+        assert "a newer runner" in rig.runner.statistics().reason
+        newer.close()
+        assert [json.loads(one.key())[1] for one in records(broker, "fenced")] == ["a"]
+        looking = ExactlyOnceKafkaSink(broker.servers, "fenced")
+        context = SinkContext.of(rig.log, "stock", rig.runner._context.view, rig.clock)
+        assert looking.open(context) == newer._stored
+        looking.close()
+        moved = rig.runner.seek("earliest")
+        rig.until(moved.done)
+        rig.runner.resume()
+        wait_drained(rig)
+        assert sorted(json.loads(one.key())[1] for one in records(broker, "fenced")) == ["a", "a", "b"]
+
+
+@pytest.mark.timeout(120)
+def test_the_place_of_another_log_is_not_taken(broker, tmp_path):
+    for name in ("one", "two"):
+        with ChangeLog.open(tmp_path / name, sync="os"):
+            pass
+        with rigged(tmp_path / name, ExactlyOnceKafkaSink(broker.servers, "logs")) as rig:
+            rig.commit(name)
+            wait_drained(rig)
+    assert len(records(broker, "logs")) == 2

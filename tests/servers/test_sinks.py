@@ -1,0 +1,166 @@
+"""Real targets, which fail in every way, and runners that are killed: what the target holds is what the log says.
+
+Few of the ways and moments are tried without ``PENSTOCK_KILLS``, which ``make servers`` sets to 100.
+"""
+
+import contextlib
+import gc
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from publishers import ChangeLog
+from tests.publishers.support import wait_until
+from tests.servers.carrier import folded, mutations, target
+from tests.servers.faulty import Fault, FaultyProxy
+from tests.servers.targets import TARGETS, _parsed
+from tests.transports.sinks.targets import HandClock
+from transports.sinks import RetryPolicy, SinkOptions, SinkRunner
+
+KILLS = int(os.environ.get("PENSTOCK_KILLS", "0"))
+FAULTS = [one for one in Fault if one is not Fault.NONE] if KILLS else [Fault.MUTE]
+
+
+@contextlib.contextmanager
+def running(kind, folder):
+    made = TARGETS[kind](folder)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def server(request, tmp_path_factory):
+    """A target of each kind, one server for all tests."""
+    with running(request.param, tmp_path_factory.mktemp("target")) as made:
+        yield made
+
+
+def expected(log):
+    return {one: _parsed(body) for one, body in folded(log).items()}
+
+
+class Carried:
+    """A log with a runner, whose clock a test moves."""
+
+    def __init__(self, folder, address, name):
+        self.log = ChangeLog.open(folder / "log", sync="os")
+        self.clock = HandClock()
+        self.chance = random.Random(5)
+        options = SinkOptions(
+            start="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0)
+        )
+        self.sink = target(address)
+        self.runner = SinkRunner(self.log, name, self.sink, options, clock=self.clock)
+
+    def commit(self, count=5):
+        for _ in range(count):
+            self.log.commit(mutations(self.chance))
+
+    def until(self, condition, seconds=0.0):
+        def held():
+            self.clock.now += seconds
+            self.runner.step()
+            return condition()
+
+        wait_until(held, self.runner.statistics, timeout=90)
+
+    def drained(self, seconds=0.0):
+        self.until(lambda: self.runner.statistics().confirmed == self.log.head, seconds)
+
+
+@contextlib.contextmanager
+def carried(folder, address, name):
+    made = Carried(folder, address, name)
+    try:
+        yield made
+    finally:
+        made.runner.close()
+        made.log.close()
+        gc.collect()  # clients of Kafka that wait for it keep threads and connections
+
+
+def test_a_target_holds_what_the_log_says(server, tmp_path):
+    """F108: and a runner that begins anew repeats nothing."""
+    with carried(tmp_path, server.address("happy"), "happy") as one:
+        one.commit(20)
+        one.drained()
+        assert server.held("happy") == expected(one.log)
+        assert one.sink.alive()
+        one.commit(20)
+        one.drained()
+        assert server.held("happy") == expected(one.log)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name.lower())
+@pytest.mark.timeout(240)
+def test_whatever_happens_on_the_way_to_a_target_it_holds_what_the_log_says(server, tmp_path, fault):
+    """F125: slow, refusing, resetting and dying targets, which are good again after minutes."""
+    if server.program is None:
+        pytest.skip("no network to it")
+    name = f"fault_{fault.name.lower()}"
+    with (
+        contextlib.nullcontext(server.proxy) if server.proxy else FaultyProxy(server.port) as proxy,
+        carried(tmp_path, server.address(name, proxy.port), name) as one,
+    ):
+        proxy.hit = 0
+        one.commit()
+        one.drained()
+        proxy.fault = fault
+        one.commit()
+        if fault is Fault.SLOW:
+            one.drained()
+        else:
+            one.until(lambda: one.runner.counters.failures >= 2, 60.0)
+            assert one.runner.statistics().last_error
+        assert proxy.hit or fault is Fault.REFUSE
+        proxy.fault = Fault.NONE
+        one.commit()
+        one.drained(60.0)
+        assert server.held(name) == expected(one.log)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", [one for one in TARGETS if one != "sqlite"])
+def test_a_target_that_is_killed_and_comes_again_holds_what_the_log_says(kind, tmp_path):
+    """F125: what it confirmed it has, and the rest is sent."""
+    with (
+        running(kind, tmp_path / "target") as server,
+        carried(tmp_path, server.address("dies"), "dies") as one,
+    ):
+        for _ in range(1 + KILLS // 50):
+            one.commit()
+            one.drained(60.0)
+            server.program.kill()
+            one.commit()
+            one.until(lambda: one.runner.counters.failures > 0, 60.0)
+            server.program.start()
+            one.drained(60.0)
+            assert server.held("dies") == expected(one.log)
+
+
+@pytest.mark.timeout(1800)
+def test_runners_that_are_killed_leave_a_target_that_holds_what_the_log_says(server, tmp_path):
+    """F106: at random moments; then one comes to the end."""
+    kills = KILLS or 2
+    chance = random.Random(11)
+    address = server.address("killed")
+    command = [sys.executable, "-m", "tests.servers.carrier", str(tmp_path / "log"), address, "killed"]
+    for seed in range(kills):
+        process = subprocess.Popen([*command, str(seed), "1000000"], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"open\n"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.0, 0.4))
+        assert process.poll() is None
+        process.kill()
+        process.communicate()
+    last = subprocess.run([*command, "end", "1", "drain"], capture_output=True, text=True, check=False)
+    assert last.returncode == 0, last.stderr
+    with ChangeLog.open(tmp_path / "log") as log:
+        assert server.held("killed") == expected(log)
+        assert Counter(kind for kind, _ in expected(log)).keys() >= {"orders"}
