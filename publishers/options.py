@@ -61,6 +61,10 @@ class LogOptions:
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
         state_interval: Shortest time between two looks of the compacted state for what is new, unless it is waited for.
+        state_share: The share of one thread's time in which the compacted state follows while commits come; without a bound where it is
+            waited for, read, or made anew, and while no commits come.
+        state_behind_bytes: Bytes of the log that the compacted state is behind, roughly, from which on it follows without that bound; at
+            most half of ``slot_keep_bytes``.
         snapshot_max_duration: Seconds within which a subscriber has to take all rows of a snapshot, and for which a closed segment is
             kept for it at most; then it ends with ``SnapshotGone``.
         producers: Most producers whose last sequence is remembered.
@@ -122,6 +126,8 @@ class LogOptions:
     held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
     state_interval: Annotated[float, 0.0, 3600.0] = 0.05
+    state_share: Annotated[float, 0.001, 1.0] = 0.04
+    state_behind_bytes: Annotated[int, 0, 2**62] = 256 * MIB
     snapshot_max_duration: Annotated[float, 0.0, 2**40] = 86400.0
     producers: int = 10_000
     producer_ttl: Annotated[float, 0.0, 2**40] = 30 * 86400.0

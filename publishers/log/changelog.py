@@ -431,7 +431,7 @@ class ChangeLog(KeepingLog):
         if self.failure is not None:
             raise self.failure
         files, service = self._files, self._service
-        parts = self._publication, self._committer, self._state, self._slots
+        parts = self._publication, self._committer, self._state, self._slots, self._groups
         return statistics_of(self.name, files, service, *parts, listed=listed, lag=lag)
 
     def health(self) -> LogHealth:

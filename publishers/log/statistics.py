@@ -11,6 +11,7 @@ from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.state import MaxLag, State, SubscriptionLag
+from publishers.groups import ConsumerGroups, GroupTotals
 from publishers.log.lag import LagStatistics, lag_of
 from publishers.model.position import Position
 from publishers.slots import Slots, SlotTotals
@@ -103,6 +104,7 @@ class LogStatistics:
         replay_waiting: Subscriptions that wait for the replayer.
         holds: What keeps history from retention; empty for those who do not own the log.
         slots: Its slots, as many as are listed; none for those who do not own the log.
+        consumer_groups: Its groups of consumers, likewise.
         held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
         visible: Newest version that subscribers may be given.
         durable: Newest version that a crash cannot take (``sync="os"``: newest written); never below ``visible``.
@@ -180,6 +182,7 @@ class LogStatistics:
     lag: LagStatistics | None = None
     state: StateStatistics | None = None
     slots: SlotTotals = SlotTotals()  # noqa: RUF009 - frozen
+    consumer_groups: GroupTotals = GroupTotals()  # noqa: RUF009 - frozen
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
@@ -195,6 +198,7 @@ def statistics_of(
     committer: Committer | None = None,
     state: CompactedState | None = None,
     slots: Slots | None = None,
+    consumer_groups: ConsumerGroups | None = None,
     *,
     listed: int | None = None,
     lag: bool = False,
@@ -209,14 +213,12 @@ def statistics_of(
         committer: Who commits, if this is the owner.
         state: The compacted state, if there is one.
         slots: Its slots, if this is the owner.
-        listed: How many publishers, how many subscriptions of each, and how many slots are told; None for all.
+        consumer_groups: Its groups of consumers, likewise.
+        listed: How many publishers, how many subscriptions of each, how many slots and how many groups are told; None for all.
         lag: Whether every subscription is looked at, for ``lag``.
     """
-    publishers = tuple(_publisher(*one) for one in service.registry.listed(listed))
     publisher_count, subscription_count, live = service.registry.counts()
-    read = files.reader.statistics
     visible, durable, appended = _versions(files, service)
-    withheld = committer.withheld if committer is not None else None
     published_changes, published_bytes = service.admission.published_in_all
     syncs, sync_seconds = files.syncs if isinstance(files, Wal) else (0, 0.0)
     ring_events, ring_bytes, ring_fill = service.registry.rings()
@@ -226,10 +228,10 @@ def statistics_of(
         epoch=files.epoch,
         oldest=service.oldest,
         head=service.head,
-        publishers=publishers,
+        publishers=tuple(_publisher(*one) for one in service.registry.listed(listed)),
         evaluations=publication.evaluations,
-        frames_read=read.frames,
-        bytes_read=read.bytes,
+        frames_read=files.reader.statistics.frames,
+        bytes_read=files.reader.statistics.bytes,
         replay_bytes=service.frames.nbytes + service.stretches.nbytes,
         replay_waiting=service.replayer.waiting,
         holds=files.retention.statistics() if isinstance(files, Wal) else (),
@@ -237,7 +239,7 @@ def statistics_of(
         visible=visible,
         durable=durable,
         appended=appended,
-        withheld=len(withheld or ()),
+        withheld=0 if committer is None else len(committer.withheld or ()),
         withheld_bytes=committer.withheld_bytes if committer is not None else 0,
         reserve_bytes=files.reserve_bytes if isinstance(files, Wal) else 0,
         space_low=isinstance(files, Wal) and files.space_low,
@@ -266,7 +268,12 @@ def statistics_of(
         lag=lag_of(files, service) if lag else None,
         state=None if state is None else state.statistics(),
         slots=SlotTotals() if slots is None else slots.statistics(listed=listed),
+        consumer_groups=_groups(consumer_groups, listed),
     )
+
+
+def _groups(groups: ConsumerGroups | None, listed: int | None) -> GroupTotals:
+    return GroupTotals() if groups is None else groups.statistics(listed=listed)
 
 
 def _versions(files: Wal | Follower, service: Service) -> tuple[int, int, int]:

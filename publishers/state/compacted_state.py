@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from publishers.background import BackgroundThread
-from publishers.blocks.block import Block
 from publishers.errors import (
     HistoryPruned,
     LogClosed,
@@ -22,12 +21,14 @@ from publishers.errors import (
 from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import check_entity_type, key_bytes
-from publishers.options import MIB, check_whole
+from publishers.options import KIB, MIB, check_whole
 from publishers.state.deeds import RowDeeds
+from publishers.state.pace import Pace
 from publishers.state.ports import StatedLog
 from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
 from publishers.state.table import StateTable, TablePage, TablePlace, damaged, remove_table
 from publishers.wal import Hold
+from publishers.wal.format.frame import LAST
 from publishers.wal.read.catalog import Location
 
 __all__ = ["CompactedState"]
@@ -37,8 +38,10 @@ _HOLD: Final = "compacted state"
 _BATCH: Final = (
     8 * MIB
 )  # bytes of rows from which on a transaction of SQLite is ended, where one of the log ends
+_PIECE: Final = 64 * KIB  # likewise where commits come: storing takes longer than reading
 _PART: Final = MIB  # bytes of rows that are kept before they are given to SQLite
 _RETRY: Final = 1.0  # seconds until something is tried again that the disk refused
+_LOOK: Final = 0.02  # seconds without a commit after which nothing is taken from a writer
 _PAGE: Final = 1_000
 _PAGE_BYTES: Final = MIB
 
@@ -50,7 +53,8 @@ class CompactedState:
 
     A thread reads what becomes visible, in batches, and stores rows and place in one transaction of an SQLite file, after
     the log's HEAD was made to cover the place. What it has not read is held back from retention, within the caps of
-    ``slot_keep_bytes`` and ``slot_keep_age``. A commit costs it one wake for each batch at most.
+    ``slot_keep_bytes`` and ``slot_keep_age``. A commit costs it one wake for each batch at most. While commits come it works in
+    ``state_share`` of the time only, unless it is waited for, read, made anew or ``state_behind_bytes`` behind.
 
     Args:
         log: What it needs of the log.
@@ -71,6 +75,9 @@ class CompactedState:
         self._swapping = threading.Lock()
         self._waiters: list[tuple[int, Waiter]] = []
         self._hurried = 0  # the newest version that somebody waits for
+        self._asked_at = 0  # the newest version when somebody read
+        self._pace = Pace(service.options.state_share)
+        self._resting = False
         self._location: Location | None = None
         self._read_at = 0
         self._spoilt = False  # a reader has met damage
@@ -225,6 +232,9 @@ class CompactedState:
             if self._service.closed or self.failure is not None or self.ended:
                 raise self._gone()
             table = self._table
+            self._asked_at = self._service.watermark.visible
+            if self._resting:
+                self._called.set()
             try:
                 found = ask(table)
             except sqlite3.Error as error:
@@ -347,8 +357,11 @@ class CompactedState:
             if self._spoilt:
                 self._rebuild()
             while self._place.version < upto and not self.ended:
+                self._pace.begin(bounded=not self._is_urgent())
                 self._batch(upto)
                 self._tell()
+                if self._place.version < upto:
+                    self._rest(self._pace.rest)
         except (sqlite3.Error, OSError, LogFull) as error:
             self.failures += 1
             self._location = None
@@ -372,30 +385,67 @@ class CompactedState:
                 break
             left = self._service.options.state_interval - (time.monotonic() - began)
 
+    def _is_urgent(self) -> bool:
+        """Whether it follows as fast as it can, though that takes time from commits."""
+        version, options = self._place.version, self._service.options
+        if version < max(self._hurried, self._asked_at, self._due):
+            return True
+        keep_bytes, keep_age = options.slot_keep_bytes, options.slot_keep_age
+        if keep_age is not None and self._read_at:
+            behind = (self._service.clock.now_us() - self._read_at) / 1e6
+            if behind >= keep_age / 2:
+                return True
+        most = options.state_behind_bytes
+        if keep_bytes is not None:
+            most = min(most, keep_bytes // 2)
+        location, end = self._location, self._log.reader.end
+        if location is None:
+            return False
+        ahead = (end.segment - location.segment) * options.segment_bytes + end.offset - location.offset
+        return ahead >= most
+
+    def _rest(self, seconds: float) -> None:
+        """Leaves the interpreter to those who commit, for as long as they do and nothing is urgent."""
+        until = time.monotonic() + seconds
+        seen = self._service.watermark.visible
+        self._resting = True
+        while (left := until - time.monotonic()) > 0:
+            self._called.clear()
+            if self.ended or self._spoilt or self._is_urgent():
+                break
+            self._called.wait(min(left, _LOOK))
+            before, seen = seen, self._service.watermark.visible
+            if seen == before:
+                break
+        self._resting = False
+
     def _batch(self, upto: int) -> None:
         """Stores what some versions have changed, in one transaction."""
-        log, table, place = self._log, self._table, self._place
+        log, table, place, pace = self._log, self._table, self._place, self._pace
         location = self._location or log.reader.locate(place.version + 1)
         rows, size, deeds = place.rows, 0, RowDeeds()
+        most = _PIECE if pace.bounded else _BATCH
         table.begin()
         while True:
             frame = log.reader.read(location)
             assert frame is not None  # it is visible
-            block = Block.of(frame.header, *frame.decoded)
-            deeds.add(block)
+            header = frame.header
+            deeds.add(frame.columns, header.version, header.first_index, header.committed_at)
             location = frame.next
-            done = block.ends and (block.version == upto or size + deeds.nbytes >= _BATCH)
+            done = header.flags & LAST and (
+                header.version == upto or size + deeds.nbytes >= most or pace.spent
+            )
             if done or deeds.nbytes >= _PART:
                 rows += table.apply(deeds)
                 size += deeds.nbytes
                 deeds = RowDeeds()
             if done:
                 break
-        log.vouch(block.version)
-        position = Position(block.version + 1)
-        place = TablePlace(log.token(position), block.version, rows)
+        log.vouch(header.version)
+        position = Position(header.version + 1)
+        place = TablePlace(log.token(position), header.version, rows)
         table.commit(place)
-        self._location, self._read_at = location, block.committed_at
+        self._location, self._read_at = location, header.committed_at
         self.batches += 1
         self._hold.move(position)
         with self._moved:

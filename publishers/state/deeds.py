@@ -3,20 +3,21 @@
 from itertools import count, repeat
 from typing import Final
 
-from publishers.blocks.block import Block
 from publishers.blocks.decode import attached_of
 from publishers.model.change import Area, Operation
 from publishers.state.rows import StoredRow
+from publishers.wal import Columns
 
 __all__ = ["RowDeeds"]
 
 _PUT: Final = frozenset({Area.DATA * 16 + Operation.UPSERT, Area.DATA * 16 + Operation.READ})
 _DROP: Final = frozenset({Area.DATA * 16 + Operation.REMOVE, Area.DATA * 16 + Operation.EXPIRE})
 _CLEAR: Final = Area.DATA * 16 + Operation.TRUNCATE
+_ROW: Final = 64  # bytes of a row beside those of its texts, roughly
 
 
 class RowDeeds:
-    """What some blocks in their order do to rows: of each key the last change counts.
+    """What some frames in their order do to rows: of each key the last change counts.
 
     A key change is a REMOVE and an UPSERT, and is no more than these here. A field-level change does nothing: the change of the
     entity that it belongs to comes right before it, with the whole body.
@@ -34,31 +35,38 @@ class RowDeeds:
         self.rows: dict[tuple[str, bytes], StoredRow | None] = {}
         self.nbytes = 0
 
-    def add(self, block: Block) -> None:
-        """Adds what the changes of a block do."""
-        columns, rows = block.columns, self.rows
-        names, ids = columns.entity_types, columns.type_ids
+    def add(self, columns: Columns, version: int, first_index: int, committed_at: int) -> None:
+        """Adds what the changes of a frame do.
+
+        Args:
+            columns: The changes.
+            version: Of their transaction.
+            first_index: The index of the first of them.
+            committed_at: When that was committed, in microseconds since the Unix epoch.
+        """
+        rows, nbytes = self.rows, self.nbytes
+        names, ids, bodies, metas = columns.entity_types, columns.type_ids, columns.body, columns.meta
         types = repeat(names[0]) if ids is None else map(names.__getitem__, ids)
-        version, committed_at = block.version, block.committed_at
         parts = zip(
-            count(block.first_index),
+            count(first_index),
             columns.kinds.tobytes(),
             types,
             columns.key,
-            repeat(None) if columns.body is None else columns.body,
-            repeat(None) if columns.meta is None else columns.meta,
+            repeat(None) if bodies is None else bodies,
+            repeat(None) if metas is None else metas,
             strict=False,
         )
         for index, kind, name, key, body, meta in parts:
             if meta is not None and b'"field"' in meta and attached_of(meta).field is not None:
                 continue
+            place = (name, key or b"")
             if kind in _PUT:
-                place = (name, key or b"")
-                row = rows[place] = StoredRow(*place, body, meta, version, index, committed_at)
-                self.nbytes += row.size
+                rows[place] = StoredRow(*place, body, meta, version, index, committed_at)
+                nbytes += _ROW + len(place[1]) + (len(body) if body else 0) + (len(meta) if meta else 0)
             elif kind in _DROP:
-                rows[name, key or b""] = None
-                self.nbytes += 64
+                rows[place] = None
+                nbytes += _ROW
             elif kind == _CLEAR:
                 self.cleared.add(name)
                 self.rows = rows = {place: row for place, row in rows.items() if place[0] != name}
+        self.nbytes = nbytes

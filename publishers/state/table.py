@@ -10,8 +10,10 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 from zlib import crc32
 
@@ -34,6 +36,7 @@ __all__ = [
 STATE_DIRECTORY: Final = "state"
 """Where in the directory of a log the file is."""
 
+_Row = TypeVar("_Row")
 _NAME: Final = "rows.sqlite"
 _APPLICATION: Final = 0x70656E73  # "pens"
 _FORMAT: Final = 1
@@ -46,6 +49,17 @@ CREATE TABLE IF NOT EXISTS rows(
     entity_type TEXT NOT NULL, key BLOB NOT NULL, body BLOB, meta BLOB, version INTEGER NOT NULL, place INTEGER NOT NULL,
     committed_at INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (entity_type, key)) WITHOUT ROWID;
 """
+_SIZES: Final = (64, 16, 4, 1)
+# Each statement is one step without the interpreter's lock: to let go of it for each row and to ask for it again would hold up those
+# who commit for longer than the work does.
+_INSERT: Final = {
+    n: f"INSERT INTO rows VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * n)}"  # noqa: S608 - of names only
+    for n in _SIZES
+}
+_DELETE: Final = {
+    n: f"DELETE FROM rows WHERE entity_type = ? AND key IN ({', '.join('?' * n)})"  # noqa: S608 - of names only
+    for n in _SIZES
+}
 _COLUMNS: Final = "entity_type, key, body, meta, version, place, committed_at, crc"
 
 
@@ -162,11 +176,12 @@ class StateTable:
         gone = 0
         for name in deeds.cleared:
             gone += writer.execute("DELETE FROM rows WHERE entity_type = ?", (name,)).rowcount
-        if deeds.rows:
-            many = writer.executemany("DELETE FROM rows WHERE entity_type = ? AND key = ?", deeds.rows)
-            gone += many.rowcount
+        for name, places in groupby(sorted(deeds.rows), itemgetter(0)):
+            for keys in _chunks([key for _, key in places]):
+                gone += writer.execute(_DELETE[len(keys)], (name, *keys)).rowcount
         kept = sorted((*row, _crc(row)) for row in deeds.rows.values() if row is not None)
-        writer.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", kept)
+        for rows in _chunks(kept):
+            writer.execute(_INSERT[len(rows)], [*chain.from_iterable(rows)])
         return len(kept) - gone
 
     def commit(self, place: TablePlace) -> None:
@@ -319,6 +334,15 @@ def remove_table(directory: Path) -> None:
     """
     for suffix in ("", "-wal", "-shm"):
         Path(f"{directory / _NAME}{suffix}").unlink(missing_ok=True)
+
+
+def _chunks(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
+    """Rows in their order, as many at once as there is a statement for."""
+    at = 0
+    for size in _SIZES:
+        while len(rows) - at >= size:
+            yield rows[at : at + size]
+            at += size
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -3,12 +3,14 @@
 Each acknowledged commit is one line on standard output, written with one unbuffered write after the commit returned.
 """
 
+import asyncio
 import importlib
 import os
 import random
 import signal
 import sys
 import threading
+import time
 from itertools import count
 from pathlib import Path
 
@@ -234,6 +236,24 @@ def share(path: str, options: dict, consumers: int) -> None:
         while min(log.head.version - log.groups.info(name).floor.version for name in names) > 50:
             behind.wait(0.001)
         log.commit([upsert("order", str(log.head.version % 5), {})])
+
+
+def labour(url: str, name: str, groups: list) -> None:
+    """A consumer of some groups of another process, over the network."""
+    from transports import RemoteLog, connect
+
+    async def consume(remote: RemoteLog, group: str) -> None:
+        worker = remote.group(group, name)
+        async for one in worker.deliveries(window=4):
+            say("did", time.monotonic_ns(), group, one.change.key, one.change.version, one.count)
+            if await worker.ack(one):
+                say("acked", group, one.change.version)
+
+    async def work() -> None:
+        async with connect(url) as remote:
+            await asyncio.gather(*(consume(remote, group) for group in groups))
+
+    asyncio.run(work())
 
 
 def follow(path: str, options: dict, user: int | None = None) -> None:

@@ -90,6 +90,8 @@ class Column:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def __iter__(self) -> Iterator[bytes | None]:
+        if len(self.offsets) == 2:  # a commit of one change: half the time
+            return iter((self[0],))
         data = self.data.tobytes()
         values = (data[low:high] for low, high in pairwise(self.offsets.tolist()))
         if self.validity is None:

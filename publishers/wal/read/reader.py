@@ -143,6 +143,12 @@ class Reader:
         """How many segments there are, as far as this opening has looked."""
         return len(self._catalog.entries)
 
+    @property
+    def end(self) -> Location:
+        """Where the readable log ends."""
+        _, segment, offset = self._limit()
+        return Location(segment, offset)
+
     def locate(self, version: int, index: int = 0) -> Location:
         """Where the frame that holds a change begins; the end of the log if the change is not there yet.
 

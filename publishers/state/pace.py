@@ -1,0 +1,46 @@
+"""How much of the interpreter's time the compacted state takes from those who commit."""
+
+import time
+from math import inf
+from typing import Final
+
+__all__ = ["Pace"]
+
+_PIECE: Final = 0.005  # seconds of the thread's time after which a piece of work ends
+
+
+class Pace:
+    """Pieces of work of one thread, and how long it rests after each.
+
+    A thread runs under the interpreter's lock, so what it takes is taken from the writer as well. In a share of its time it takes
+    so much at most.
+
+    Args:
+        share: Of the time, above 0 up to 1, which is without rests.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._rest = 1 / share - 1
+        self._began = 0.0
+        self._ends = inf
+
+    def begin(self, *, bounded: bool) -> None:
+        """Begins a piece of work, as long as it takes or bounded."""
+        bounded = bounded and self._rest > 0
+        self._began = time.thread_time() if bounded else 0.0
+        self._ends = self._began + _PIECE if bounded else inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the piece is to be a small one."""
+        return self._ends is not inf
+
+    @property
+    def spent(self) -> bool:
+        """Whether the piece is to end."""
+        return self.bounded and time.thread_time() >= self._ends
+
+    @property
+    def rest(self) -> float:
+        """How many seconds the thread rests after the piece, which ends here; 0 if it was not bounded."""
+        return 0.0 if not self.bounded else (time.thread_time() - self._began) * self._rest
